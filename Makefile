@@ -1,0 +1,60 @@
+# Everything here sets up what it needs: a virtual environment in .venv, and node packages where node is installed.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+NODE_DIR := tests/interop/coaty
+NODE_READY := $(NODE_DIR)/node_modules/.ready
+
+.PHONY: help demo test check format bench fuzz requirements proto clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
+
+demo: $(READY)  ## a two-minute tour
+	@$(BIN)/python tools/demo.py
+
+test: $(READY) node  ## every test (under 10 minutes)
+	$(BIN)/pytest -n 2
+
+check: $(READY)  ## ruff, mypy --strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(READY)  ## rewrite the sources in the one style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## the speed figures in docs/benchmarks.md
+	$(BIN)/python bench/codec.py
+
+fuzz: $(READY)  ## a million executions of every decoder (see docs/testing.md)
+	$(BIN)/python tools/fuzz.py
+
+requirements: $(READY)  ## which tests prove which requirement; ARGS=--strict fails on open ones
+	@$(BIN)/python tools/requirements.py $(ARGS)
+
+proto: $(READY)  ## generate code from the .proto files again
+	$(BIN)/python tools/proto.py
+
+clean:  ## remove what the other targets made
+	rm -rf .venv build $(NODE_DIR)/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -e '.[dev]'
+	@touch $@
+
+# Interop tests talk to the reference Coaty agent. Without node they are skipped, and say so.
+.PHONY: node
+ifneq ($(shell command -v npm),)
+node: $(NODE_READY)
+else
+node:
+	@echo "npm not found: tests against the reference Coaty agent will be skipped"
+endif
+
+$(NODE_READY): $(NODE_DIR)/package-lock.json
+	cd $(NODE_DIR) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
