@@ -11,6 +11,8 @@ MIB: Final = 1024 * KIB
 
 TOPIC_BYTES_MAX: Final = 255  # fits a length byte everywhere, and keeps keys of the log and lines of a table short
 ORIGIN_BYTES_MAX: Final = 64  # a node id: a UUID or a host name's first labels
+PARTITIONS_MAX: Final = 1 << 16  # a partition is a u16 in keys of the log
+OFFSET_MAX: Final = (1 << 63) - 1  # offsets and epochs are longs to Spark and int64 to PeerLink
 
 # --- batches ---------------------------------------------------------------------------------------------------
 
@@ -18,12 +20,18 @@ BATCH_BYTES_MAX: Final = 16 * MIB  # one gRPC frame; larger ones hold up everyth
 BATCH_EVENTS_MAX: Final = 1_000_000  # at 16 bytes an event, what BATCH_BYTES_MAX can hold at all
 EVENT_HEADERS_MAX: Final = 64  # headers are for routing and tracing, not for data
 EVENT_KEY_BYTES_MAX: Final = 4 * KIB  # keys are compared and kept in memory by compaction
+EVENT_HEADER_NAME_BYTES_MAX: Final = 255  # as a topic
+EVENT_HEADER_VALUE_BYTES_MAX: Final = 4 * KIB  # as a key; W3C's baggage asks for more in total, never in one value
+EVENT_PAYLOAD_BYTES_MAX: Final = BATCH_BYTES_MAX - MIB  # with the largest key and headers, one event still fits a batch
+BATCH_METADATA_BYTES_MAX: Final = 2 * KIB  # Arrow's own writer needs 472 for our schema; other writers pad differently
 
 # --- EMM: Event Mesh Protocol datagrams --------------------------------------------------------------------------
 
 EMM_PACKET_BYTES_MAX: Final = 548  # 576 (every IPv4 path carries it) - 20 (IP) - 8 (UDP): never fragmented
 EMM_TLVS_MAX: Final = 64  # the document's bound on parsing work per packet, sub-TLVs included
 EMM_INFLATED_BYTES_MAX: Final = 64 * KIB  # 120 times a packet: no sensor needs more, no bomb gets more
+EMM_FIRST_USE_KEYS_MAX: Final = 100_000  # trust on first use; nodes past that are refused, none is forgotten
+EMM_INTAKE_MAX: Final = 65_536  # datagrams waiting to be verified, 36 MB at most: under a second of work
 REPLAY_WINDOW_S: Final = 300
 CLOCK_SKEW_S_MAX: Final = 120
 REPLAY_CACHE_MAX: Final = 1 << 20  # 300 s at 3,500 packets/s; oldest go first
@@ -32,8 +40,83 @@ REPLAY_CACHE_MAX: Final = 1 << 20  # 300 s at 3,500 packets/s; oldest go first
 
 EMC_PACKET_BYTES_MAX: Final = 512  # the document's recommendation; the length byte allows 8 + 255 anyway
 EMC_PAYLOAD_BYTES_MAX: Final = 255  # one length byte
+EMC_TLVS_MAX: Final = 64  # parsing work per packet, sub-TLVs included; each of the 25 known types occurs at most once
+EMC_GROUP_KEYS_MAX: Final = 8  # a forgery costs one HMAC per key; a rotation needs two at a time
+EMC_GROUP_KEY_BYTES_MIN: Final = 16  # as strong as the shortest tag made with it
+EMC_SENDER_KEYS_MAX: Final = 4  # Ed25519 keys tried for one sender: old and new, or owners of one 4-byte fingerprint
 
 # --- EXMP --------------------------------------------------------------------------------------------------------
 
 EXMP_MESSAGE_BYTES_MAX: Final = 16 * MIB  # decided on the length prefix alone, before a byte of the body is kept
 EXMP_PENDING_MAX: Final = 1024  # requests sent and not yet answered, per direction
+EXMP_QUEUE_BYTES_MAX: Final = 16 * MIB  # requests waiting behind the one being processed; one of the largest, or many small
+EXMP_JSON_DEPTH_MAX: Final = 64  # nesting of `data`; far below where walking or encoding it again would recurse too deep
+EXMP_HANDSHAKE_TIMEOUT_S: Final = 5.0  # as long as the reference waits for a hello
+EXMP_PING_INTERVAL_S: Final = 10.0  # the reference's
+EXMP_PONG_TIMEOUT_S: Final = 30.0  # the pong may come behind a message of 16 MiB on a line of 5 Mbit/s
+
+# --- libp2p: what Coaty needs of it ------------------------------------------------------------------------------
+
+VARINT_BYTES_MAX: Final = 10  # 64 bits in groups of seven
+PROTOBUF_FIELDS_MAX: Final = 16_384  # of one message, unknown ones too: 4 MiB of two-byte fields would take seconds
+PEER_ID_KEY_BYTES_MAX: Final = 42  # longer keys are hashed into the peer id; an Ed25519 key (36) stands in it as it is
+PUBLIC_KEY_BYTES_MAX: Final = 2 * KIB  # an RSA key of 8192 bits takes 1,067
+RSA_KEY_BITS_MIN: Final = 2048  # what the reference generates; less is within reach of a patient attacker
+RSA_KEY_BITS_MAX: Final = 8192  # verifying takes 0.4 ms at this size and grows with the square
+RSA_EXPONENT_MAX: Final = (1 << 32) - 1  # all use 65537; a full-size exponent would make verifying as dear as signing
+SIGNATURE_BYTES_MAX: Final = 1 * KIB  # that of an RSA key of 8192 bits
+MULTIADDR_BYTES_MAX: Final = 512  # a DNS name (253) and a peer id (42), with room
+MULTIADDR_PARTS_MAX: Final = 8  # address, port, peer id; relays would need twice that
+MULTISTREAM_LINE_BYTES_MAX: Final = 1024  # the reference's bound on a protocol name
+MULTISTREAM_REFUSALS_MAX: Final = 32  # proposals (and `ls`) answered before the stream is given up
+SECIO_HANDSHAKE_BYTES_MAX: Final = 16 * KIB  # the largest honest message (RSA, 8192 bits) is a tenth of it
+SECIO_FRAME_BYTES_MAX: Final = 8 * MIB  # SECIO's own bound; decided on the length alone
+SECIO_SEND_BYTES_MAX: Final = 1 * MIB  # plaintext put into one frame: the receiver keeps a whole frame before its MAC
+MPLEX_MESSAGE_BYTES_MAX: Final = 1 * MIB  # MPLEX's own bound; decided on the length alone
+MPLEX_STREAMS_MAX: Final = 1024  # open at a time, either side's; a Coaty peer has about five
+MPLEX_STREAM_NUMBER_MAX: Final = (1 << 28) - 1  # the reference shifts ids in 32 signed bits
+IDENTIFY_BYTES_MAX: Final = 64 * KIB  # keys, addresses and protocol names; the reference's take 1 KiB
+IDENTIFY_ITEMS_MAX: Final = 256  # addresses, and protocols
+FLOODSUB_RPC_BYTES_MAX: Final = 4 * MIB  # the reference's pubsub dies of a longer one
+FLOODSUB_DATA_BYTES_MAX: Final = 2 * MIB  # what we send in one message: proven to pass the reference
+FLOODSUB_RPC_MESSAGES_MAX: Final = 256  # signatures checked in one call; the reference sends one message per RPC
+FLOODSUB_RPC_SUBSCRIPTIONS_MAX: Final = 4096  # a peer tells all of its topics when it connects
+FLOODSUB_TOPICS_PER_PEER_MAX: Final = 8192  # open requests of a busy Coaty agent are a topic each
+FLOODSUB_TOPIC_BYTES_MAX: Final = 4 * KIB  # a namespace of 236 characters and a type name, with room
+FLOODSUB_MESSAGE_TOPICS_MAX: Final = 16  # the reference sends one
+FLOODSUB_SEQNO_BYTES_MAX: Final = 32  # the reference sends 8 random bytes
+FLOODSUB_SEEN_S: Final = 120.0  # four times as long as the reference remembers
+FLOODSUB_SEEN_MAX: Final = 1 << 17  # 120 s at 1,000 messages/s; oldest go first
+MDNS_PACKET_BYTES_MAX: Final = 9000  # RFC 6762, 17
+MDNS_RECORDS_MAX: Final = 256  # read from one packet; a busy responder answers with a few dozen
+MDNS_PEERS_MAX: Final = 8  # announced by one packet; the reference announces itself
+MDNS_ADDRESSES_MAX: Final = 32  # of one peer: a host with many interfaces
+DNS_LABEL_BYTES_MAX: Final = 63
+DNS_NAME_BYTES_MAX: Final = 255
+DNS_POINTERS_MAX: Final = 16  # followed within one name: honest writers need one or two
+
+# --- Coaty ---------------------------------------------------------------------------------------------------------
+
+COATY_PAYLOAD_BYTES_MAX: Final = FLOODSUB_DATA_BYTES_MAX  # sent in one event
+COATY_RECEIVED_BYTES_MAX: Final = FLOODSUB_RPC_BYTES_MAX  # nothing longer can arrive
+COATY_TOPIC_BYTES_MAX: Final = FLOODSUB_TOPIC_BYTES_MAX
+COATY_NAMESPACE_CHARS_MAX: Final = 236  # what the mDNS service name leaves of the 255 characters of a DNS name
+COATY_JSON_DEPTH_MAX: Final = 64  # nesting of a payload; recursive checks of it stay far from Python's own bound
+COATY_FILTER_CONDITIONS_MAX: Final = 256  # of one object filter; people write a handful
+COATY_FILTER_PATH_MAX: Final = COATY_JSON_DEPTH_MAX  # no property lies deeper
+COATY_FILTER_ORDERS_MAX: Final = 16  # each one sorts the whole result again
+COATY_FILTER_NODES_MAX: Final = 4096  # JSON values in all operands together: what is compared with each object
+COATY_LIKE_CHARS_MAX: Final = 1024  # of one Like pattern
+COATY_MATCH_STEPS_MAX: Final = 100_000  # comparisons for one object: about 30 ms, then the filter is refused
+COATY_QUERY_STEPS_MAX: Final = 2_000_000  # comparisons for one query over all objects: under a second
+COATY_JOINS_MAX: Final = 16  # join conditions of one query
+COATY_JOINED_MAX: Final = 10_000  # related objects put into one result; 2 MiB hold no more of them
+COATY_IO_ASSOCIATIONS_MAX: Final = 4096  # of the IO points of one agent, which are a few dozen
+COATY_LIVELINESS_BYTES_MAX: Final = MPLEX_MESSAGE_BYTES_MAX  # one message is one frame
+COATY_ANNOUNCE_BYTES_MAX: Final = 256 * KIB  # of last wills in one message we send; more go out in several
+COATY_WILLS_MAX: Final = 4096  # known last wills, one per agent of the mesh: 10,000 of them fill a frame
+COATY_WILL_IDS_MAX: Final = 256  # objects that die with one agent: its identity and its IO nodes
+COATY_VISITED_MAX: Final = COATY_WILLS_MAX  # peers that an announcement can have passed
+COATY_NEIGHBOURS_MAX: Final = 4096  # connected peers whose liveliness is watched
+COATY_PEER_ID_CHARS_MAX: Final = 128  # base58; the longest in use has 53
+COATY_PING_LOOP_S: Final = 2.0  # in its ping loop, the reference is back 0.2 s after an ack; others dial first

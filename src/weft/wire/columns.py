@@ -1,0 +1,114 @@
+"""Arrow and numpy pieces for decoding many datagrams at once: no Python loop over packets anywhere.
+
+A ``Block`` holds some thousand datagrams in one padded buffer. Fields at positions that differ from row to row are
+read with overlapping views (an array of, say, big-endian u32 that starts at every byte), so one fancy index gathers a
+field of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from weft.errors import UsageError
+
+Positions = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+BLOCK_ROWS = 8192  # a block's working arrays stay in the second-level cache
+PADDING_BYTES = 64  # the largest fixed field; gathers at the last byte stay inside the buffer
+_ZEROS = pa.py_buffer(bytes(BLOCK_ROWS * PADDING_BYTES))  # a column without any value shares it
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Datagrams side by side: row i is ``data[starts[i]:ends[i]]``."""
+
+    data: npt.NDArray[np.uint8]
+    starts: Positions
+    ends: Positions
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def gather(self, at: Positions, dtype: str) -> npt.NDArray[Any]:
+        """A value of ``dtype`` (such as ``>u4``, or ``V16`` for raw bytes) from each position."""
+        kind = np.dtype(dtype)
+        view: npt.NDArray[Any] = np.ndarray(
+            shape=(len(self.data) - kind.itemsize + 1,), dtype=kind, buffer=self.data, strides=(1,)
+        )
+        return view[at]
+
+
+def blocks(datagrams: pa.Array | pa.ChunkedArray) -> Iterator[Block]:
+    """Cut a binary column into blocks; nulls are empty datagrams."""
+    chunks = datagrams.chunks if isinstance(datagrams, pa.ChunkedArray) else [datagrams]
+    for chunk in chunks:
+        if chunk.type not in (pa.binary(), pa.large_binary()):
+            raise UsageError("datagrams must be a binary column", got=chunk.type)
+        for first in range(0, len(chunk), BLOCK_ROWS):
+            yield _block(chunk.slice(first, BLOCK_ROWS))
+
+
+def _block(rows: pa.Array) -> Block:
+    if rows.null_count:
+        rows = rows.fill_null(b"")
+    wide = rows.type == pa.large_binary()
+    _, offsets_buffer, data_buffer = rows.buffers()
+    dtype = np.dtype(np.int64 if wide else np.int32)
+    offsets = np.frombuffer(offsets_buffer, dtype, len(rows) + 1, rows.offset * dtype.itemsize).astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    data = np.zeros(last - first + PADDING_BYTES, np.uint8)
+    if last > first:
+        data[: last - first] = np.frombuffer(data_buffer, np.uint8, last - first, first)
+    offsets -= first
+    return Block(data, offsets[:-1], offsets[1:])
+
+
+def validity(valid: Mask) -> pa.Buffer | None:
+    """The null bitmap of a column, or None when nothing is null."""
+    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def number_column(values: npt.NDArray[Any], valid: Mask, kind: pa.DataType) -> pa.Array:
+    """Numbers in native order, null where not valid."""
+    if kind == pa.bool_():
+        return pa.array(values, kind, mask=None if valid.all() else ~valid)
+    native = np.ascontiguousarray(values, dtype=kind.to_pandas_dtype())
+    return pa.Array.from_buffers(kind, len(native), [validity(valid), pa.py_buffer(native)])
+
+
+def fixed_column(block: Block, at: Positions, valid: Mask, size: int) -> pa.Array:
+    """``size`` raw bytes from each position, null where not valid."""
+    if not valid.any():
+        return pa.Array.from_buffers(pa.binary(size), len(at), [_ZEROS, _ZEROS])
+    gathered = block.gather(np.where(valid, at, 0), f"V{size}")
+    return pa.Array.from_buffers(pa.binary(size), len(at), [validity(valid), pa.py_buffer(gathered)])
+
+
+def binary_column(block: Block, at: Positions, sizes: Positions, valid: Mask) -> pa.Array:
+    """Byte strings of varying size, null where not valid.
+
+    Rows stand one behind the other in the buffer, so (begin, end, begin, end, ...) are valid offsets of a binary array
+    over the very same bytes; every second element of it is what we want, and Arrow copies those in one go.
+    """
+    count = len(at)
+    if not valid.any():
+        return pa.nulls(count, pa.binary())
+    begin = np.where(valid, at, block.starts)
+    offsets = np.empty(2 * count, np.int32)
+    offsets[0::2] = begin
+    offsets[1::2] = np.where(valid, begin + sizes, begin)
+    every = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(block.data)])
+    return nullify(every.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32))), valid)
+
+
+def nullify(values: pa.Array, valid: Mask) -> pa.Array:
+    """``values`` (without an offset) with null wherever not valid."""
+    assert values.offset == 0, "the bitmap begins at the first row"
+    return pa.Array.from_buffers(values.type, len(values), [validity(valid), *values.buffers()[1:]])

@@ -1,0 +1,131 @@
+"""The receiving side as a story: what is taken, what is dropped and why, in which order."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+
+from tests.wire.emm.strategies import mangled_packets
+from weft.wire.emm import (
+    Credentials,
+    Draft,
+    EventType,
+    Intake,
+    Receiver,
+    ReplayCache,
+    SigningKey,
+    TrustStore,
+    Verdict,
+    build,
+    draft_event,
+)
+from weft.wire.reject import BadPacket, Reject
+
+NODE = UUID(int=7)
+SECRET = b"s" * 32
+SIGNER = Credentials(b"key1", hmac_key=SECRET)
+NOW = 1_700_000_000.0
+HERE = b"127.0.0.1:5000"
+
+
+def receiver(*, unsigned_allowed: bool = False) -> Receiver:
+    trust = TrustStore()
+    trust.add_hmac_key(NODE, b"key1", SECRET)
+    return Receiver(trust, unsigned_allowed=unsigned_allowed)
+
+
+def event(message_id: int = 1, sent_s: float = NOW, signer: Credentials | None = SIGNER, **more: object) -> bytes:
+    return build(draft_event(message_id, int(sent_s), "n", node_id=NODE), signer, **more)  # type: ignore[arg-type]
+
+
+def refusal(to: Receiver, data: bytes, now_s: float = NOW, source: bytes = HERE) -> Reject:
+    with pytest.raises(BadPacket) as caught:
+        to.receive_datagram(data, source, now_s)
+    return caught.value.reason
+
+
+@pytest.mark.req("EMM-14", "EMM-18", "EMM-19", "EMM-20")
+def test_a_day_at_the_receiver() -> None:
+    node = receiver()
+    taken = node.receive_datagram(event(), HERE, NOW)
+    assert (taken.packet.event_name, taken.verdict) == ("n", Verdict.VERIFIED)
+    assert refusal(node, event()) is Reject.REPLAY
+    assert refusal(node, event(), now_s=NOW + 300) is Reject.REPLAY
+    assert refusal(node, event(), now_s=NOW + 301) is Reject.STALE
+    assert refusal(node, event(2, NOW - 301)) is Reject.STALE
+    assert refusal(node, event(3, NOW + 121)) is Reject.FUTURE
+    assert refusal(node, event(4, signer=None)) is Reject.UNSIGNED
+    assert refusal(node, event(5, signer=Credentials(b"key1", hmac_key=b"x" * 32))) is Reject.BAD_HMAC
+    assert refusal(node, b"\x02") is Reject.TRUNCATED
+    assert len(node.replay) == 1
+
+
+@pytest.mark.req("EMM-19")
+def test_a_forgery_does_not_poison_the_cache() -> None:
+    node = receiver()
+    forged = bytearray(event(9))
+    forged[-1] ^= 1
+    assert refusal(node, bytes(forged)) is Reject.BAD_HMAC
+    node.receive_datagram(event(9), HERE, NOW)
+
+
+@pytest.mark.req("EMM-19")
+def test_without_a_node_id_the_source_stands_in() -> None:
+    node = receiver(unsigned_allowed=True)
+    anonymous = build(draft_event(1, int(NOW), "n"))
+    assert node.receive_datagram(anonymous, HERE, NOW).verdict is Verdict.UNSIGNED
+    assert refusal(node, anonymous) is Reject.REPLAY
+    node.receive_datagram(anonymous, b"127.0.0.1:5001", NOW)
+
+
+@pytest.mark.req("EMM-20", "EMM-21")
+def test_the_signing_time_counts_when_it_is_there() -> None:
+    """An old event signed just now is fresh; a packet cannot make itself fresh again without its key."""
+    node = receiver()
+    node.receive_datagram(event(1, NOW - 1000, signed_at_s=int(NOW)), HERE, NOW)
+    assert refusal(node, event(2, NOW, signed_at_s=int(NOW) - 400)) is Reject.STALE
+
+
+@pytest.mark.req("EMM-25")
+def test_a_sealed_packet_is_opened_last() -> None:
+    node = receiver()
+    draft = Draft(EventType.EVENT, 1, int(NOW), ("n", 5), NODE, compressed=True)
+    assert [value for _, value in node.receive_datagram(build(draft, SIGNER), HERE, NOW).packet.values] == ["n", 5]
+
+
+@pytest.mark.req("EMM-29")
+def test_urgent_datagrams_are_handled_first() -> None:
+    intake = Intake()
+    urgent, normal = build(Draft(EventType.EVENT, 1, 0, ("u",), urgent=True)), build(draft_event(2, 0, "n"))
+    for data in (normal, urgent, b"", normal, urgent):
+        intake.put(data, HERE)
+    order = [data for data, _ in intake.drain()]
+    assert order == [urgent, urgent, normal, b"", normal]
+    assert len(intake) == 0
+
+
+@pytest.mark.req("EMM-29")
+def test_urgent_overtakes_while_draining_but_cannot_grow_the_intake() -> None:
+    intake = Intake(datagrams_max=3)
+    urgent, normal = build(Draft(EventType.EVENT, 1, 0, ("u",), urgent=True)), build(draft_event(2, 0, "n"))
+    for _ in range(3):
+        intake.put(normal, HERE)
+    intake.put(urgent, HERE)
+    assert intake.dropped == 1
+    drained = intake.drain()
+    assert next(drained)[0] == normal
+    intake.put(urgent, HERE)
+    assert [data for data, _ in drained] == [urgent, normal, normal]
+
+
+@given(mangled_packets())
+def test_hostile_datagrams_raise_only_bad_packet(data: bytes) -> None:
+    trust = TrustStore()
+    trust.add_hmac_key(NODE, b"key1", SECRET)
+    trust.add_public_key(NODE, b"key1", SigningKey(bytes(32)).public_key)
+    try:
+        Receiver(trust, replay=ReplayCache(4), unsigned_allowed=True).receive_datagram(data, HERE, NOW)
+    except BadPacket as error:
+        assert error.reason in Reject
