@@ -49,8 +49,8 @@ EMC_SENDER_KEYS_MAX: Final = 4  # Ed25519 keys tried for one sender: old and new
 
 EXMP_MESSAGE_BYTES_MAX: Final = 16 * MIB  # decided on the length prefix alone, before a byte of the body is kept
 EXMP_PENDING_MAX: Final = 1024  # requests sent and not yet answered, per direction
-EXMP_QUEUE_BYTES_MAX: Final = 16 * MIB  # requests waiting behind the one being processed; one of the largest, or many small
-EXMP_JSON_DEPTH_MAX: Final = 64  # nesting of `data`; far below where walking or encoding it again would recurse too deep
+EXMP_QUEUE_BYTES_MAX: Final = 16 * MIB  # requests waiting behind the one in work: one of the largest, or many small
+EXMP_JSON_DEPTH_MAX: Final = 64  # nesting of `data`; far below where encoding it again would recurse too deep
 EXMP_HANDSHAKE_TIMEOUT_S: Final = 5.0  # as long as the reference waits for a hello
 EXMP_PING_INTERVAL_S: Final = 10.0  # the reference's
 EXMP_PONG_TIMEOUT_S: Final = 30.0  # the pong may come behind a message of 16 MiB on a line of 5 Mbit/s
@@ -67,7 +67,7 @@ RSA_EXPONENT_MAX: Final = (1 << 32) - 1  # all use 65537; a full-size exponent w
 SIGNATURE_BYTES_MAX: Final = 1 * KIB  # that of an RSA key of 8192 bits
 MULTIADDR_BYTES_MAX: Final = 512  # a DNS name (253) and a peer id (42), with room
 MULTIADDR_PARTS_MAX: Final = 8  # address, port, peer id; relays would need twice that
-MULTISTREAM_LINE_BYTES_MAX: Final = 1024  # the reference's bound on a protocol name
+MULTISTREAM_LINE_BYTES_MAX: Final = 1024  # protocol names have a few dozen bytes
 MULTISTREAM_REFUSALS_MAX: Final = 32  # proposals (and `ls`) answered before the stream is given up
 SECIO_HANDSHAKE_BYTES_MAX: Final = 16 * KIB  # the largest honest message (RSA, 8192 bits) is a tenth of it
 SECIO_FRAME_BYTES_MAX: Final = 8 * MIB  # SECIO's own bound; decided on the length alone
@@ -79,20 +79,21 @@ IDENTIFY_BYTES_MAX: Final = 64 * KIB  # keys, addresses and protocol names; the 
 IDENTIFY_ITEMS_MAX: Final = 256  # addresses, and protocols
 FLOODSUB_RPC_BYTES_MAX: Final = 4 * MIB  # the reference's pubsub dies of a longer one
 FLOODSUB_DATA_BYTES_MAX: Final = 2 * MIB  # what we send in one message: proven to pass the reference
-FLOODSUB_RPC_MESSAGES_MAX: Final = 256  # signatures checked in one call; the reference sends one message per RPC
-FLOODSUB_RPC_SUBSCRIPTIONS_MAX: Final = 4096  # a peer tells all of its topics when it connects
-FLOODSUB_TOPICS_PER_PEER_MAX: Final = 8192  # open requests of a busy Coaty agent are a topic each
+FLOODSUB_RPC_MESSAGES_MAX: Final = 64  # signatures checked in one call; the reference sends one message per RPC
+FLOODSUB_RPC_SUBSCRIPTIONS_MAX: Final = 4096  # a peer tells all of its topics in one RPC when it connects
+FLOODSUB_TOPICS_PER_PEER_MAX: Final = 4096  # an open request is a topic; 16 MiB if all are as long as can be
 FLOODSUB_TOPIC_BYTES_MAX: Final = 4 * KIB  # a namespace of 236 characters and a type name, with room
 FLOODSUB_MESSAGE_TOPICS_MAX: Final = 16  # the reference sends one
 FLOODSUB_SEQNO_BYTES_MAX: Final = 32  # the reference sends 8 random bytes
 FLOODSUB_SEEN_S: Final = 120.0  # four times as long as the reference remembers
 FLOODSUB_SEEN_MAX: Final = 1 << 17  # 120 s at 1,000 messages/s; oldest go first
 MDNS_PACKET_BYTES_MAX: Final = 9000  # RFC 6762, 17
-MDNS_RECORDS_MAX: Final = 256  # read from one packet; a busy responder answers with a few dozen
+MDNS_RECORDS_MAX: Final = 64  # read from one packet; a busy responder answers with a few dozen
 MDNS_PEERS_MAX: Final = 8  # announced by one packet; the reference announces itself
 MDNS_ADDRESSES_MAX: Final = 32  # of one peer: a host with many interfaces
 DNS_LABEL_BYTES_MAX: Final = 63
 DNS_NAME_BYTES_MAX: Final = 255
+DNS_LABELS_MAX: Final = 32  # of one name; with the bounds above, a few thousand steps for the worst packet
 DNS_POINTERS_MAX: Final = 16  # followed within one name: honest writers need one or two
 
 # --- Coaty ---------------------------------------------------------------------------------------------------------
@@ -102,16 +103,18 @@ COATY_RECEIVED_BYTES_MAX: Final = FLOODSUB_RPC_BYTES_MAX  # nothing longer can a
 COATY_TOPIC_BYTES_MAX: Final = FLOODSUB_TOPIC_BYTES_MAX
 COATY_NAMESPACE_CHARS_MAX: Final = 236  # what the mDNS service name leaves of the 255 characters of a DNS name
 COATY_JSON_DEPTH_MAX: Final = 64  # nesting of a payload; recursive checks of it stay far from Python's own bound
+COATY_JSON_CONTAINERS_MAX: Final = 200_000  # arrays and objects in a payload: 0.2 s to read, and six per small object
+COATY_TYPES_MAX: Final = 256  # core or object types of a Discover or Query: looked through for each candidate
 COATY_FILTER_CONDITIONS_MAX: Final = 256  # of one object filter; people write a handful
 COATY_FILTER_PATH_MAX: Final = COATY_JSON_DEPTH_MAX  # no property lies deeper
 COATY_FILTER_ORDERS_MAX: Final = 16  # each one sorts the whole result again
-COATY_FILTER_NODES_MAX: Final = 4096  # JSON values in all operands together: what is compared with each object
+COATY_FILTER_NODES_MAX: Final = 4096  # JSON values in all operands, and pairs of characters in Like patterns
 COATY_LIKE_CHARS_MAX: Final = 1024  # of one Like pattern
-COATY_MATCH_STEPS_MAX: Final = 100_000  # comparisons for one object: about 30 ms, then the filter is refused
-COATY_QUERY_STEPS_MAX: Final = 2_000_000  # comparisons for one query over all objects: under a second
+COATY_MATCH_STEPS_MAX: Final = 100_000  # of matching one object: about 50 ms, then the filter is refused
+COATY_QUERY_STEPS_MAX: Final = 2_000_000  # of matching all objects of a query: about a second; 200,000 simple tests
 COATY_JOINS_MAX: Final = 16  # join conditions of one query
 COATY_JOINED_MAX: Final = 10_000  # related objects put into one result; 2 MiB hold no more of them
-COATY_IO_ASSOCIATIONS_MAX: Final = 4096  # of the IO points of one agent, which are a few dozen
+COATY_IO_ASSOCIATIONS_MAX: Final = 1024  # of the IO points of one agent, which are a few dozen
 COATY_LIVELINESS_BYTES_MAX: Final = MPLEX_MESSAGE_BYTES_MAX  # one message is one frame
 COATY_ANNOUNCE_BYTES_MAX: Final = 256 * KIB  # of last wills in one message we send; more go out in several
 COATY_WILLS_MAX: Final = 4096  # known last wills, one per agent of the mesh: 10,000 of them fill a frame
@@ -120,3 +123,27 @@ COATY_VISITED_MAX: Final = COATY_WILLS_MAX  # peers that an announcement can hav
 COATY_NEIGHBOURS_MAX: Final = 4096  # connected peers whose liveliness is watched
 COATY_PEER_ID_CHARS_MAX: Final = 128  # base58; the longest in use has 53
 COATY_PING_LOOP_S: Final = 2.0  # in its ping loop, the reference is back 0.2 s after an ack; others dial first
+
+# --- the mesh ----------------------------------------------------------------------------------------------------
+
+PEER_FRAME_BYTES_MAX: Final = BATCH_BYTES_MAX + MIB  # a frame carries at least one batch of any size
+PEER_FEATURES_MAX: Final = 64  # names in a handshake; we know fewer than ten
+PEER_NAME_CHARS_MAX: Final = 300  # of a feature or an address: a host name of 253 and a port
+PEER_ADDRESSES_MAX: Final = 16  # of one node
+
+# --- Capture files -----------------------------------------------------------------------------------------------
+
+CAPTURE_BYTES_MAX: Final = 1024 * MIB  # a capture is read whole: what a tool may take of a small machine's memory
+CAPTURE_PACKET_BYTES_MAX: Final = 256 * KIB  # tcpdump's largest snapshot length
+CAPTURE_INTERFACES_MAX: Final = 1024  # per section of a pcapng file; each costs memory
+CAPTURE_VLAN_TAGS_MAX: Final = 4  # stacked tags; two are common
+CAPTURE_EXTENSION_HEADERS_MAX: Final = 8  # of IPv6, in one packet; more than two are rare
+
+# --- the log -----------------------------------------------------------------------------------------------------
+
+SEGMENT_BYTES: Final = 64 * MIB  # one table file: written twice (write-ahead log, table) and never again
+INDEX_BYTES: Final = 64 * KIB  # of a stream between two index points: a time is found after reading no more than that
+READ_BYTES_MAX: Final = 4 * MIB  # of one read, unless a single batch is larger
+PRODUCER_RECEIPTS_MAX: Final = 64  # per producer and stream: more than a client has in flight
+PRODUCERS_MAX: Final = 100_000  # per log; those that were silent longest are forgotten
+DISK_RESERVE_BYTES: Final = 256 * MIB  # kept free: RocksDB needs room to flush what it has already taken

@@ -1,0 +1,48 @@
+"""What an operator may set on a connection. Both sides choose their own; nothing of it is negotiated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from weft.errors import UsageError
+from weft.limits import (
+    EXMP_HANDSHAKE_TIMEOUT_S,
+    EXMP_MESSAGE_BYTES_MAX,
+    EXMP_PENDING_MAX,
+    EXMP_PING_INTERVAL_S,
+    EXMP_PONG_TIMEOUT_S,
+    EXMP_QUEUE_BYTES_MAX,
+    KIB,
+)
+from weft.wire.exmp.codec import FRAME_BYTES_MAX
+
+MESSAGE_BYTES_MIN: Final = 1 * KIB  # room for every error that we send ourselves, and its reason
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``pending_max`` counts unanswered requests in each direction; ``ping_interval_s=None`` sends no pings."""
+
+    message_bytes_max: int = EXMP_MESSAGE_BYTES_MAX
+    pending_max: int = EXMP_PENDING_MAX
+    queue_bytes_max: int = EXMP_QUEUE_BYTES_MAX
+    handshake_timeout_s: float = EXMP_HANDSHAKE_TIMEOUT_S
+    ping_interval_s: float | None = EXMP_PING_INTERVAL_S
+    pong_timeout_s: float = EXMP_PONG_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        if not MESSAGE_BYTES_MIN <= self.message_bytes_max <= FRAME_BYTES_MAX:
+            raise UsageError(
+                "message_bytes_max is out of range",
+                value=self.message_bytes_max,
+                first=MESSAGE_BYTES_MIN,
+                last=FRAME_BYTES_MAX,
+            )
+        for name in ("pending_max", "queue_bytes_max", "handshake_timeout_s", "ping_interval_s", "pong_timeout_s"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"{name} must be positive", value=value)
+
+
+DEFAULT_SETTINGS: Final = Settings()
