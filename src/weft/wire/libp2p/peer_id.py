@@ -1,0 +1,59 @@
+"""Peer ids: the multihash of a peer's public key, written in base58."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from weft.limits import PEER_ID_KEY_BYTES_MAX
+from weft.wire.libp2p import base58
+from weft.wire.libp2p.errors import BadFrame
+
+# A multihash is code:uvarint length:uvarint digest. Both codes in use, and all lengths they allow, are single bytes.
+IDENTITY = 0x00
+SHA2_256 = 0x12
+SHA2_256_BYTES = 32
+HEAD_BYTES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PeerId:
+    """Who a peer is. Made from network bytes or text by the functions below, or from a public key."""
+
+    multihash: bytes
+
+    def __str__(self) -> str:
+        return base58.encode(self.multihash)
+
+    @property
+    def inlined_key(self) -> bytes | None:
+        """The public key itself (serialised) if it is short enough to stand in the id, else None."""
+        return self.multihash[HEAD_BYTES:] if self.multihash[0] == IDENTITY else None
+
+
+def of_public_key(serialised: bytes) -> PeerId:
+    if len(serialised) <= PEER_ID_KEY_BYTES_MAX:
+        return PeerId(bytes((IDENTITY, len(serialised))) + serialised)
+    return PeerId(bytes((SHA2_256, SHA2_256_BYTES)) + hashlib.sha256(serialised).digest())
+
+
+def from_bytes_untrusted(multihash: bytes) -> PeerId:
+    """The id with this multihash, whether or not anybody has such a key; raise only BadFrame."""
+    if len(multihash) < HEAD_BYTES:
+        raise BadFrame("peer id is cut off", need=HEAD_BYTES, have=len(multihash))
+    code, length = multihash[0], multihash[1]
+    if length != len(multihash) - HEAD_BYTES:
+        raise BadFrame("peer id has the wrong length", need=length, have=len(multihash) - HEAD_BYTES)
+    if code == IDENTITY:
+        if not 1 <= length <= PEER_ID_KEY_BYTES_MAX:
+            raise BadFrame("key inside the peer id has the wrong length", have=length, limit=PEER_ID_KEY_BYTES_MAX)
+    elif code != SHA2_256:
+        raise BadFrame("peer id is hashed with an unknown function", at=0, code=hex(code))
+    elif length != SHA2_256_BYTES:
+        raise BadFrame("SHA-256 digest has the wrong length", need=SHA2_256_BYTES, have=length)
+    return PeerId(multihash)
+
+
+def from_text_untrusted(text: str) -> PeerId:
+    """The id written as ``text`` in base58; raise only BadFrame."""
+    return from_bytes_untrusted(base58.decode_untrusted(text))
