@@ -1,0 +1,44 @@
+"""Like patterns against a plain translation that backtracks, and their cost."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.wire.coaty.like import like
+
+
+def slow_like(pattern: str, text: str) -> bool:
+    """The definition: a regular expression, character by character."""
+    translated, escaped = "", False
+    for character in pattern:
+        if escaped:
+            translated += re.escape(character)
+        elif character in "%_":
+            translated += r"[^\n\r\u2028\u2029]" + ("*" if character == "%" else "")
+        elif character != "\\":
+            translated += re.escape(character)
+        escaped = character == "\\" and not escaped
+    return re.fullmatch(translated, text) is not None
+
+
+@settings(max_examples=300)
+@given(st.text("ab%_\\\n\r.", max_size=10), st.text("ab%_\\\n\r.", max_size=12))
+def test_equals_the_definition(pattern: str, text: str) -> None:
+    assert like(pattern, text) == slow_like(pattern, text)
+
+
+@given(st.lists(st.sampled_from(["%", "a", "b", "_", "\n", "\r", "\u2028"]), max_size=8), st.data())
+def test_finds_what_a_pattern_was_filled_into(parts: list[str], data: st.DataObject) -> None:
+    fillings = {"%": st.text("ab", max_size=3), "_": st.sampled_from("ab")}
+    text = "".join(data.draw(fillings.get(part, st.just(part))) for part in parts)
+    assert like("".join(parts), text)
+
+
+@pytest.mark.parametrize("pattern", ["%a" * 300 + "b", "%" * 1000 + "b", "%_" * 500 + "b", "a%" * 500 + "_b"])
+def test_no_pattern_is_a_trap(pattern: str) -> None:
+    """A backtracking matcher would not finish within the age of the universe."""
+    assert not like(pattern, "a" * 10_000)
