@@ -1,1 +1,63 @@
-"""Values: what an event, a topic, a stream and a batch are. Pure; nothing here does I/O."""
+"""Values: what everything else is made of. Pure; nothing here does I/O, reads a clock or rolls dice.
+
+Read in this order:
+
+- ``topic``: names of topics, the patterns that select them, and the definition of matching.
+- ``stream``: where an event is: stream, epoch, position, event identity; and which partition a key belongs to.
+- ``event`` and ``receipt``: what a publisher hands in and gets back.
+- ``batch``: events of one stream that were accepted together, the unit of everything that moves or is kept. Its format
+  is told from the outside in by ``batch_header`` (64 bytes), ``batch_compression``, ``batch_message`` and
+  ``batch_metadata`` (Arrow IPC, and how much of it is believed) and ``batch_schema`` (columns and bounds);
+  ``batch_columns`` makes the columns.
+
+Text and bytes from outside become values by ``parse_*`` and ``Batch.read_untrusted`` only. Topics, node ids and epochs
+are plain ``str`` and ``int`` at run time; the type checker sees to it that they went that way.
+"""
+
+from weft.model.batch import Batch, Compression
+from weft.model.batch_header import BadBatch
+from weft.model.batch_schema import SCHEMA
+from weft.model.event import Event
+from weft.model.receipt import Receipt
+from weft.model.stream import (
+    BadName,
+    Epoch,
+    EventId,
+    NodeId,
+    Position,
+    Stream,
+    parse_event_id,
+    parse_node_id,
+    parse_position,
+    parse_stream,
+    partition_of,
+)
+from weft.model.topic import BadPattern, BadTopic, Pattern, Topic, covers, matches, parse_pattern, parse_topic
+
+__all__ = [
+    "SCHEMA",
+    "BadBatch",
+    "BadName",
+    "BadPattern",
+    "BadTopic",
+    "Batch",
+    "Compression",
+    "Epoch",
+    "Event",
+    "EventId",
+    "NodeId",
+    "Pattern",
+    "Position",
+    "Receipt",
+    "Stream",
+    "Topic",
+    "covers",
+    "matches",
+    "parse_event_id",
+    "parse_node_id",
+    "parse_pattern",
+    "parse_position",
+    "parse_stream",
+    "parse_topic",
+    "partition_of",
+]

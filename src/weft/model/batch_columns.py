@@ -1,0 +1,217 @@
+"""What publishers have, Python lists or Arrow data of a similar shape, made into rows with the schema of a batch.
+
+Mistakes are the caller's here: UsageError, with the index of the event. Nothing is looked at event by event in Python
+until something is known to be wrong.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from weft.errors import UsageError
+from weft.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX
+from weft.model import batch_message
+from weft.model.batch_schema import HEADERS_TYPE, SCHEMA, find_excess, find_null
+from weft.model.event import Event
+
+Headers = Mapping[str, str]
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
+CONVERSION_ERRORS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
+
+
+def rows_of_events(events: Sequence[Event]) -> pa.RecordBatch:
+    """Rows of events."""
+    try:
+        payloads = [event.payload for event in events]
+        timestamps_us = [event.timestamp_us for event in events]
+        keys = [event.key for event in events]
+        headers = [event.headers for event in events]
+    except AttributeError:
+        things: Sequence[object] = events
+        culprit = next(index for index, thing in enumerate(things) if not isinstance(thing, Event))
+        raise UsageError(f"not an Event but {type(things[culprit]).__name__}", event=culprit) from None
+    # Mostly nobody uses them, and then the column costs nothing.
+    some_keys = keys if keys.count(None) < len(keys) else None
+    some_headers = headers if headers.count(None) < len(headers) else None
+    return rows_of_lists(payloads, timestamps_us, some_keys, some_headers)
+
+
+def rows_of_lists(
+    payloads: Sequence[bytes],
+    timestamps_us: Sequence[int] | int,
+    keys: Sequence[bytes | None] | None,
+    headers: Sequence[Headers | None] | None,
+) -> pa.RecordBatch:
+    """Rows of one list per column; a single timestamp is for all of them."""
+    count = len(payloads)
+    _check_count(count)
+    for name, column in (("timestamps", timestamps_us), ("keys", keys), ("headers", headers)):
+        if column is not None and not isinstance(column, int) and len(column) != count:
+            raise UsageError(f"{name} and payloads differ in number", payloads=count, **{name: len(column)})
+    try:
+        columns = [
+            _timestamp_column(timestamps_us, count),
+            _key_column(keys, count),
+            _headers_column(headers, count),
+            _payload_column(payloads),
+        ]
+    except CONVERSION_ERRORS as error:
+        _raise_first_mistake(payloads, timestamps_us, keys, headers)
+        raise UsageError("events cannot be made into a batch", reason=error) from error
+    return _checked(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+
+
+def rows_of_arrow(data: pa.RecordBatch | pa.Table, timestamp_us: int | None) -> pa.RecordBatch:
+    """Rows of Arrow data whose columns have our names, and types that can be cast to ours without loss."""
+    _check_count(data.num_rows)
+    names = data.schema.names
+    if unknown := set(names) - set(SCHEMA.names):
+        raise UsageError("no such column in a batch", column=", ".join(sorted(unknown)), known=", ".join(SCHEMA.names))
+    if len(set(names)) < len(names):
+        raise UsageError("column given twice", columns=", ".join(names))
+    if data.nbytes > 2 * BATCH_BYTES_MAX:  # before it is copied; what a batch holds exactly is checked at its end
+        raise UsageError("too much for one batch", bytes=data.nbytes, limit=BATCH_BYTES_MAX)
+    rows = pa.RecordBatch.from_arrays([_cast(data, field, timestamp_us) for field in SCHEMA], schema=SCHEMA)
+    try:
+        rows.validate(full=True)
+    except pa.ArrowException as error:
+        raise UsageError("invalid Arrow data", reason=error) from None
+    # Written and read back: slices are gone, every column begins where its buffers do.
+    return _checked(batch_message.read(batch_message.write(rows)))
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= BATCH_EVENTS_MAX:
+        raise UsageError("a batch has at least one event", events=count, limit=BATCH_EVENTS_MAX)
+
+
+def _checked(rows: pa.RecordBatch) -> pa.RecordBatch:
+    if fault := find_null(rows) or find_excess(rows):
+        raise UsageError(fault.what, **fault.facts)
+    return rows
+
+
+def _timestamp_column(timestamps_us: Sequence[int] | int, count: int) -> pa.Array:
+    if isinstance(timestamps_us, int):
+        return pa.repeat(pa.scalar(timestamps_us, pa.int64()), count)
+    # Not pa.array, which takes 1.5 for 1.
+    return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(array("q", timestamps_us))])
+
+
+def _key_column(keys: Sequence[bytes | None] | None, count: int) -> pa.Array:
+    if keys is None:
+        return pa.nulls(count, pa.binary())
+    _check_types(keys, (bytes, type(None)))
+    return pa.array(keys, pa.binary())
+
+
+def _headers_column(headers: Sequence[Headers | None] | None, count: int) -> pa.Array:
+    if headers is None:
+        return pa.nulls(count, HEADERS_TYPE)
+    names = [name for some in headers if some for name in some]
+    values = [value for some in headers if some for value in some.values()]
+    _check_types(names, (str,))
+    _check_types(values, (str,))
+    starts = np.zeros(count + 1, np.int32)
+    np.cumsum([len(some) if some else 0 for some in headers], out=starts[1:])
+    absent = np.array([some is None for some in headers] + [False])
+    return pa.MapArray.from_arrays(
+        pa.array(starts, mask=absent), pa.array(names, pa.utf8()), pa.array(values, pa.utf8()), HEADERS_TYPE
+    )
+
+
+def _payload_column(payloads: Sequence[bytes]) -> pa.Array:
+    # Joined here, for pa.array would take text as well and encode it without a word.
+    data = b"".join(payloads)
+    if len(data) > BATCH_BYTES_MAX:
+        longest = max(range(len(payloads)), key=lambda event: len(payloads[event]))
+        raise UsageError("too much for one batch", bytes=len(data), limit=BATCH_BYTES_MAX, longest_event=longest)
+    offsets = np.zeros(len(payloads) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, payloads), np.int32, len(payloads)), out=offsets[1:])
+    if offsets[-1] != len(data):
+        raise TypeError("a view of anything but bytes is counted in items")
+    return pa.Array.from_buffers(pa.binary(), len(payloads), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _check_types(values: Sequence[object], kinds: tuple[type, ...]) -> None:
+    # By the few types there are, not by value. pa.array would turn text into bytes and bytes into text.
+    for kind in set(map(type, values)):
+        if not issubclass(kind, kinds):
+            raise TypeError(kind.__name__)
+
+
+def _cast(data: pa.RecordBatch | pa.Table, field: pa.Field, timestamp_us: int | None) -> pa.Array:
+    """One column of the data as ours; nulls or the one timestamp if there is none."""
+    if field.name not in data.schema.names:
+        if field.nullable:
+            return pa.nulls(data.num_rows, field.type)
+        if field.name != "timestamp" or timestamp_us is None:
+            raise UsageError("column is missing", column=field.name)
+        if mistake := _mistake_in_time(timestamp_us):
+            raise UsageError(mistake)
+        return _timestamp_column(timestamp_us, data.num_rows)
+    column = data.column(field.name)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    try:
+        if pa.types.is_timestamp(column.type):
+            # Nanoseconds, which is what pandas has, lose what is below a microsecond; nothing else may be lost.
+            column = column.cast(pa.timestamp("us", column.type.tz), safe=column.type.unit != "ns")
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        raise UsageError(
+            "column cannot be converted", column=field.name, have=column.type, need=field.type, reason=error
+        ) from None
+
+
+def _raise_first_mistake(
+    payloads: Sequence[Any],
+    timestamps_us: Sequence[Any] | int,
+    keys: Sequence[Any] | None,
+    headers: Sequence[Any] | None,
+) -> None:
+    """Name the first event that could not be converted: called when it is known that there is one."""
+    for event, payload in enumerate(payloads):
+        mistake = (
+            _mistake_in_payload(payload)
+            or _mistake_in_time(timestamps_us if isinstance(timestamps_us, int) else timestamps_us[event])
+            or (keys is not None and _mistake_in_key(keys[event]))
+            or (headers is not None and _mistake_in_headers(headers[event]))
+        )
+        if mistake:
+            raise UsageError(mistake, event=event)
+
+
+def _mistake_in_payload(value: Any) -> str:
+    if isinstance(value, bytes | bytearray | memoryview) and len(value) == memoryview(value).nbytes:
+        return ""
+    return f"payload must be bytes, not {type(value).__name__}"
+
+
+def _mistake_in_key(value: Any) -> str:
+    return "" if value is None or isinstance(value, bytes) else f"key must be bytes, not {type(value).__name__}"
+
+
+def _mistake_in_time(value: Any) -> str:
+    if not isinstance(value, int | np.integer):
+        return f"timestamp must be an int of microseconds, not {type(value).__name__}"
+    return "" if INT64_MIN <= value <= INT64_MAX else f"timestamp {value} does not fit 64 bits"
+
+
+def _mistake_in_headers(headers: Any) -> str:
+    if headers is None:
+        return ""
+    if not isinstance(headers, Mapping):
+        return f"headers must be a mapping, not {type(headers).__name__}"
+    for text in (*headers.keys(), *headers.values()):
+        if not isinstance(text, str):
+            return f"header names and values must be str, not {type(text).__name__}"
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            return f"header {text[:64]!a} has a surrogate, which UTF-8 cannot carry"
+    return ""

@@ -1,0 +1,58 @@
+"""Compression of a whole batch: the body is then ``message_bytes:u32`` and the compressed Arrow message.
+
+LZ4 is the frame format, Zstandard a frame. The length is checked before a byte is allocated, and it must be exact.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, assert_never
+
+import pyarrow as pa
+
+from weft.limits import BATCH_BYTES_MAX
+from weft.model.batch_header import HEADER_BYTES, BadBatch, Codec
+
+MESSAGE_LENGTH: Final = struct.Struct("<I")
+MESSAGE_BYTES_MAX: Final = BATCH_BYTES_MAX - HEADER_BYTES  # a batch is bounded as if it were not compressed
+
+
+def compress(message: pa.Buffer, codec: Codec) -> bytes:
+    """The body that holds ``message``."""
+    assert codec is not Codec.NONE, "an uncompressed body is the message itself"
+    return MESSAGE_LENGTH.pack(message.size) + bytes(pa.compress(message, codec=codec.name.lower(), asbytes=True))
+
+
+def decompress_untrusted(body: pa.Buffer, codec: Codec) -> pa.Buffer:
+    """The message in a body; raise only BadBatch."""
+    if codec is Codec.NONE:
+        return body
+    if body.size < MESSAGE_LENGTH.size:
+        raise BadBatch("compressed body is cut off", at=HEADER_BYTES, need=MESSAGE_LENGTH.size, have=body.size)
+    (length,) = MESSAGE_LENGTH.unpack_from(body)
+    if length > MESSAGE_BYTES_MAX:
+        raise BadBatch("message too long", at=HEADER_BYTES, need=length, limit=MESSAGE_BYTES_MAX)
+    try:
+        message = _decompress(body.slice(MESSAGE_LENGTH.size), length, codec)
+    except (pa.ArrowException, OSError) as error:
+        raise BadBatch("body cannot be decompressed", codec=codec.name.lower(), reason=str(error)) from None
+    if message.size != length:
+        raise BadBatch("message is not as long as stated", at=HEADER_BYTES, need=length, have=message.size)
+    return message
+
+
+def _decompress(compressed: pa.Buffer, length: int, codec: Codec) -> pa.Buffer:
+    match codec:
+        case Codec.NONE:
+            return compressed
+        case Codec.LZ4:
+            # Not pa.decompress: it does not tell how much came out, and hands over the rest of its buffer, which
+            # holds whatever was in that memory before, as if it were part of the message. One byte more is asked for,
+            # so that a message longer than stated shows, too.
+            return pa.CompressedInputStream(pa.BufferReader(compressed), "lz4").read_buffer(length + 1)
+        case Codec.ZSTD:
+            # Not a stream: that would allocate the window a frame asks for, up to 128 MiB. In one go there is none,
+            # and Arrow does refuse any length but the stated one here.
+            return pa.decompress(compressed, length, codec="zstd")
+        case _:
+            assert_never(codec)

@@ -1,0 +1,116 @@
+"""The 64 bytes in front of every batch. Little-endian, as Arrow is; 64, so that what follows stays aligned.
+
+======  ====  =====================================================================================================
+at      type  meaning
+======  ====  =====================================================================================================
+0       u8    format version, 1
+1       u8    flags: bits 0-1 are the codec of the body (0 none, 1 LZ4 frame, 2 Zstandard), bits 2-7 are zero
+2       u16   zero
+4       u32   CRC-32C of the body followed by this header with these four bytes zero
+8       u64   offset of the first event; 0 until the origin has placed the batch
+16      u32   number of events, at least 1
+20      u32   length of the body in bytes: all that follows this header
+24      i64   the least timestamp of the events, in µs since 1970 (UTC)
+32      i64   the greatest
+40      16    producer id; all zero: none
+56      u64   producer sequence, the producer's number for this batch; 0 without a producer
+======  ====  =====================================================================================================
+
+The timestamps are the extremes, not those of the first and last event: events of a batch need not be in order of time,
+and a time index has to know which batches cannot hold anything after (or before) a moment.
+
+The checksum takes the body first: placing a batch at an offset changes only the header, so that the sum of the body,
+once known, need not be computed again.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import google_crc32c
+
+from weft.errors import PeerError
+from weft.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, OFFSET_MAX
+
+# version:u8 flags:u8 zero:u16 crc32c:u32 base_offset:u64 count:u32 body_bytes:u32
+# timestamp_us_min:i64 timestamp_us_max:i64 producer:16s sequence:u64
+LAYOUT: Final = struct.Struct("<BBHIQIIqq16sQ")
+HEADER_BYTES: Final = LAYOUT.size
+CRC_AT: Final = 4
+CRC_BYTES: Final = 4
+TIMESTAMPS_AT: Final = 24
+VERSION: Final = 1
+PRODUCER_BYTES: Final = 16
+NO_PRODUCER: Final = bytes(PRODUCER_BYTES)
+SEQUENCE_MAX: Final = (1 << 64) - 1
+
+
+class BadBatch(PeerError):
+    """Bytes that are not a batch. ``at``, where given, counts from the start of the batch or of its Arrow message."""
+
+
+class Codec(IntEnum):
+    """How the body is compressed: bits 0-1 of the flags."""
+
+    NONE = 0
+    LZ4 = 1
+    ZSTD = 2
+
+
+CODECS: Final = {codec.value: codec for codec in Codec}
+
+
+class BatchHeader(NamedTuple):
+    """What the header says. A tuple: one is made for every batch read, and one more for every batch placed."""
+
+    codec: Codec
+    base_offset: int
+    event_count: int
+    body_bytes: int
+    timestamp_us_min: int
+    timestamp_us_max: int
+    producer: bytes | None
+    sequence: int
+
+    def pack(self, body_crc: int) -> bytes:
+        """The header in front of a body with this CRC-32C."""
+        producer = self.producer or NO_PRODUCER
+        rest = (*self[1:6], producer, self.sequence)
+        crc = google_crc32c.extend(body_crc, LAYOUT.pack(VERSION, self.codec, 0, 0, *rest))
+        return LAYOUT.pack(VERSION, self.codec, 0, crc, *rest)
+
+
+def unpack_untrusted(data: bytes) -> BatchHeader:
+    """The header of a whole batch, everything but its checksum checked; raise only BadBatch."""
+    if not HEADER_BYTES < len(data) <= BATCH_BYTES_MAX:
+        raise BadBatch("not the size of a batch", bytes=len(data), least=HEADER_BYTES + 1, limit=BATCH_BYTES_MAX)
+    version, flags, zero, _, offset, count, body_bytes, least, greatest, producer, sequence = LAYOUT.unpack_from(data)
+    if version != VERSION:
+        raise BadBatch("unknown format version", at=0, version=version)
+    codec = CODECS.get(flags)
+    if codec is None:
+        raise BadBatch("unknown codec or flags", at=1, flags=hex(flags))
+    if zero:
+        raise BadBatch("reserved bytes are not zero", at=2)
+    if body_bytes != len(data) - HEADER_BYTES:
+        raise BadBatch("not the length the header says", at=20, need=body_bytes, have=len(data) - HEADER_BYTES)
+    if not 1 <= count <= BATCH_EVENTS_MAX:
+        raise BadBatch("impossible number of events", at=16, count=count, limit=BATCH_EVENTS_MAX)
+    if offset > OFFSET_MAX - count:
+        raise BadBatch("offsets run past their limit", at=8, offset=offset, count=count, limit=OFFSET_MAX)
+    if least > greatest:
+        raise BadBatch("least timestamp after the greatest", at=24, least=least, greatest=greatest)
+    if producer == NO_PRODUCER:
+        if sequence:
+            raise BadBatch("a sequence without a producer", at=56, sequence=sequence)
+        producer = None
+    return BatchHeader(codec, offset, count, body_bytes, least, greatest, producer, sequence)
+
+
+def crc_fits(data: bytes, body_crc: int) -> bool:
+    """Whether the checksum in the header is right, given that of the body."""
+    header = data[:CRC_AT] + bytes(CRC_BYTES) + data[CRC_AT + CRC_BYTES : HEADER_BYTES]
+    stated = int.from_bytes(data[CRC_AT : CRC_AT + CRC_BYTES], "little")
+    return bool(google_crc32c.extend(body_crc, header) == stated)

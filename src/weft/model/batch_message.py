@@ -1,0 +1,95 @@
+"""The Arrow message in a batch: written and read by pyarrow, but looked through here before pyarrow sees it.
+
+It is one encapsulated IPC message of kind RecordBatch, metadata version 5, without a schema message (the schema is
+fixed, see batch_schema) and without Arrow's own buffer compression (a batch is compressed as a whole)::
+
+    0xFFFFFFFF:u32 metadata_bytes:i32 metadata:flatbuffer body
+
+pyarrow believes several numbers in the metadata: a compressed buffer, for one, is allocated by the length it claims
+before anything in it is looked at. So the metadata is read here first (batch_metadata), and only the one content that
+our schema allows is let through, with buffers that lie in the body one behind the other. What the buffers hold is then
+pyarrow's to check (``validate(full=True)``): that offsets are in order and in range, that text is UTF-8, that null
+counts are true.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import pyarrow as pa
+
+from weft.limits import BATCH_METADATA_BYTES_MAX
+from weft.model import batch_metadata
+from weft.model.batch_header import BadBatch
+from weft.model.batch_schema import SCHEMA
+
+PREFIX: Final = struct.Struct("<Ii")
+CONTINUATION: Final = 0xFFFFFFFF
+ALIGNMENT_BYTES: Final = 8  # Arrow's: of the body in the message, and of every buffer in the body
+ENTRIES: Final = 3  # the node of the entries of headers
+ENTRY_BYTES_MIN: Final = 8  # an offset each of name and value
+REASON_CHARACTERS_MAX: Final = 200
+
+
+def write(rows: pa.RecordBatch) -> pa.Buffer:
+    """The message for rows that have SCHEMA."""
+    return rows.serialize()
+
+
+def read(message: pa.Buffer) -> pa.RecordBatch:
+    """The rows of a message that is known to be good. Nothing is copied."""
+    return pa.ipc.read_record_batch(message, SCHEMA)
+
+
+def read_untrusted(message: pa.Buffer, count: int) -> pa.RecordBatch:
+    """The ``count`` rows of a message from outside, fully validated; raise only BadBatch."""
+    _check_untrusted(message, count)
+    try:
+        rows = pa.ipc.read_record_batch(message, SCHEMA)
+        rows.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0][:REASON_CHARACTERS_MAX]
+        raise BadBatch("Arrow refuses the message", reason=reason) from None
+    return rows
+
+
+def _check_untrusted(message: pa.Buffer, count: int) -> None:
+    """Raise BadBatch unless the metadata describes ``count`` rows of our schema within the message."""
+    if message.size < PREFIX.size:
+        raise BadBatch("message is cut off", need=PREFIX.size, have=message.size)
+    continuation, metadata_bytes = PREFIX.unpack_from(message)
+    body_bytes = message.size - PREFIX.size - metadata_bytes
+    if continuation != CONTINUATION:
+        raise BadBatch("not an Arrow message", at=0)
+    if not 0 < metadata_bytes <= BATCH_METADATA_BYTES_MAX or metadata_bytes % ALIGNMENT_BYTES or body_bytes < 0:
+        raise BadBatch("impossible length of metadata", at=4, need=metadata_bytes, limit=BATCH_METADATA_BYTES_MAX)
+    stated = batch_metadata.read_untrusted(message.slice(PREFIX.size, metadata_bytes).to_pybytes())
+    if stated.body_bytes != body_bytes:
+        raise BadBatch("body is not as long as stated", need=stated.body_bytes, have=body_bytes)
+    if stated.rows != count:
+        raise BadBatch("not as many rows as the header says", need=count, have=stated.rows)
+    _check_nodes(stated.nodes, count, body_bytes)
+    _check_buffers(stated.buffers, body_bytes)
+
+
+def _check_nodes(nodes: tuple[int, ...], count: int, body_bytes: int) -> None:
+    lengths, nulls = nodes[::2], nodes[1::2]
+    entries = lengths[ENTRIES]
+    if lengths != (count, count, count, entries, entries, entries, count):
+        raise BadBatch("columns differ in length", lengths=lengths)
+    if not 0 <= entries <= body_bytes // ENTRY_BYTES_MIN:
+        raise BadBatch("more headers than there is room for", have=entries, limit=body_bytes // ENTRY_BYTES_MIN)
+    _, keys, headers, *_ = nulls
+    if nulls != (0, keys, headers, 0, 0, 0, 0) or not 0 <= keys <= count or not 0 <= headers <= count:
+        raise BadBatch("nulls where there cannot be any", nulls=nulls)
+
+
+def _check_buffers(buffers: tuple[int, ...], body_bytes: int) -> None:
+    end = 0
+    for offset, length in zip(buffers[::2], buffers[1::2], strict=True):
+        if not length:
+            continue
+        if offset < end or offset % ALIGNMENT_BYTES or not 0 < length <= body_bytes - offset:
+            raise BadBatch("buffer is not where it can be", offset=offset, length=length, least=end, end=body_bytes)
+        end = offset + length
