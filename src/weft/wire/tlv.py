@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from weft.wire.reject import BadPacket, Reject
 
-HEAD_BYTES = 2  # type:u8 length:u8
+HEAD_BYTES = 2  # a field begins with type:u8 length:u8
 CHUNK_BYTES_MAX = 255  # what the length byte can say
 
 

@@ -1,0 +1,91 @@
+"""Handshakes of peer links: versions, identities, and what both sides can do beyond the four original messages (PL-05).
+
+A peer that names no feature gets handshakes, events, acks and heartbeats, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from weft.errors import UsageError
+from weft.limits import ORIGIN_BYTES_MAX, PEER_ADDRESSES_MAX, PEER_FEATURES_MAX, PEER_NAME_CHARS_MAX
+from weft.model.stream import Epoch, NodeId, parse_node_id
+from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.peerlink_pb2 import Handshake
+
+PROTOCOL_VERSION: Final = 1  # the major version; what a minor version would add is a feature
+
+
+class Feature(StrEnum):
+    """What two peers may agree on. Names on the wire: append, never rename."""
+
+    BATCHES = "batches"  # Arrow batches with identity, instead of single events
+    POSITIONS = "positions"  # resuming by position, per stream
+    GOSSIP = "gossip"  # membership and interest, and the control stream
+    ZSTD = "zstd"  # compressed frames
+    CLOSING = "closing"  # saying goodbye
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """One side's handshake. ``mesh``, ``epoch`` and ``incarnation`` are empty for a peer of the four messages."""
+
+    node_id: NodeId
+    features: frozenset[str] = frozenset()
+    mesh: str = ""
+    epoch: Epoch | None = None
+    incarnation: int = 0
+    addresses: tuple[str, ...] = ()
+
+    def to_message(self) -> Handshake:
+        return Handshake(
+            node_id=self.node_id,
+            protocol_version=PROTOCOL_VERSION,
+            features=sorted(self.features),
+            mesh=self.mesh,
+            epoch=self.epoch or 0,
+            incarnation=self.incarnation,
+            addresses=self.addresses,
+        )
+
+
+def read_hello_untrusted(message: Handshake, own_id: NodeId, own_mesh: str) -> Hello:
+    """What a peer says of itself, if we can work with it; raise only BadMeshMessage."""
+    if message.protocol_version != PROTOCOL_VERSION:
+        raise BadMeshMessage("incompatible protocol version", theirs=message.protocol_version, ours=PROTOCOL_VERSION)
+    try:
+        node_id = parse_node_id(message.node_id)
+    except UsageError as error:
+        raise BadMeshMessage(f"bad node id in the handshake: {error}") from None
+    if node_id == own_id:
+        raise BadMeshMessage("the peer has our own node id: a link to ourselves, or two nodes with one id", id=own_id)
+    if message.mesh and message.mesh != own_mesh:
+        theirs = message.mesh[:ORIGIN_BYTES_MAX]
+        raise BadMeshMessage("the peer belongs to another mesh", theirs=theirs, ours=own_mesh)
+    _check_list("features", message.features, PEER_FEATURES_MAX)
+    _check_list("addresses", message.addresses, PEER_ADDRESSES_MAX)
+    return Hello(
+        node_id,
+        frozenset(message.features),
+        message.mesh,
+        Epoch(message.epoch) if message.epoch else None,
+        message.incarnation,
+        tuple(message.addresses),
+    )
+
+
+def agreed_features(ours: Iterable[str], theirs: Iterable[str]) -> frozenset[Feature]:
+    """What both sides named. Features that we do not know are theirs to do without."""
+    both = set(ours) & set(theirs)
+    return frozenset(feature for feature in Feature if feature in both)
+
+
+def _check_list(name: str, values: Collection[str], count_max: int) -> None:
+    if len(values) > count_max:
+        raise BadMeshMessage(f"too many {name} in the handshake", have=len(values), limit=count_max)
+    longest = max(map(len, values), default=0)
+    if longest > PEER_NAME_CHARS_MAX:
+        raise BadMeshMessage(f"one of the {name} in the handshake is too long", size=longest, limit=PEER_NAME_CHARS_MAX)

@@ -1,0 +1,505 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Codec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CODEC_NONE: _ClassVar[Codec]
+    CODEC_LZ4: _ClassVar[Codec]
+    CODEC_ZSTD: _ClassVar[Codec]
+
+class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ERROR_UNSPECIFIED: _ClassVar[ErrorCode]
+    ERROR_BAD_REQUEST: _ClassVar[ErrorCode]
+    ERROR_BAD_BATCH: _ClassVar[ErrorCode]
+    ERROR_NOT_ALLOWED: _ClassVar[ErrorCode]
+    ERROR_UNAUTHENTICATED: _ClassVar[ErrorCode]
+    ERROR_POSITION_EXPIRED: _ClassVar[ErrorCode]
+    ERROR_POSITION_UNKNOWN: _ClassVar[ErrorCode]
+    ERROR_TOO_LARGE: _ClassVar[ErrorCode]
+    ERROR_BUSY: _ClassVar[ErrorCode]
+    ERROR_DISK_FULL: _ClassVar[ErrorCode]
+    ERROR_SHUTTING_DOWN: _ClassVar[ErrorCode]
+    ERROR_OUT_OF_SEQUENCE: _ClassVar[ErrorCode]
+    ERROR_COPIES: _ClassVar[ErrorCode]
+    ERROR_CORRUPT: _ClassVar[ErrorCode]
+CODEC_NONE: Codec
+CODEC_LZ4: Codec
+CODEC_ZSTD: Codec
+ERROR_UNSPECIFIED: ErrorCode
+ERROR_BAD_REQUEST: ErrorCode
+ERROR_BAD_BATCH: ErrorCode
+ERROR_NOT_ALLOWED: ErrorCode
+ERROR_UNAUTHENTICATED: ErrorCode
+ERROR_POSITION_EXPIRED: ErrorCode
+ERROR_POSITION_UNKNOWN: ErrorCode
+ERROR_TOO_LARGE: ErrorCode
+ERROR_BUSY: ErrorCode
+ERROR_DISK_FULL: ErrorCode
+ERROR_SHUTTING_DOWN: ErrorCode
+ERROR_OUT_OF_SEQUENCE: ErrorCode
+ERROR_COPIES: ErrorCode
+ERROR_CORRUPT: ErrorCode
+
+class StreamRef(_message.Message):
+    __slots__ = ("topic", "origin", "epoch", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    origin: str
+    epoch: int
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., origin: _Optional[str] = ..., epoch: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class StreamPosition(_message.Message):
+    __slots__ = ("stream", "next_offset")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamRef
+    next_offset: int
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., next_offset: _Optional[int] = ...) -> None: ...
+
+class StreamBatch(_message.Message):
+    __slots__ = ("stream", "batch")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamRef
+    batch: bytes
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., batch: _Optional[bytes] = ...) -> None: ...
+
+class StreamInfo(_message.Message):
+    __slots__ = ("stream", "earliest_offset", "latest_offset", "bytes", "first_timestamp_us", "last_timestamp_us")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    EARLIEST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LATEST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamRef
+    earliest_offset: int
+    latest_offset: int
+    bytes: int
+    first_timestamp_us: int
+    last_timestamp_us: int
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., earliest_offset: _Optional[int] = ..., latest_offset: _Optional[int] = ..., bytes: _Optional[int] = ..., first_timestamp_us: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("code", "message", "facts")
+    class FactsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    code: ErrorCode
+    message: str
+    facts: _containers.ScalarMap[str, str]
+    def __init__(self, code: _Optional[_Union[ErrorCode, str]] = ..., message: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class PublishRequest(_message.Message):
+    __slots__ = ("open", "batch")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    open: PublishOpen
+    batch: PublishBatch
+    def __init__(self, open: _Optional[_Union[PublishOpen, _Mapping]] = ..., batch: _Optional[_Union[PublishBatch, _Mapping]] = ...) -> None: ...
+
+class PublishOpen(_message.Message):
+    __slots__ = ("producer_id",)
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    producer_id: bytes
+    def __init__(self, producer_id: _Optional[bytes] = ...) -> None: ...
+
+class PublishBatch(_message.Message):
+    __slots__ = ("request", "topic", "partition", "batch", "copies")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    topic: str
+    partition: int
+    batch: bytes
+    copies: int
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., batch: _Optional[bytes] = ..., copies: _Optional[int] = ...) -> None: ...
+
+class PublishReply(_message.Message):
+    __slots__ = ("opened", "receipts", "refused")
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    opened: PublishOpened
+    receipts: Receipts
+    refused: PublishRefused
+    def __init__(self, opened: _Optional[_Union[PublishOpened, _Mapping]] = ..., receipts: _Optional[_Union[Receipts, _Mapping]] = ..., refused: _Optional[_Union[PublishRefused, _Mapping]] = ...) -> None: ...
+
+class PublishOpened(_message.Message):
+    __slots__ = ("node_id", "epoch", "batch_bytes_max", "last_sequence")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BATCH_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    epoch: int
+    batch_bytes_max: int
+    last_sequence: int
+    def __init__(self, node_id: _Optional[str] = ..., epoch: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ..., last_sequence: _Optional[int] = ...) -> None: ...
+
+class Receipts(_message.Message):
+    __slots__ = ("receipts",)
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    receipts: _containers.RepeatedCompositeFieldContainer[Receipt]
+    def __init__(self, receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ...) -> None: ...
+
+class Receipt(_message.Message):
+    __slots__ = ("request", "stream", "first_offset", "count", "copies", "repeated")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    stream: StreamRef
+    first_offset: int
+    count: int
+    copies: int
+    repeated: bool
+    def __init__(self, request: _Optional[int] = ..., stream: _Optional[_Union[StreamRef, _Mapping]] = ..., first_offset: _Optional[int] = ..., count: _Optional[int] = ..., copies: _Optional[int] = ..., repeated: bool = ...) -> None: ...
+
+class PublishRefused(_message.Message):
+    __slots__ = ("request", "error")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    error: Error
+    def __init__(self, request: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class SubscribeRequest(_message.Message):
+    __slots__ = ("open", "credit", "handled")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    HANDLED_FIELD_NUMBER: _ClassVar[int]
+    open: SubscribeOpen
+    credit: Credit
+    handled: Handled
+    def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., handled: _Optional[_Union[Handled, _Mapping]] = ...) -> None: ...
+
+class SubscribeOpen(_message.Message):
+    __slots__ = ("pattern", "group", "member", "start", "credit_bytes")
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    group: str
+    member: str
+    start: Start
+    credit_bytes: int
+    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., credit_bytes: _Optional[int] = ...) -> None: ...
+
+class Start(_message.Message):
+    __slots__ = ("edge", "timestamp_us", "positions")
+    class Edge(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        EDGE_UNSPECIFIED: _ClassVar[Start.Edge]
+        EDGE_EARLIEST: _ClassVar[Start.Edge]
+        EDGE_LATEST: _ClassVar[Start.Edge]
+    EDGE_UNSPECIFIED: Start.Edge
+    EDGE_EARLIEST: Start.Edge
+    EDGE_LATEST: Start.Edge
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    edge: Start.Edge
+    timestamp_us: int
+    positions: Positions
+    def __init__(self, edge: _Optional[_Union[Start.Edge, str]] = ..., timestamp_us: _Optional[int] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ...) -> None: ...
+
+class Positions(_message.Message):
+    __slots__ = ("positions",)
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    positions: _containers.RepeatedCompositeFieldContainer[StreamPosition]
+    def __init__(self, positions: _Optional[_Iterable[_Union[StreamPosition, _Mapping]]] = ...) -> None: ...
+
+class Credit(_message.Message):
+    __slots__ = ("bytes",)
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    bytes: int
+    def __init__(self, bytes: _Optional[int] = ...) -> None: ...
+
+class Handled(_message.Message):
+    __slots__ = ("positions",)
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    positions: _containers.RepeatedCompositeFieldContainer[StreamPosition]
+    def __init__(self, positions: _Optional[_Iterable[_Union[StreamPosition, _Mapping]]] = ...) -> None: ...
+
+class SubscribeReply(_message.Message):
+    __slots__ = ("opened", "delivery", "assignment", "error")
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    opened: SubscribeOpened
+    delivery: Delivery
+    assignment: Assignment
+    error: Error
+    def __init__(self, opened: _Optional[_Union[SubscribeOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class SubscribeOpened(_message.Message):
+    __slots__ = ("node_id", "positions")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    positions: Positions
+    def __init__(self, node_id: _Optional[str] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ...) -> None: ...
+
+class Delivery(_message.Message):
+    __slots__ = ("batches",)
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    batches: _containers.RepeatedCompositeFieldContainer[StreamBatch]
+    def __init__(self, batches: _Optional[_Iterable[_Union[StreamBatch, _Mapping]]] = ...) -> None: ...
+
+class Assignment(_message.Message):
+    __slots__ = ("generation", "streams")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    streams: _containers.RepeatedCompositeFieldContainer[StreamPosition]
+    def __init__(self, generation: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamPosition, _Mapping]]] = ...) -> None: ...
+
+class FetchRequest(_message.Message):
+    __slots__ = ("stream", "first_offset", "end_offset", "bytes_max", "columns")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamRef
+    first_offset: int
+    end_offset: int
+    bytes_max: int
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FetchReply(_message.Message):
+    __slots__ = ("fetched", "error")
+    FETCHED_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    fetched: FetchedBatches
+    error: Error
+    def __init__(self, fetched: _Optional[_Union[FetchedBatches, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class FetchedBatches(_message.Message):
+    __slots__ = ("batches",)
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    batches: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, batches: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class PositionsRequest(_message.Message):
+    __slots__ = ("pattern", "group", "timestamp_us")
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    group: str
+    timestamp_us: int
+    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., timestamp_us: _Optional[int] = ...) -> None: ...
+
+class PositionsReply(_message.Message):
+    __slots__ = ("streams",)
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    streams: _containers.RepeatedCompositeFieldContainer[PositionsOfStream]
+    def __init__(self, streams: _Optional[_Iterable[_Union[PositionsOfStream, _Mapping]]] = ...) -> None: ...
+
+class PositionsOfStream(_message.Message):
+    __slots__ = ("info", "group_offset", "timestamp_offset")
+    INFO_FIELD_NUMBER: _ClassVar[int]
+    GROUP_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    info: StreamInfo
+    group_offset: int
+    timestamp_offset: int
+    def __init__(self, info: _Optional[_Union[StreamInfo, _Mapping]] = ..., group_offset: _Optional[int] = ..., timestamp_offset: _Optional[int] = ...) -> None: ...
+
+class CommitRequest(_message.Message):
+    __slots__ = ("group", "positions")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    positions: _containers.RepeatedCompositeFieldContainer[StreamPosition]
+    def __init__(self, group: _Optional[str] = ..., positions: _Optional[_Iterable[_Union[StreamPosition, _Mapping]]] = ...) -> None: ...
+
+class CommitReply(_message.Message):
+    __slots__ = ("error",)
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class TopicsRequest(_message.Message):
+    __slots__ = ("pattern",)
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    def __init__(self, pattern: _Optional[str] = ...) -> None: ...
+
+class TopicsReply(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicInfo]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ...) -> None: ...
+
+class TopicInfo(_message.Message):
+    __slots__ = ("topic", "streams", "events", "bytes", "last_timestamp_us")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    streams: int
+    events: int
+    bytes: int
+    last_timestamp_us: int
+    def __init__(self, topic: _Optional[str] = ..., streams: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ...) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatusReply(_message.Message):
+    __slots__ = ("node_id", "epoch", "version", "uptime_s", "streams", "events", "log_bytes", "peers_connected", "nodes_known", "listeners", "draining")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_S_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PEERS_CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    NODES_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    epoch: int
+    version: str
+    uptime_s: int
+    streams: int
+    events: int
+    log_bytes: int
+    peers_connected: int
+    nodes_known: int
+    listeners: _containers.RepeatedScalarFieldContainer[str]
+    draining: bool
+    def __init__(self, node_id: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., uptime_s: _Optional[int] = ..., streams: _Optional[int] = ..., events: _Optional[int] = ..., log_bytes: _Optional[int] = ..., peers_connected: _Optional[int] = ..., nodes_known: _Optional[int] = ..., listeners: _Optional[_Iterable[str]] = ..., draining: bool = ...) -> None: ...
+
+class PeersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PeersReply(_message.Message):
+    __slots__ = ("peers",)
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    peers: _containers.RepeatedCompositeFieldContainer[PeerInfo]
+    def __init__(self, peers: _Optional[_Iterable[_Union[PeerInfo, _Mapping]]] = ...) -> None: ...
+
+class PeerInfo(_message.Message):
+    __slots__ = ("node_id", "addresses", "state", "incarnation", "epoch", "connected", "dialled_by_us", "rtt_us", "queue_frames", "lag_events", "neighbours", "interest")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    DIALLED_BY_US_FIELD_NUMBER: _ClassVar[int]
+    RTT_US_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    LAG_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOURS_FIELD_NUMBER: _ClassVar[int]
+    INTEREST_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    state: str
+    incarnation: int
+    epoch: int
+    connected: bool
+    dialled_by_us: bool
+    rtt_us: int
+    queue_frames: int
+    lag_events: int
+    neighbours: _containers.RepeatedScalarFieldContainer[str]
+    interest: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., connected: bool = ..., dialled_by_us: bool = ..., rtt_us: _Optional[int] = ..., queue_frames: _Optional[int] = ..., lag_events: _Optional[int] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GroupsRequest(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
+
+class GroupsReply(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[GroupInfo]
+    def __init__(self, groups: _Optional[_Iterable[_Union[GroupInfo, _Mapping]]] = ...) -> None: ...
+
+class GroupInfo(_message.Message):
+    __slots__ = ("group", "members", "streams")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    members: _containers.RepeatedScalarFieldContainer[str]
+    streams: _containers.RepeatedCompositeFieldContainer[GroupStream]
+    def __init__(self, group: _Optional[str] = ..., members: _Optional[_Iterable[str]] = ..., streams: _Optional[_Iterable[_Union[GroupStream, _Mapping]]] = ...) -> None: ...
+
+class GroupStream(_message.Message):
+    __slots__ = ("position", "latest_offset", "member", "lag_us")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    LATEST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    LAG_US_FIELD_NUMBER: _ClassVar[int]
+    position: StreamPosition
+    latest_offset: int
+    member: str
+    lag_us: int
+    def __init__(self, position: _Optional[_Union[StreamPosition, _Mapping]] = ..., latest_offset: _Optional[int] = ..., member: _Optional[str] = ..., lag_us: _Optional[int] = ...) -> None: ...
+
+class ExplainRequest(_message.Message):
+    __slots__ = ("topic", "origin")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    origin: str
+    def __init__(self, topic: _Optional[str] = ..., origin: _Optional[str] = ...) -> None: ...
+
+class ExplainReply(_message.Message):
+    __slots__ = ("recipients",)
+    RECIPIENTS_FIELD_NUMBER: _ClassVar[int]
+    recipients: _containers.RepeatedCompositeFieldContainer[Recipient]
+    def __init__(self, recipients: _Optional[_Iterable[_Union[Recipient, _Mapping]]] = ...) -> None: ...
+
+class Recipient(_message.Message):
+    __slots__ = ("node_id", "pattern", "path", "reason")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    pattern: str
+    path: _containers.RepeatedScalarFieldContainer[str]
+    reason: str
+    def __init__(self, node_id: _Optional[str] = ..., pattern: _Optional[str] = ..., path: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,221 @@
+from weft.wire.mesh import mesh_pb2 as _mesh_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Liveness(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LIVENESS_UNSPECIFIED: _ClassVar[Liveness]
+    LIVENESS_ALIVE: _ClassVar[Liveness]
+    LIVENESS_SUSPECT: _ClassVar[Liveness]
+    LIVENESS_DEAD: _ClassVar[Liveness]
+    LIVENESS_LEFT: _ClassVar[Liveness]
+LIVENESS_UNSPECIFIED: Liveness
+LIVENESS_ALIVE: Liveness
+LIVENESS_SUSPECT: Liveness
+LIVENESS_DEAD: Liveness
+LIVENESS_LEFT: Liveness
+
+class PeerMessage(_message.Message):
+    __slots__ = ("handshake", "event", "ack", "heartbeat", "batches", "acks", "resume", "gossip", "probe", "compressed", "closing")
+    HANDSHAKE_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    ACKS_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    GOSSIP_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSED_FIELD_NUMBER: _ClassVar[int]
+    CLOSING_FIELD_NUMBER: _ClassVar[int]
+    handshake: Handshake
+    event: Event
+    ack: Ack
+    heartbeat: Heartbeat
+    batches: PeerBatches
+    acks: PeerAcks
+    resume: PeerResume
+    gossip: PeerGossip
+    probe: PeerProbe
+    compressed: PeerCompressed
+    closing: PeerClosing
+    def __init__(self, handshake: _Optional[_Union[Handshake, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., batches: _Optional[_Union[PeerBatches, _Mapping]] = ..., acks: _Optional[_Union[PeerAcks, _Mapping]] = ..., resume: _Optional[_Union[PeerResume, _Mapping]] = ..., gossip: _Optional[_Union[PeerGossip, _Mapping]] = ..., probe: _Optional[_Union[PeerProbe, _Mapping]] = ..., compressed: _Optional[_Union[PeerCompressed, _Mapping]] = ..., closing: _Optional[_Union[PeerClosing, _Mapping]] = ...) -> None: ...
+
+class Handshake(_message.Message):
+    __slots__ = ("node_id", "protocol_version", "features", "mesh", "epoch", "incarnation", "addresses")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    MESH_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    protocol_version: int
+    features: _containers.RepeatedScalarFieldContainer[str]
+    mesh: str
+    epoch: int
+    incarnation: int
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., protocol_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., mesh: _Optional[str] = ..., epoch: _Optional[int] = ..., incarnation: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Event(_message.Message):
+    __slots__ = ("topic", "offset", "payload", "headers")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    offset: int
+    payload: bytes
+    headers: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., offset: _Optional[int] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("topic", "offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    offset: int
+    def __init__(self, topic: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("timestamp", "echo")
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    ECHO_FIELD_NUMBER: _ClassVar[int]
+    timestamp: int
+    echo: int
+    def __init__(self, timestamp: _Optional[int] = ..., echo: _Optional[int] = ...) -> None: ...
+
+class PeerBatches(_message.Message):
+    __slots__ = ("batches",)
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    batches: _containers.RepeatedCompositeFieldContainer[PeerBatch]
+    def __init__(self, batches: _Optional[_Iterable[_Union[PeerBatch, _Mapping]]] = ...) -> None: ...
+
+class PeerBatch(_message.Message):
+    __slots__ = ("batch", "keep")
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    batch: _mesh_pb2.StreamBatch
+    keep: bool
+    def __init__(self, batch: _Optional[_Union[_mesh_pb2.StreamBatch, _Mapping]] = ..., keep: bool = ...) -> None: ...
+
+class PeerAcks(_message.Message):
+    __slots__ = ("synced",)
+    SYNCED_FIELD_NUMBER: _ClassVar[int]
+    synced: _containers.RepeatedCompositeFieldContainer[_mesh_pb2.StreamPosition]
+    def __init__(self, synced: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ...) -> None: ...
+
+class PeerResume(_message.Message):
+    __slots__ = ("positions", "leave")
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    positions: _containers.RepeatedCompositeFieldContainer[_mesh_pb2.StreamPosition]
+    leave: _containers.RepeatedCompositeFieldContainer[_mesh_pb2.StreamRef]
+    def __init__(self, positions: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ..., leave: _Optional[_Iterable[_Union[_mesh_pb2.StreamRef, _Mapping]]] = ...) -> None: ...
+
+class PeerGossip(_message.Message):
+    __slots__ = ("digests", "states", "reply")
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    digests: _containers.RepeatedCompositeFieldContainer[NodeDigest]
+    states: _containers.RepeatedCompositeFieldContainer[NodeState]
+    reply: bool
+    def __init__(self, digests: _Optional[_Iterable[_Union[NodeDigest, _Mapping]]] = ..., states: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., reply: bool = ...) -> None: ...
+
+class NodeDigest(_message.Message):
+    __slots__ = ("node_id", "incarnation", "version", "liveness")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LIVENESS_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    incarnation: int
+    version: int
+    liveness: Liveness
+    def __init__(self, node_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., liveness: _Optional[_Union[Liveness, str]] = ...) -> None: ...
+
+class NodeState(_message.Message):
+    __slots__ = ("node_id", "incarnation", "version", "liveness", "epoch", "addresses", "neighbours", "interest", "interest_capped")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LIVENESS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOURS_FIELD_NUMBER: _ClassVar[int]
+    INTEREST_FIELD_NUMBER: _ClassVar[int]
+    INTEREST_CAPPED_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    incarnation: int
+    version: int
+    liveness: Liveness
+    epoch: int
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    neighbours: _containers.RepeatedScalarFieldContainer[str]
+    interest: _containers.RepeatedScalarFieldContainer[str]
+    interest_capped: bool
+    def __init__(self, node_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ..., interest_capped: bool = ...) -> None: ...
+
+class PeerProbe(_message.Message):
+    __slots__ = ("sequence", "ping", "pong", "indirect")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    PING_FIELD_NUMBER: _ClassVar[int]
+    PONG_FIELD_NUMBER: _ClassVar[int]
+    INDIRECT_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    ping: ProbePing
+    pong: ProbePong
+    indirect: ProbeIndirect
+    def __init__(self, sequence: _Optional[int] = ..., ping: _Optional[_Union[ProbePing, _Mapping]] = ..., pong: _Optional[_Union[ProbePong, _Mapping]] = ..., indirect: _Optional[_Union[ProbeIndirect, _Mapping]] = ...) -> None: ...
+
+class ProbePing(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ProbePong(_message.Message):
+    __slots__ = ("node_id", "incarnation")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    incarnation: int
+    def __init__(self, node_id: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class ProbeIndirect(_message.Message):
+    __slots__ = ("target",)
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    target: str
+    def __init__(self, target: _Optional[str] = ...) -> None: ...
+
+class PeerCompressed(_message.Message):
+    __slots__ = ("codec", "plain_bytes", "data")
+    CODEC_FIELD_NUMBER: _ClassVar[int]
+    PLAIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    codec: _mesh_pb2.Codec
+    plain_bytes: int
+    data: bytes
+    def __init__(self, codec: _Optional[_Union[_mesh_pb2.Codec, str]] = ..., plain_bytes: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class PeerClosing(_message.Message):
+    __slots__ = ("reason", "leaving")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    leaving: bool
+    def __init__(self, reason: _Optional[str] = ..., leaving: bool = ...) -> None: ...
