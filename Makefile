@@ -27,10 +27,10 @@ format: $(READY)  ## rewrite the sources in the one style
 	$(BIN)/ruff format .
 
 bench: $(READY)  ## the speed figures in docs/benchmarks.md
-	$(BIN)/python bench/codec.py
+	$(BIN)/python -m bench.codec
 
-fuzz: $(READY)  ## a million executions of every decoder (see docs/testing.md)
-	$(BIN)/python tools/fuzz.py
+fuzz: $(READY)  ## a million damaged inputs for every decoder; ARGS="--target emm-parse" for one
+	$(BIN)/python tools/fuzz.py $(ARGS)
 
 requirements: $(READY)  ## which tests prove which requirement; ARGS=--strict fails on open ones
 	@$(BIN)/python tools/requirements.py $(ARGS)

@@ -1,44 +1,45 @@
-"""Traceability: which tests carry which requirement, and how they ended (read by tools/requirements.py)."""
+"""What all tests share: hypothesis without a clock, and the record of how each test ended.
+
+The record is kept in build/ for tools/requirements.py, which joins it with the marks.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-REPORT = Path(__file__).parent.parent / "build" / "requirements.json"
+# A busy machine must not fail a test: examples may take as long as they take.
+settings.register_profile("weft", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("weft")
 
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        for mark in item.iter_markers("req"):
-            item.user_properties += [("req", requirement) for requirement in mark.args]
+OUTCOMES = Path(__file__).parent.parent / "build" / "requirements.json"
 
 
 class Recorder:
-    """Collects (requirement, test, outcome) as tests end; one process of an xdist run hears of all of them."""
+    """Collects test -> outcome as tests end, and adds what this run learned to what earlier runs did.
+
+    The controlling process of an xdist run hears of every worker's tests, so only that one has a recorder.
+    """
 
     def __init__(self) -> None:
-        self.outcomes: dict[str, dict[str, str]] = {}
+        self.outcomes: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when != "call" and report.outcome == "passed":
-            return
-        for name, requirement in report.user_properties:
-            if name == "req":
-                self.outcomes.setdefault(str(requirement), {})[report.nodeid] = report.outcome
+        # Set-up and tear-down have something to say only when they did not pass; a failure is never taken back.
+        if (report.when == "call" or not report.passed) and self.outcomes.get(report.nodeid) != "failed":
+            self.outcomes[report.nodeid] = report.outcome
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
-        yield
-        if session.testscollected and not session.config.option.collectonly:
-            REPORT.parent.mkdir(exist_ok=True)
-            known = json.loads(REPORT.read_text()) if REPORT.exists() else {}
-            for requirement, tests in self.outcomes.items():
-                known.setdefault(requirement, {}).update(tests)
-            REPORT.write_text(json.dumps(known, indent=1, sort_keys=True))
+    def pytest_sessionfinish(self) -> None:
+        if self.outcomes:
+            OUTCOMES.parent.mkdir(exist_ok=True)
+            known = json.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
+            fresh = OUTCOMES.with_suffix(f".{os.getpid()}")
+            fresh.write_text(json.dumps(known | self.outcomes, indent=1, sort_keys=True))
+            fresh.replace(OUTCOMES)  # at once, because another run may be reading or ending just now
 
 
 def pytest_configure(config: pytest.Config) -> None:
