@@ -50,13 +50,12 @@ def drafts(draw: st.DrawFn) -> Draft:
     event_type = draw(st.sampled_from(EventType))
     content = draw(st.lists(values, max_size=4))
     more = list(draw(extras))
-    match event_type:
-        case EventType.EVENT:
-            content.append(draw(st.text(max_size=20)))
-        case EventType.HELLO:
-            content.append(draw(st.binary(max_size=10)))
-        case EventType.HEARTBEAT:
-            more.append((int(Field.TIMESTAMP), draw(st.binary(min_size=8, max_size=8))))
+    if event_type is EventType.EVENT:
+        content.append(draw(st.text(max_size=20)))
+    elif event_type is EventType.HELLO:
+        content.append(draw(st.binary(max_size=10)))
+    else:
+        more.append((int(Field.TIMESTAMP), draw(st.binary(min_size=8, max_size=8))))
     return Draft(
         event_type,
         draw(st.integers(0, 2**32 - 1)),

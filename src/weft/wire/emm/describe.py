@@ -77,7 +77,7 @@ def _describe_sub(sub: Tlv) -> Part:
     return Part(name, sub.at, HEAD_BYTES + len(sub.value), shown, head + value)
 
 
-def to_document(data: bytes, rules: Rules = DEFAULT_RULES) -> dict[str, Any]:
+def to_document_untrusted(data: bytes, rules: Rules = DEFAULT_RULES) -> dict[str, Any]:
     """The packet as JSON-ready values, field by field as on the wire; raise only BadPacket."""
     packet = parse_untrusted(data, rules)
     return {
@@ -94,7 +94,7 @@ def to_document(data: bytes, rules: Rules = DEFAULT_RULES) -> dict[str, Any]:
 
 
 def from_document(document: dict[str, Any], rules: Rules = DEFAULT_RULES) -> bytes:
-    """The packet that ``to_document`` would describe so; raise UsageError naming what is wrong with the document."""
+    """The packet that ``to_document_untrusted`` would describe so; raise UsageError naming what is wrong with the document."""
     flags = Flags.NONE
     for name in _get(document, "flags", list, "document"):
         if name not in _FLAG_NAMES.values():
