@@ -94,7 +94,7 @@ def to_document_untrusted(data: bytes, rules: Rules = DEFAULT_RULES) -> dict[str
 
 
 def from_document(document: dict[str, Any], rules: Rules = DEFAULT_RULES) -> bytes:
-    """The packet that ``to_document_untrusted`` would describe so; raise UsageError naming what is wrong with the document."""
+    """The inverse of ``to_document_untrusted``; raise UsageError naming what is wrong with the document."""
     flags = Flags.NONE
     for name in _get(document, "flags", list, "document"):
         if name not in _FLAG_NAMES.values():
