@@ -168,7 +168,7 @@ class Supervisor:
 
     def attend(self, worker: Worker, now_s: float, result: Result, jobs: deque[Job]) -> bool:
         """See what a busy worker has to say and how it is. True once it is busy no more."""
-        with contextlib.suppress(EOFError):  # it died: see below
+        with contextlib.suppress(EOFError, ConnectionResetError):  # it died: see below
             while worker.pipe.poll():
                 message: Finding | Done = worker.pipe.recv()
                 match message:

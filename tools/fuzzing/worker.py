@@ -133,7 +133,7 @@ def serve(memory: Memory, pipe: Connection) -> None:
     while True:
         try:
             job: Job = pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             return
         if job.target not in targets:
             targets |= load_file(job.path)
@@ -157,7 +157,7 @@ def serve_atheris(memory: Memory, pipe: Connection, out: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         job: Job = pipe.recv()
-    except EOFError:
+    except (EOFError, ConnectionResetError):
         return
     corpus = out / job.target / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)

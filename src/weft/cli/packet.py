@@ -87,7 +87,7 @@ def _take_apart(protocol: Protocol, data: bytes) -> tuple[Part, dict[str, Any]]:
         case Protocol.EMM:
             return emm.describe_untrusted(data), emm.to_document_untrusted(data)
         case Protocol.EMM_COMPACT:
-            return emm_compact.describe_untrusted(data), emm_compact_document.to_document(data)
+            return emm_compact.describe_untrusted(data), emm_compact_document.to_document_untrusted(data)
         case Protocol.EXMP:
             return exmp.describe_untrusted(data), exmp_document.to_document_untrusted(data)
         case Protocol.AUTO:

@@ -28,7 +28,7 @@ from weft.wire.emm_compact.codes import (
 )
 from weft.wire.emm_compact.commands import Handler, execute_untrusted
 from weft.wire.emm_compact.describe import describe_untrusted
-from weft.wire.emm_compact.document import from_document, to_document
+from weft.wire.emm_compact.document import from_document, to_document_untrusted
 from weft.wire.emm_compact.header import Header, Triple
 from weft.wire.emm_compact.marking import TTL_DEFAULT, dscp, ecn_of, next_ttl, tos
 from weft.wire.emm_compact.numbering import Numbering
@@ -77,7 +77,7 @@ __all__ = [
     "next_ttl",
     "node_id_of",
     "seal",
-    "to_document",
+    "to_document_untrusted",
     "tos",
     "verify_untrusted",
 ]

@@ -37,7 +37,7 @@ Choice = TypeVar("Choice")
 Plain = TypeVar("Plain", str, int, bool, dict[str, Any], list[Any])
 
 
-def to_document(datagram: bytes) -> Document:
+def to_document_untrusted(datagram: bytes) -> Document:
     """The document of one datagram; raise only BadPacket, whatever the bytes."""
     packet = packets.decode_untrusted(datagram)
     header = packet.header
