@@ -28,6 +28,7 @@ class Packet(NamedTuple):
     values: tuple[tuple[int, Value], ...]
     fields: dict[int, bytes]
     offsets: list[int]  # where each field begins in ``raw``
+    sorts: bool  # a field over 0x18 is among them, whose canonical place is not its place on the wire
 
     @property
     def kind(self) -> EventType:

@@ -30,7 +30,7 @@ from weft.wire.emm.fields import (
 )
 from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import check_core_values
-from weft.wire.emm.values import decode_value_untrusted, join_chunks
+from weft.wire.emm.values import decode_values_untrusted, join_chunks
 from weft.wire.reject import BadPacket, Reject
 
 HEADER_AUTHENTICATED_BYTES = 15
@@ -75,7 +75,7 @@ def unseal_untrusted(packet: Packet, find_key: KeyFinder = no_keys, rules: Rules
         data = _decrypt_untrusted(packet, data, find_key)
     if packet.compressed:
         data = _inflate_untrusted(data, rules.inflated_bytes_max)
-    opened = packet._replace(values=tuple(_read_data_untrusted(data, rules)))
+    opened = packet._replace(values=_read_data_untrusted(data, rules))
     check_core_values(opened)
     return opened
 
@@ -108,7 +108,7 @@ def _inflate_untrusted(data: bytes, bytes_max: int) -> bytes:
     return plain
 
 
-def _read_data_untrusted(data: bytes, rules: Rules) -> list[tuple[int, Value]]:
+def _read_data_untrusted(data: bytes, rules: Rules) -> tuple[tuple[int, Value], ...]:
     """Data fields inside a seal. The TLV limit counts values here: a value over 255 bytes has many chunks, and the
     bytes are bounded already."""
     chunks = tlv.read_untrusted(data, 0, len(data), count_max=len(data))
@@ -124,7 +124,7 @@ def _read_data_untrusted(data: bytes, rules: Rules) -> list[tuple[int, Value]]:
     joined = join_chunks(chunks)
     if len(joined) > rules.tlvs_max:
         raise BadPacket(Reject.TLV_COUNT, "too many values inside a seal", have=len(joined), limit=rules.tlvs_max)
-    return [(kind, decode_value_untrusted(kind, value, at)) for kind, value, at in joined]
+    return decode_values_untrusted(joined)
 
 
 def _cipher(algorithm: Algorithm, key: bytes) -> AESGCM | ChaCha20Poly1305:

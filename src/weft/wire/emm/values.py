@@ -17,11 +17,12 @@ INTEGER = struct.Struct("!i")
 FLOAT = struct.Struct("!f")
 _DECODERS: dict[int, Callable[[bytes], Value]] = {
     Field.STRING: bytes.decode,
-    Field.INTEGER: lambda data: int(INTEGER.unpack(data)[0]),
-    Field.FLOAT: lambda data: float(FLOAT.unpack(data)[0]),
+    Field.INTEGER: lambda data: int.from_bytes(data, "big", signed=True),
+    Field.FLOAT: lambda data: FLOAT.unpack(data)[0],
     Field.BINARY: bytes,
     Field.JSON: msgspec.json.Decoder(dict[str, Any]).decode,
 }
+_UNDECODABLE = (UnicodeDecodeError, RecursionError, msgspec.DecodeError)
 
 
 def value_type(value: Value) -> Field:
@@ -81,8 +82,15 @@ def _to_bytes(value: Value) -> bytes:
         raise UsageError(f"JSON object cannot be encoded: {error}") from None
 
 
-def decode_value_untrusted(field_type: int, data: bytes, at: int) -> Value:
-    """The Python value of a joined data field; raise only BadPacket. Sizes of numbers were checked before."""
+def decode_values_untrusted(whole: list[Tlv]) -> tuple[tuple[int, Value], ...]:
+    """The Python values of joined data fields; raise only BadPacket. Sizes of numbers were checked before."""
+    try:
+        return tuple([(kind, _DECODERS[kind](data)) for kind, data, _ in whole])
+    except _UNDECODABLE:
+        return tuple([(kind, _decode_or_explain(kind, data, at)) for kind, data, at in whole])
+
+
+def _decode_or_explain(field_type: int, data: bytes, at: int) -> Value:
     try:
         return _DECODERS[field_type](data)
     except UnicodeDecodeError as error:
