@@ -60,7 +60,7 @@ def test_vectors_both_ways(vector: dict[str, Any]) -> None:
     assert type(meaning(vector)).__name__ == vector["type"]
 
 
-@pytest.mark.req("COA-10", "COA-11")
+@pytest.mark.req("COA-10")
 @pytest.mark.parametrize("vector", vectors("js_capture.json")["liveliness"], ids=lambda vector: vector["operation"])
 def test_frames_of_the_reference(vector: dict[str, Any]) -> None:
     frame = bytes.fromhex(vector["payload"])

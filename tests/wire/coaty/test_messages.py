@@ -101,7 +101,7 @@ def test_every_event_type_has_a_vector() -> None:
     assert {vector["event"] for vector in WIRE["messages"]} == set(EventType)
 
 
-@pytest.mark.req("COA-05", "COA-11")
+@pytest.mark.req("COA-05")
 @pytest.mark.parametrize(
     "event", [event for event in CAPTURE["events"] if event["event"] != "Raw"], ids=lambda event: event["event"]
 )

@@ -36,7 +36,7 @@ def test_both_directions(text: str, topic: Topic) -> None:
     assert str(topic) == text
 
 
-@pytest.mark.req("COA-03", "COA-11")
+@pytest.mark.req("COA-03")
 def test_topics_of_the_reference() -> None:
     for event in vectors("js_capture.json")["events"]:
         if event["event"] == "Raw":
