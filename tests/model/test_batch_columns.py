@@ -168,9 +168,10 @@ FINE = Event(b"fine", 0)
     ids=lambda value: str(value)[:40],
 )
 def test_mistakes_name_the_event(event: Any, fault: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        Batch.from_events([FINE, Event(b"fine", 1, headers={"n": "v"}), event, FINE])
-    assert fault in str(caught.value)
+    for neighbour in (FINE, Event(b"fine", 0, key=b"k", headers={"n": "v"})):
+        with pytest.raises(UsageError) as caught:
+            Batch.from_events([neighbour, FINE, event, FINE])
+        assert fault in str(caught.value)
 
 
 def test_bytes_in_a_view_of_something_else_are_not_miscounted() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.model import forge
 from tests.model.forge import THREE, THREE_HEAD, Columns, Head, Metadata, int32s
 from tests.model.refusal import GOOD, refusal
-from weft.limits import BATCH_METADATA_BYTES_MAX
+from weft.limits import BATCH_METADATA_BYTES_MAX, EVENT_PAYLOAD_BYTES_MAX
 from weft.model import Batch
 
 
@@ -229,7 +229,7 @@ def test_bytes_that_belong_to_nothing_change_nothing(index: int, buffer: bytes) 
     assert list(Batch.read_untrusted(THREE.spoilt(index, buffer).batch(THREE_HEAD))) == list(Batch.read_untrusted(GOOD))
 
 
-def event_with(key: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+def event_with(key: bytes | None, headers: list[tuple[bytes, bytes]], payload: bytes = b"p") -> bytes:
     """One event, by hand: the builder would refuse these."""
     names, values = [name for name, _ in headers], [value for _, value in headers]
 
@@ -237,23 +237,30 @@ def event_with(key: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
         ends = [sum(map(len, items[:count])) for count in range(len(items) + 1)]
         return [b"", int32s(*ends), b"".join(items)]
 
-    buffers = [b"", bytes(8), b"", int32s(0, len(key)), key, b"", int32s(0, len(headers)), b""]
-    return Columns(1, len(headers), [*buffers, *texts(names), *texts(values), b"", int32s(0, 1), b"p"]).batch(Head())
+    buffers = [b"", bytes(8), b"\0", int32s(0, len(key or b"")), key or b"", b"\0", int32s(0, len(headers)), b""]
+    buffers += [*texts(names), *texts(values), b"", int32s(0, len(payload)), payload]
+    return Columns(1, len(headers), buffers, int(key is None), int(not headers)).batch(Head())
 
 
 @pytest.mark.parametrize(
     ("key", "headers", "fault"),
     [
         (bytes(4097), [], "key too long (event 0, have 4097, limit 4096)"),
-        (b"", [(b"%d" % number, b"") for number in range(65)], "too many headers (event 0, have 65, limit 64)"),
-        (b"", [(b"n" * 256, b"")], "header name too long (event 0, have 256, limit 255)"),
-        (b"", [(b"n", b"v" * 4097)], "header value too long (event 0, have 4097, limit 4096)"),
+        (None, [(b"%d" % number, b"") for number in range(65)], "too many headers (event 0, have 65, limit 64)"),
+        (None, [(b"n" * 256, b"")], "header name too long (event 0, have 256, limit 255)"),
+        (None, [(b"n", b"v" * 4097)], "header value too long (event 0, have 4097, limit 4096)"),
         (b"", [(b"n", b"1"), (b"m", b""), (b"n", b"2")], "header given twice (event 0)"),
     ],
     ids=["key", "headers", "name", "value", "twice"],
 )
-def test_events_over_their_bounds(key: bytes, headers: list[tuple[bytes, bytes]], fault: str) -> None:
+def test_events_over_their_bounds(key: bytes | None, headers: list[tuple[bytes, bytes]], fault: str) -> None:
     assert fault in refusal(event_with(key, headers))
+
+
+def test_payloads_over_their_bound() -> None:
+    fault = f"payload too long (event 0, have {EVENT_PAYLOAD_BYTES_MAX + 1}, limit {EVENT_PAYLOAD_BYTES_MAX})"
+    assert fault in refusal(event_with(None, [], bytes(EVENT_PAYLOAD_BYTES_MAX + 1)))
+    assert len(Batch.read_untrusted(event_with(None, [], bytes(EVENT_PAYLOAD_BYTES_MAX)))) == 1
 
 
 def test_events_at_their_bounds() -> None:

@@ -42,7 +42,7 @@ SPOILT = st.tuples(
 
 
 @given(EVENT_LISTS, COMPRESSIONS, st.lists(SPOILT, min_size=1, max_size=4), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=200)
 def test_any_spoilt_batch_is_a_batch_or_refused(
     events: list[Event], compression: Compression, spoilt: list[tuple[float, int, int]], cut: bool
 ) -> None:

@@ -25,14 +25,13 @@ from weft.model.batch_header import (
     NO_PRODUCER,
     PRODUCER_BYTES,
     SEQUENCE_MAX,
-    TIMESTAMPS_AT,
     BadBatch,
     BatchHeader,
     Codec,
     crc_fits,
     unpack_untrusted,
 )
-from weft.model.batch_schema import find_excess
+from weft.model.batch_schema import time_range
 from weft.model.event import Event
 
 Compression = Literal["lz4", "zstd"] | None
@@ -136,11 +135,8 @@ class Batch:
         body_crc = int(google_crc32c.value(body))
         if not crc_fits(data, body_crc):
             raise BadBatch("checksum does not fit", at=CRC_AT)
-        rows = batch_message.read_untrusted(decompress_untrusted(body, head.codec), head.event_count)
-        if fault := find_excess(rows):
-            raise BadBatch(fault.what, **fault.facts)
-        if _time_range(rows) != (head.timestamp_us_min, head.timestamp_us_max):
-            raise BadBatch("timestamps are not in the range of the header", at=TIMESTAMPS_AT)
+        message = decompress_untrusted(body, head.codec)
+        rows = batch_message.read_untrusted(message, head.event_count, head.timestamp_us_min, head.timestamp_us_max)
         return cls(head, data, body_crc, rows)
 
     @classmethod
@@ -278,7 +274,8 @@ def _assemble(
     if message.size > MESSAGE_BYTES_MAX:
         raise UsageError("too much for one batch", events=rows.num_rows, bytes=message.size, limit=MESSAGE_BYTES_MAX)
     codec, body = _compressed(message, compression)
-    head = BatchHeader(codec, base_offset, rows.num_rows, len(body), *_time_range(rows), producer, sequence)
+    times = time_range(rows.column(0).to_numpy())
+    head = BatchHeader(codec, base_offset, rows.num_rows, len(body), *times, producer, sequence)
     return _sealed(head, body, int(google_crc32c.value(body)))
 
 
@@ -305,11 +302,6 @@ def _check_producer(producer: bytes | None, sequence: int) -> None:
         raise UsageError("a producer id is 16 bytes, not all zero", producer=producer.hex())
     elif not 0 <= sequence <= SEQUENCE_MAX:
         raise UsageError("sequence out of range", sequence=sequence, limit=SEQUENCE_MAX)
-
-
-def _time_range(rows: pa.RecordBatch) -> tuple[int, int]:
-    times = rows.column(0).to_numpy()
-    return int(times.min()), int(times.max())
 
 
 def _events(rows: pa.RecordBatch) -> list[Event]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from weft.errors import UsageError
-from weft.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX
+from weft.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, EVENT_PAYLOAD_BYTES_MAX
 from weft.model import batch_message
 from weft.model.batch_schema import HEADERS_TYPE, SCHEMA, find_excess, find_null
 from weft.model.event import Event
@@ -64,7 +64,11 @@ def rows_of_lists(
     except CONVERSION_ERRORS as error:
         _raise_first_mistake(payloads, timestamps_us, keys, headers)
         raise UsageError("events cannot be made into a batch", reason=error) from error
-    return _checked(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+    rows = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    # There are no nulls where there cannot be any, and without these columns only a long payload can be too much.
+    if (keys or headers or columns[-1].nbytes > EVENT_PAYLOAD_BYTES_MAX) and (fault := find_excess(rows)):
+        raise UsageError(fault.what, **fault.facts)
+    return rows
 
 
 def rows_of_arrow(data: pa.RecordBatch | pa.Table, timestamp_us: int | None) -> pa.RecordBatch:
@@ -83,18 +87,15 @@ def rows_of_arrow(data: pa.RecordBatch | pa.Table, timestamp_us: int | None) -> 
     except pa.ArrowException as error:
         raise UsageError("invalid Arrow data", reason=error) from None
     # Written and read back: slices are gone, every column begins where its buffers do.
-    return _checked(batch_message.read(batch_message.write(rows)))
+    rows = batch_message.read(batch_message.write(rows))
+    if fault := find_null(rows) or find_excess(rows):
+        raise UsageError(fault.what, **fault.facts)
+    return rows
 
 
 def _check_count(count: int) -> None:
     if not 1 <= count <= BATCH_EVENTS_MAX:
         raise UsageError("a batch has at least one event", events=count, limit=BATCH_EVENTS_MAX)
-
-
-def _checked(rows: pa.RecordBatch) -> pa.RecordBatch:
-    if fault := find_null(rows) or find_excess(rows):
-        raise UsageError(fault.what, **fault.facts)
-    return rows
 
 
 def _timestamp_column(timestamps_us: Sequence[int] | int, count: int) -> pa.Array:

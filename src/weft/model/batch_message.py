@@ -17,17 +17,19 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
-from weft.limits import BATCH_METADATA_BYTES_MAX
+from weft.limits import BATCH_METADATA_BYTES_MAX, EVENT_PAYLOAD_BYTES_MAX
 from weft.model import batch_metadata
-from weft.model.batch_header import BadBatch
-from weft.model.batch_schema import SCHEMA
+from weft.model.batch_header import TIMESTAMPS_AT, BadBatch
+from weft.model.batch_schema import SCHEMA, find_excess, time_range
 
 PREFIX: Final = struct.Struct("<Ii")
 CONTINUATION: Final = 0xFFFFFFFF
 ALIGNMENT_BYTES: Final = 8  # Arrow's: of the body in the message, and of every buffer in the body
 ENTRIES: Final = 3  # the node of the entries of headers
+TIMES_OFFSET: Final = 2  # in Numbers.buffers: where the timestamps are in the body
 ENTRY_BYTES_MIN: Final = 8  # an offset each of name and value
 REASON_CHARACTERS_MAX: Final = 200
 
@@ -42,20 +44,33 @@ def read(message: pa.Buffer) -> pa.RecordBatch:
     return pa.ipc.read_record_batch(message, SCHEMA)
 
 
-def read_untrusted(message: pa.Buffer, count: int) -> pa.RecordBatch:
-    """The ``count`` rows of a message from outside, fully validated; raise only BadBatch."""
-    _check_untrusted(message, count)
+def read_untrusted(message: pa.Buffer, count: int, timestamp_us_min: int, timestamp_us_max: int) -> pa.RecordBatch:
+    """The rows of a message from outside, everything checked, also what is known of them; raise only BadBatch."""
+    stated = _check_untrusted(message, count)
     try:
         rows = pa.ipc.read_record_batch(message, SCHEMA)
         rows.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0][:REASON_CHARACTERS_MAX]
         raise BadBatch("Arrow refuses the message", reason=reason) from None
+    # To look at a column through pyarrow costs more than to validate all of them: what the metadata answers is not
+    # asked again, and timestamps are read where they are.
+    if _may_exceed(stated, count) and (fault := find_excess(rows)):
+        raise BadBatch(fault.what, **fault.facts)
+    times = np.frombuffer(message, np.int64, count, message.size - stated.body_bytes + stated.buffers[TIMES_OFFSET])
+    if time_range(times) != (timestamp_us_min, timestamp_us_max):
+        raise BadBatch("timestamps are not in the range of the header", at=TIMESTAMPS_AT)
     return rows
 
 
-def _check_untrusted(message: pa.Buffer, count: int) -> None:
-    """Raise BadBatch unless the metadata describes ``count`` rows of our schema within the message."""
+def _may_exceed(stated: batch_metadata.Numbers, count: int) -> bool:
+    """Whether any event could be over its bounds: that takes keys, headers or a long payload."""
+    key_nulls, header_nulls = stated.nodes[3], stated.nodes[5]
+    return key_nulls < count or header_nulls < count or stated.buffers[-1] > EVENT_PAYLOAD_BYTES_MAX
+
+
+def _check_untrusted(message: pa.Buffer, count: int) -> batch_metadata.Numbers:
+    """What the metadata states: ``count`` rows of our schema within the message, or BadBatch."""
     if message.size < PREFIX.size:
         raise BadBatch("message is cut off", need=PREFIX.size, have=message.size)
     continuation, metadata_bytes = PREFIX.unpack_from(message)
@@ -71,6 +86,7 @@ def _check_untrusted(message: pa.Buffer, count: int) -> None:
         raise BadBatch("not as many rows as the header says", need=count, have=stated.rows)
     _check_nodes(stated.nodes, count, body_bytes)
     _check_buffers(stated.buffers, body_bytes)
+    return stated
 
 
 def _check_nodes(nodes: tuple[int, ...], count: int, body_bytes: int) -> None:

@@ -48,6 +48,11 @@ class Fault(NamedTuple):
     facts: dict[str, int]
 
 
+def time_range(times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[int, int]:
+    """The least and the greatest timestamp."""
+    return int(np.minimum.reduce(times)), int(np.maximum.reduce(times))
+
+
 def find_null(rows: pa.RecordBatch) -> Fault | None:
     """The first event that lacks what it must have. ``rows`` have SCHEMA, except that nobody looked for nulls yet."""
     for index, what in ((0, "event without a timestamp"), (3, "event without a payload")):
