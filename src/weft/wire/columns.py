@@ -22,6 +22,17 @@ Mask = npt.NDArray[np.bool_]
 
 BLOCK_ROWS = 8192  # a block's working arrays stay in the second-level cache
 PADDING_BYTES = 64  # the largest fixed field; gathers at the last byte stay inside the buffer
+# Not kind.to_pandas_dtype(): older Arrows import pandas for it.
+_NUMPY = {
+    pa.int8(): np.int8,
+    pa.uint8(): np.uint8,
+    pa.int16(): np.int16,
+    pa.uint16(): np.uint16,
+    pa.int32(): np.int32,
+    pa.uint32(): np.uint32,
+    pa.uint64(): np.uint64,
+    pa.float32(): np.float32,
+}
 _ZEROS = pa.py_buffer(bytes(BLOCK_ROWS * PADDING_BYTES))  # a column without any value shares it
 
 
@@ -79,7 +90,7 @@ def number_column(values: npt.NDArray[Any], valid: Mask, kind: pa.DataType) -> p
     """Numbers in native order, null where not valid."""
     if kind == pa.bool_():
         return pa.array(values, kind, mask=None if valid.all() else ~valid)
-    native = np.ascontiguousarray(values, dtype=kind.to_pandas_dtype())
+    native = np.ascontiguousarray(values, dtype=_NUMPY[kind])
     return pa.Array.from_buffers(kind, len(native), [validity(valid), pa.py_buffer(native)])
 
 
