@@ -131,6 +131,45 @@ PEER_FEATURES_MAX: Final = 64  # names in a handshake; we know fewer than ten
 PEER_NAME_CHARS_MAX: Final = 300  # of a feature or an address: a host name of 253 and a port
 PEER_ADDRESSES_MAX: Final = 16  # of one node
 
+# --- routing -----------------------------------------------------------------------------------------------------
+
+INTEREST_PATTERNS_MAX: Final = 256  # told by one node: 5 KiB of gossip as people name topics, 64 KiB at worst
+MATCHES_KEPT_MAX: Final = 4096  # topics whose subscribers are remembered: those that are published again and again
+MATCHES_KEPT_VALUES_MAX: Final = 1024  # in one remembered answer: a mesh of 1,000 nodes; 32 MiB in all, at worst
+TREES_KEPT_MAX: Final = 16  # of a view: 40 KiB each in a mesh of 1,000 nodes, and half a millisecond to compute again
+PLACES_KEPT_MAX: Final = 4096  # of a view, one per origin for a node: 1 KiB on average, 80 KiB in its own tree
+
+# --- membership --------------------------------------------------------------------------------------------------
+
+MEMBERS_MAX: Final = 10_000  # ten times what is simulated; states of more nodes are refused, and counted
+TOMBSTONES_MAX: Final = 10_000  # digests of forgotten nodes, about 2 MB; oldest go first
+INCARNATION_MAX: Final = (1 << 62) - 1  # a counter or a clock stays far below, so a suspicion can always be refuted
+NEIGHBOURS_MAX: Final = 1024  # links one node tells of: a hub; 67 KiB of gossip at worst
+GOSSIP_DIGESTS_MAX: Final = 128  # in one message, about 3 KiB; more follow in the next ones
+GOSSIP_STATES_MAX: Final = 32  # in one message, about 5 KiB as people name things
+GOSSIP_BYTES_MAX: Final = 256 * KIB  # of one message: more than the largest state takes (140 KiB)
+GOSSIP_WINDOW: Final = 32  # digests per exchange that nothing asked for: all are compared in n / 32 exchanges
+PROBE_RELAYS_MAX: Final = 1024  # pings sent for others and not yet answered; further requests are not served
+
+HEARTBEAT_MISSES_MAX: Final = 3  # PL-03
+HEARTBEAT_INTERVAL_S_MIN: Final = 2.0  # PL-03
+HEARTBEAT_INTERVAL_S_MAX: Final = 10.0  # PL-03
+HEARTBEAT_INTERVAL_S: Final = 5.0  # a silent link is unhealthy after 15 to 20 s; probes are faster
+HEARTBEAT_ANSWER_S_MIN: Final = 1.0  # between answers: every honest beat gets one, two echoes get into no storm
+
+GOSSIP_INTERVAL_S: Final = 1.0  # whoever missed a change has it a second later; an exchange costs about 1 KiB
+GOSSIP_FAN_OUT: Final = 3  # links served per round: a node's traffic does not grow with its links
+SPREAD_DELAY_S: Final = 0.05  # changes that come together go together; a hop is no slower than this
+SPREAD_MULTIPLIER: Final = 2  # a change goes to 2 log2(n) peers: random meshes miss fewer than one node in a thousand
+PROBE_INTERVAL_S: Final = 1.0  # as SWIM and memberlist have it
+PROBE_TIMEOUT_S: Final = 0.5  # a round trip around the world, with room for a pause of the interpreter
+PROBE_HELPERS: Final = 3  # with 10 % loss, all three fail together once in 150 times
+SUSPICION_MULTIPLIER: Final = 3  # 6 s for three nodes, 30 s for a thousand: time to hear of it and to refute
+UNREACHABLE_S: Final = 600.0  # a node behind a cut is most likely alive: it is not called dead for as long as that
+DEAD_RETENTION_S: Final = 3600.0  # people look for a node that died within the hour
+REJOIN_INTERVAL_S: Final = 5.0  # between dials of a node without links; backoff per address is the link's own
+LEAVE_TIMEOUT_S: Final = 2.0  # a goodbye takes a few spread delays; a stuck link must not hold up a shutdown
+
 # --- Capture files -----------------------------------------------------------------------------------------------
 
 CAPTURE_BYTES_MAX: Final = 1024 * MIB  # a capture is read whole: what a tool may take of a small machine's memory

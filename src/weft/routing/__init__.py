@@ -1,0 +1,18 @@
+"""Routing: who wants a topic, and which way its events go. Pure; gossip brings the facts, ``core`` acts on the answers.
+
+Read in this order:
+
+- ``trie``: from patterns to whoever gave them, for subscribers of this node and for interest of others.
+- ``interest``: a node's many patterns told as few, and the table of which node is interested in what.
+- ``tree``: the shortest-path tree of an origin, from the links that nodes told.
+
+An event of ``origin`` on ``topic`` goes from ``me`` to ``topology.next_hops(origin, me, interest.who(topic))``.
+Every answer is the same wherever the same facts are known, in whatever order they arrived; sets excepted, whose order
+is Python's, answers come in order.
+"""
+
+from weft.routing.interest import Interest, InterestTable, Version, aggregate
+from weft.routing.tree import Topology
+from weft.routing.trie import Trie
+
+__all__ = ["Interest", "InterestTable", "Topology", "Trie", "Version", "aggregate"]

@@ -1,0 +1,159 @@
+"""What nodes are interested in: many patterns told as few, and a table of who is interested in a topic.
+
+A node tells the mesh one list of patterns that covers all its subscriptions (``aggregate``). Patterns that others cover
+are left out, which loses nothing. Too long a list is widened step by step: the mesh then sends this node more than it
+asked for, never less, and the node's own trie sorts it out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from weft.errors import UsageError
+from weft.limits import INTEREST_PATTERNS_MAX
+from weft.model import NodeId, Pattern, Topic
+from weft.model.topic import ONE, REST
+from weft.routing.trie import Trie
+
+Version: TypeAlias = tuple[int, int]  # incarnation, version in it: how gossip orders the states of one node
+Widening: TypeAlias = Callable[[Pattern], Iterator[Pattern]]
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """Patterns in order, none of which covers another. ``widened``: they select more than was asked for."""
+
+    patterns: tuple[Pattern, ...]
+    widened: bool
+
+
+def aggregate(patterns: Iterable[Pattern], patterns_max: int = INTEREST_PATTERNS_MAX) -> Interest:
+    """At most ``patterns_max`` patterns that cover all of ``patterns``: the same for the same set, in whatever order.
+
+    If that many suffice, exactly the topics are selected that ``patterns`` select. Else patterns are merged that differ
+    in one token (``line1.temp`` and ``line2.temp`` to ``*.temp``), then those that begin alike, the longest beginnings
+    first (to ``plant.line1.>``). The largest groups go first: they tell best what the next subscription will look like,
+    so that it is covered already and need not be told.
+    """
+    if patterns_max < 1:
+        raise UsageError("interest needs room for a pattern", patterns_max=patterns_max)
+    exact = _uncovered(patterns)
+    told = exact
+    for widening in _widenings(exact):
+        if len(told) <= patterns_max:
+            break
+        told = _uncovered(_merged(told, widening, patterns_max))
+    return Interest(tuple(sorted(told)), widened=told is not exact)
+
+
+def _uncovered(patterns: Iterable[Pattern]) -> list[Pattern]:
+    """Those that no other one covers."""
+    kept: list[Pattern] = []
+    index: Trie[None] = Trie()
+    for pattern in sorted(set(patterns), key=_widest_first):
+        if not index.covering(pattern):
+            index.add(pattern, None)
+            kept.append(pattern)
+    return kept
+
+
+def _widest_first(pattern: Pattern) -> tuple[int, int, Pattern]:
+    """A key that puts a pattern before all that it covers: those are as long and say more, or are longer."""
+    tokens = pattern.split(".")
+    return len(tokens), -(tokens.count(ONE) + 2 * tokens.count(REST)), pattern
+
+
+def _widenings(patterns: Iterable[Pattern]) -> Iterator[Widening]:
+    """The ways to widen, from the least loss to ``>`` for everything."""
+    yield _with_one_token_open
+    tokens_max = max((pattern.count(".") + 1 for pattern in patterns), default=0)
+    for tokens_kept in reversed(range(tokens_max)):
+        yield partial(_with_open_end, tokens_kept)
+
+
+def _with_one_token_open(pattern: Pattern) -> Iterator[Pattern]:
+    tokens = pattern.split(".")
+    for place, token in enumerate(tokens):
+        if token not in (ONE, REST):
+            yield Pattern(".".join([*tokens[:place], ONE, *tokens[place + 1 :]]))
+
+
+def _with_open_end(tokens_kept: int, pattern: Pattern) -> Iterator[Pattern]:
+    tokens = pattern.split(".")
+    if len(tokens) > tokens_kept:
+        yield Pattern(".".join([*tokens[:tokens_kept], REST]))
+
+
+def _merged(patterns: list[Pattern], widening: Widening, patterns_max: int) -> set[Pattern]:
+    """``patterns`` with groups of two or more replaced by what they widen to, until few enough are left."""
+    groups: dict[Pattern, list[Pattern]] = defaultdict(list)
+    for pattern in patterns:
+        for wide in widening(pattern):
+            groups[wide].append(pattern)
+    left = set(patterns)
+    for wide, group in sorted(groups.items(), key=lambda item: -len(item[1])):  # else in the order of `patterns`
+        if len(left) <= patterns_max:
+            break
+        still = left.intersection(group)  # some may have gone with a larger group
+        if len(still) > 1:
+            left -= still
+            left.add(wide)
+    return left
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    version: Version
+    patterns: tuple[Pattern, ...]
+
+
+class InterestTable:
+    """Which node is interested in what, as far as gossip has told.
+
+    It holds members only: ``remove`` forgets a node's version too, so membership must not bring back the dead.
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[NodeId, _Told] = {}
+        self._trie: Trie[NodeId] = Trie()
+
+    def update(self, node: NodeId, version: Version, patterns: Iterable[Pattern]) -> bool:
+        """Take over all that ``node`` is interested in; whether it was news. What is not newer is ignored."""
+        known = self._told.get(node)
+        if known is not None and version <= known.version:
+            return False
+        told = _Told(version, tuple(dict.fromkeys(patterns)))
+        self._replace(node, known.patterns if known else (), told.patterns)
+        self._told[node] = told
+        return True
+
+    def remove(self, node: NodeId) -> bool:
+        """Whether there was anything to forget."""
+        known = self._told.pop(node, None)
+        if known is None:
+            return False
+        self._replace(node, known.patterns, ())
+        return True
+
+    def patterns(self) -> Mapping[NodeId, tuple[Pattern, ...]]:
+        """All there is, by node; two tables that agree on it route alike."""
+        return {node: told.patterns for node, told in self._told.items()}
+
+    def who(self, topic: Topic) -> frozenset[NodeId]:
+        """The nodes that want ``topic``."""
+        return frozenset(self._trie.match(topic))
+
+    def any_of(self, nodes: Set[NodeId], topic: Topic) -> bool:
+        """Whether one of ``nodes`` wants ``topic``, such as those behind a link."""
+        return any(node in nodes for node in self._trie.match(topic))
+
+    def _replace(self, node: NodeId, old: tuple[Pattern, ...], new: tuple[Pattern, ...]) -> None:
+        """Touch only what differs: unchanged interest leaves the answers that the trie keeps alone."""
+        for pattern in set(old).difference(new):
+            self._trie.remove(pattern, node)
+        for pattern in new:
+            self._trie.add(pattern, node)

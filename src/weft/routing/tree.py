@@ -1,0 +1,113 @@
+"""Which way events go: for every origin one tree of shortest paths, the same at every node that knows the same links.
+
+Of the paths with the fewest hops the one counts whose node ids, read from the origin, come first in order. Nothing but
+the links decides, so nodes need not agree on anything else. While their views differ, an event may be late or come
+twice; positions and identities see to that, not routing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Final, TypeAlias
+
+from weft.limits import PLACES_KEPT_MAX, TREES_KEPT_MAX
+from weft.model import NodeId
+
+Neighbours: TypeAlias = Mapping[NodeId, tuple[NodeId, ...]]
+Parents: TypeAlias = Mapping[NodeId, NodeId | None]  # from the origin (None) outwards; without those out of reach
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node is in an origin's tree. ``branches``: its children in order, each with all nodes it leads to."""
+
+    parent: NodeId | None
+    branches: Mapping[NodeId, frozenset[NodeId]]
+
+
+NOWHERE: Final = Place(None, {})
+
+
+class Topology:
+    """The links of one view of the mesh, and the trees that follow from them, each computed when first asked for.
+
+    A view does not change; ``updated`` gives the next one. A node that is not part of the view, or that the origin does
+    not reach, has no parent, no children and no path.
+    """
+
+    def __init__(self, links: Mapping[NodeId, Iterable[NodeId]]) -> None:
+        """``links``: what each node says its neighbours are. A link counts only if both ends name it."""
+        self._neighbours = _mutual(links)
+        # Bound to the links and not to self: a view that is replaced goes at once, with all it has computed.
+        self._parents: Callable[[NodeId], Parents] = lru_cache(TREES_KEPT_MAX)(partial(_parents, self._neighbours))
+        self._place: Callable[[NodeId, NodeId], Place] = lru_cache(PLACES_KEPT_MAX)(partial(_place, self._parents))
+
+    def updated(self, links: Mapping[NodeId, Iterable[NodeId]]) -> Topology:
+        """The view with these links: this very one, trees and all, if they make no difference."""
+        return self if _mutual(links) == self._neighbours else Topology(links)
+
+    def parent(self, origin: NodeId, me: NodeId) -> NodeId | None:
+        """Whom ``me`` gets the events of ``origin`` from; None at the origin itself."""
+        return self._place(origin, me).parent
+
+    def children(self, origin: NodeId, me: NodeId) -> tuple[NodeId, ...]:
+        """Whom ``me`` may pass the events of ``origin`` on to, in order."""
+        return tuple(self._place(origin, me).branches)
+
+    def path(self, origin: NodeId, target: NodeId) -> tuple[NodeId, ...] | None:
+        """The nodes from ``origin`` to ``target``, both included; None if there is no way."""
+        parents = self._parents(origin)
+        if target not in parents:
+            return None
+        path = []
+        node: NodeId | None = target
+        while node is not None:
+            path.append(node)
+            node = parents[node]
+        return tuple(reversed(path))
+
+    def next_hops(self, origin: NodeId, me: NodeId, interested: Set[NodeId]) -> tuple[NodeId, ...]:
+        """The children, in order, that lead to an interested node or are one."""
+        branches = self._place(origin, me).branches
+        return tuple(child for child, nodes in branches.items() if not nodes.isdisjoint(interested))
+
+
+def _mutual(links: Mapping[NodeId, Iterable[NodeId]]) -> Neighbours:
+    named = {node: frozenset(neighbours) for node, neighbours in links.items()}
+    return {
+        node: tuple(sorted(other for other in others if node in named.get(other, ()))) for node, others in named.items()
+    }
+
+
+def _parents(neighbours: Neighbours, origin: NodeId) -> Parents:
+    """Breadth first. A level is met in the order of its paths, so the first to name a node is its parent."""
+    if origin not in neighbours:
+        return {}
+    parents: dict[NodeId, NodeId | None] = {origin: None}
+    level = [origin]
+    while level:
+        following = []
+        for node in level:
+            for neighbour in neighbours[node]:
+                if neighbour not in parents:
+                    parents[neighbour] = node
+                    following.append(neighbour)
+        level = following
+    return parents
+
+
+def _place(parents_of: Callable[[NodeId], Parents], origin: NodeId, me: NodeId) -> Place:
+    parents = parents_of(origin)
+    if me not in parents:
+        return NOWHERE
+    branches: dict[NodeId, list[NodeId]] = {}
+    branch_of: dict[NodeId | None, list[NodeId]] = {}  # for the nodes below, filled from above
+    for node, parent in parents.items():
+        if parent == me:
+            branches[node] = branch_of[node] = [node]
+        elif parent in branch_of:
+            branch_of[node] = branch_of[parent]
+            branch_of[node].append(node)
+    return Place(parents[me], {child: frozenset(nodes) for child, nodes in branches.items()})
