@@ -28,6 +28,8 @@ format: $(READY)  ## rewrite the sources in the one style
 
 bench: $(READY)  ## the speed figures in docs/benchmarks.md
 	$(BIN)/python -m bench.codec
+	$(BIN)/python -m bench.routing
+	$(BIN)/python -m bench.log
 
 fuzz: $(READY)  ## a million damaged inputs for every decoder; ARGS="--target emm-parse" for one
 	$(BIN)/python tools/fuzz.py $(ARGS)
