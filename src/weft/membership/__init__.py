@@ -1,0 +1,94 @@
+"""Who is in the mesh, who is alive, and which links exist: SWIM-style membership with versioned full state per node.
+
+Every node says all there is to say of itself in one numbered state: addresses, links, interest, the epoch of its log.
+States travel over the links that exist, whatever shape the mesh has. Nothing here reads a clock, draws lots or sends:
+
+>>> from random import Random
+>>> from weft.model import Epoch, NodeId
+>>> own = NodeState(NodeId("a"), incarnation=1, version=1, epoch=Epoch(1))
+>>> members = Members(own, Settings(), Random(1), seeds=["10.0.0.1:7400"])
+>>> members.step(Start(), now_s=0.0)[1:]
+[Dial(address='10.0.0.1:7400')]
+
+The runtime performs the effects, and comes back with ``Tick`` when ``get_timer`` says so.
+
+- ``state``       what is known of a node, and which of two pieces of knowledge counts
+- ``table``       all that one node knows; the dead, and tombstones of the forgotten
+- ``exchange``    who is told what: spreading changes, comparing digests, filling in a new link
+- ``prober``      pings, directly and through others
+- ``heartbeats``  the health of direct links
+- ``reach``       who can be reached over the links that nodes tell of
+- ``members``     all of that together
+- ``messages``, ``settings``, ``chance``: what goes in and out, the knobs, randomness as an argument
+"""
+
+from __future__ import annotations
+
+from weft.membership.chance import Chance
+from weft.membership.members import Members
+from weft.membership.messages import (
+    Dial,
+    Effect,
+    Gossip,
+    Health,
+    HealthChanged,
+    Heartbeat,
+    Input,
+    Leave,
+    LinkDown,
+    LinkUp,
+    MemberChanged,
+    MemberForgotten,
+    Message,
+    Ping,
+    PingFor,
+    Pong,
+    Received,
+    RoundTrip,
+    Send,
+    SetAddresses,
+    SetInterest,
+    Start,
+    Stopped,
+    Tick,
+    size_of,
+)
+from weft.membership.settings import Settings, spread_times, suspicion_timeout_s
+from weft.membership.state import Digest, Liveness, NodeState, join
+
+__all__ = [
+    "Chance",
+    "Dial",
+    "Digest",
+    "Effect",
+    "Gossip",
+    "Health",
+    "HealthChanged",
+    "Heartbeat",
+    "Input",
+    "Leave",
+    "LinkDown",
+    "LinkUp",
+    "Liveness",
+    "MemberChanged",
+    "MemberForgotten",
+    "Members",
+    "Message",
+    "NodeState",
+    "Ping",
+    "PingFor",
+    "Pong",
+    "Received",
+    "RoundTrip",
+    "Send",
+    "SetAddresses",
+    "SetInterest",
+    "Settings",
+    "Start",
+    "Stopped",
+    "Tick",
+    "join",
+    "size_of",
+    "spread_times",
+    "suspicion_timeout_s",
+]

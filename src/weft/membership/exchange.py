@@ -1,0 +1,175 @@
+"""Who is told what: an outbox for every link, filled by changes, by exchanges of digests and by what peers ask for.
+
+- A change is put into the outboxes of about log n peers, and goes out after a short delay together with others.
+- Every interval, a few peers are told the digests of what changed since they were last told, and of a window over
+  everything else. They answer with what differs. So a lost message or an unlucky choice is made up for.
+- A new link is told the digests of everything.
+
+An outbox names nodes, not states: what goes out is what is known at that moment, and a node that changes twice is told
+once. A message takes as much of an outbox as it may hold; the rest goes with the next one.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from weft.limits import (
+    GOSSIP_BYTES_MAX,
+    GOSSIP_DIGESTS_MAX,
+    GOSSIP_STATES_MAX,
+    GOSSIP_WINDOW,
+    KIB,
+    ORIGIN_BYTES_MAX,
+)
+from weft.membership.chance import Chance, some
+from weft.membership.messages import DIGEST_BYTES, Gossip, Send
+from weft.membership.settings import Settings, spread_times
+from weft.membership.state import Digest, NodeState
+from weft.membership.table import Table
+from weft.model import NodeId
+
+# Of one message, when it has all the digests that it may have.
+STATES_BYTES_MAX: Final = GOSSIP_BYTES_MAX - GOSSIP_DIGESTS_MAX * (DIGEST_BYTES + ORIGIN_BYTES_MAX) - KIB
+
+
+class Outbox:
+    """What one peer is still to be told."""
+
+    __slots__ = ("nodes", "told", "window")
+
+    def __init__(self, told: int) -> None:
+        self.nodes: dict[NodeId, bool] = {}  # True: the whole state; False: the digest
+        self.told = told  # the last change whose digest went in here
+        self.window = 0  # where in the table's order the next one begins
+
+    def add(self, node_id: NodeId, whole: bool = False) -> None:
+        self.nodes[node_id] = whole or self.nodes.get(node_id, False)
+
+
+class Exchange:
+    def __init__(self, table: Table, settings: Settings, chance: Chance) -> None:
+        self._table = table
+        self._settings = settings
+        self._chance = chance
+        self._outboxes: dict[NodeId, Outbox] = {}
+        self._waiting: dict[NodeId, None] = {}  # peers whose outboxes are not empty, in turn
+        self._asked: set[NodeId] = set()  # in this interval, of anybody: one answer is enough
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def is_told(self, node_id: NodeId) -> bool:
+        """No outbox has it any more."""
+        return not any(node_id in outbox.nodes for outbox in self._outboxes.values())
+
+    def open(self, peer: NodeId, own: NodeId) -> list[Send]:
+        """A new link: tell everything in digests, of this node the state itself."""
+        outbox = self._outboxes[peer] = Outbox(self._table.changes)
+        outbox.add(own, whole=True)
+        for node_id in self._table.order:
+            outbox.add(node_id)
+        return self._post(peer, reply=False)
+
+    def close(self, peer: NodeId) -> None:
+        self._outboxes.pop(peer, None)
+        self._waiting.pop(peer, None)
+
+    def spread(self, before: NodeState | None, after: NodeState, source: NodeId | None) -> None:
+        """Pass a change on: in full if the node said something new, its digest if only its liveness is new.
+
+        The node itself comes first: if it is suspected, it has to hear of it.
+        """
+        node_id = after.node_id
+        whole = before is None or not before.digest.has_content_of(after.digest)
+        others = [peer for peer in self._outboxes if peer not in (source, node_id)]
+        times = spread_times(self._table.live_count, self._settings.spread_multiplier)
+        peers = some(self._chance, others, times)
+        if node_id in self._outboxes and not whole:
+            peers.insert(0, node_id)
+        for peer in peers:
+            self._outboxes[peer].add(node_id, whole)
+            self._waiting[peer] = None
+
+    def flush(self) -> list[Send]:
+        """A message each to the next few peers that something waits for."""
+        peers = list(islice(self._waiting, self._settings.gossip_fan_out))
+        return [send for peer in peers for send in self._post(peer, reply=True)]
+
+    def begin_round(self) -> list[Send]:
+        """Compare with a few peers what they and we have."""
+        self._asked.clear()
+        sends: list[Send] = []
+        for peer in some(self._chance, list(self._outboxes), self._settings.gossip_fan_out):
+            self._add_changes(self._outboxes[peer])
+            self._add_window(self._outboxes[peer])
+            sends += self._post(peer, reply=False)
+        return sends
+
+    def answer(self, peer: NodeId, gossip: Gossip) -> list[Send]:
+        """Send what the peer lacks, and digests of what we lack; nothing if there is nothing.
+
+        What the gossip itself told has been taken in before this.
+        """
+        outbox = self._outboxes.get(peer)
+        if outbox is None:
+            return []  # the link is gone, or the peer has no part in gossip
+        told = (*gossip.digests, *(state.digest for state in gossip.states))
+        differs = [self._compare(outbox, digest) for digest in told]
+        if not gossip.reply:
+            self._add_changes(outbox)
+        return self._post(peer, reply=True) if any(differs) or not gossip.reply else []
+
+    def _compare(self, outbox: Outbox, theirs: Digest) -> bool:
+        """Note what there is to say to what a peer has, if anything."""
+        node_id = theirs.node_id
+        ours = self._table.digest_of(node_id)
+        if theirs == ours or theirs.covers(ours):
+            outbox.nodes.pop(node_id, None)
+            # Once per interval: should a state never come, or not be to our liking, nobody talks in circles.
+            if ours.has_content_of(theirs) or node_id in self._asked:
+                return False
+            self._asked.add(node_id)
+        outbox.add(node_id, whole=not theirs.has_content_of(ours))
+        return True
+
+    def _add_changes(self, outbox: Outbox) -> None:
+        room = GOSSIP_DIGESTS_MAX - len(outbox.nodes)  # what does not fit comes by in a window
+        for node_id in islice(self._table.changed_since(outbox.told), max(0, room)):
+            outbox.add(node_id)
+        outbox.told = self._table.changes
+
+    def _add_window(self, outbox: Outbox) -> None:
+        order = self._table.order
+        begin = outbox.window % len(order)
+        window = order[begin : begin + GOSSIP_WINDOW]
+        outbox.window = begin + len(window)
+        for node_id in window:
+            outbox.add(node_id)
+
+    def _post(self, peer: NodeId, *, reply: bool) -> list[Send]:
+        """Take one message out of an outbox."""
+        outbox = self._outboxes[peer]
+        digests: list[Digest] = []
+        states: list[NodeState] = []
+        states_bytes = 0
+        for node_id, whole in outbox.nodes.items():
+            state = self._table.states.get(node_id) if whole else None  # a forgotten one: the digest of its tombstone
+            if state is None:
+                if len(digests) == GOSSIP_DIGESTS_MAX:
+                    break
+                digests.append(self._table.digest_of(node_id))
+            else:
+                states_bytes += state.size_bytes
+                if len(states) == GOSSIP_STATES_MAX or states_bytes > STATES_BYTES_MAX:
+                    break
+                states.append(state)
+        for node_id in [*(digest.node_id for digest in digests), *(state.node_id for state in states)]:
+            del outbox.nodes[node_id]
+        self._waiting.pop(peer, None)
+        if outbox.nodes:
+            self._waiting[peer] = None  # at the end of the queue
+        if not digests and not states and reply:
+            return []
+        return [Send(peer, Gossip(tuple(digests), tuple(states), reply))]

@@ -1,0 +1,102 @@
+"""Direct links and their health (PL-03): a heartbeat every interval, three without a sign of life make it unhealthy.
+
+Every peer is sent heartbeats, also one that knows only the four messages of the document. The deadline for an answer is
+the next heartbeat. A heartbeat of the peer's own is as good a sign of life as an answer.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from weft.limits import HEARTBEAT_ANSWER_S_MIN, HEARTBEAT_MISSES_MAX
+from weft.membership.messages import Effect, Health, HealthChanged, Heartbeat, RoundTrip, Send
+from weft.model import NodeId
+
+
+class Sign(Enum):
+    UP = "up"
+    HEARD = "heard"
+    MISSED = "missed too often"
+    DOWN = "down"
+
+
+# A pair that is absent changes nothing.
+TRANSITIONS: Final = {
+    (Health.DISCONNECTED, Sign.UP): Health.HEALTHY,
+    (Health.HEALTHY, Sign.MISSED): Health.UNHEALTHY,
+    (Health.UNHEALTHY, Sign.HEARD): Health.HEALTHY,
+    (Health.UNHEALTHY, Sign.UP): Health.HEALTHY,  # a new connection took the place of the silent one
+    (Health.HEALTHY, Sign.DOWN): Health.DISCONNECTED,
+    (Health.UNHEALTHY, Sign.DOWN): Health.DISCONNECTED,
+}
+
+
+class Link:
+    __slots__ = ("answered_s", "gossips", "health", "heard", "misses")
+
+    def __init__(self) -> None:
+        self.gossips = False
+        self.health = Health.DISCONNECTED
+        self.heard = True  # since the last heartbeat; the handshake counts
+        self.misses = 0  # one after the other
+        self.answered_s = float("-inf")
+
+
+class Heartbeats:
+    """All links there are. One clock beats for all of them."""
+
+    def __init__(self) -> None:
+        self.links: dict[NodeId, Link] = {}
+
+    def up(self, peer: NodeId, gossips: bool) -> list[Effect]:
+        link = self.links.setdefault(peer, Link())
+        link.gossips, link.heard, link.misses = gossips, True, 0
+        return _change(peer, link, Sign.UP)
+
+    def down(self, peer: NodeId) -> list[Effect]:
+        link = self.links.pop(peer, None)
+        return [] if link is None else _change(peer, link, Sign.DOWN)
+
+    def healthy(self) -> tuple[NodeId, ...]:
+        return tuple(sorted(peer for peer, link in self.links.items() if link.health is Health.HEALTHY))
+
+    def gossiping(self) -> list[NodeId]:
+        return [peer for peer, link in self.links.items() if link.gossips]
+
+    def beat(self, now_s: float) -> list[Effect]:
+        """Count who was silent since the last beat, and send the next."""
+        effects: list[Effect] = []
+        for peer, link in self.links.items():
+            link.misses = 0 if link.heard else link.misses + 1
+            link.heard = False
+            if link.misses == HEARTBEAT_MISSES_MAX:
+                effects += _change(peer, link, Sign.MISSED)
+            effects.append(Send(peer, Heartbeat(_timestamp(now_s))))
+        return effects
+
+    def on_heartbeat(self, peer: NodeId, heartbeat: Heartbeat, now_s: float) -> list[Effect]:
+        link = self.links.get(peer)
+        if link is None:
+            return []
+        link.heard = True
+        effects = _change(peer, link, Sign.HEARD)
+        if heartbeat.echo:
+            rtt_s = (_timestamp(now_s) - heartbeat.echo) / 1e6
+            if rtt_s >= 0:
+                effects.append(RoundTrip(peer, rtt_s))
+        elif now_s - link.answered_s >= HEARTBEAT_ANSWER_S_MIN:
+            link.answered_s = now_s
+            effects.append(Send(peer, Heartbeat(_timestamp(now_s), heartbeat.timestamp)))
+        return effects
+
+
+def _change(peer: NodeId, link: Link, sign: Sign) -> list[Effect]:
+    before = link.health
+    link.health = TRANSITIONS.get((before, sign), before)
+    return [] if link.health is before else [HealthChanged(peer, before, link.health)]
+
+
+def _timestamp(now_s: float) -> int:
+    """In microseconds; never 0, which would say that a heartbeat answers none."""
+    return max(1, int(now_s * 1e6))

@@ -1,0 +1,313 @@
+"""The membership of one node: inputs in, effects out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, assert_never
+
+from weft.errors import UsageError
+from weft.limits import INCARNATION_MAX, NEIGHBOURS_MAX
+from weft.membership.chance import Chance
+from weft.membership.exchange import Exchange
+from weft.membership.heartbeats import Heartbeats
+from weft.membership.messages import (
+    Dial,
+    Effect,
+    Gossip,
+    Health,
+    Heartbeat,
+    Input,
+    Leave,
+    LinkDown,
+    LinkUp,
+    MemberChanged,
+    MemberForgotten,
+    Message,
+    Ping,
+    PingFor,
+    Pong,
+    Received,
+    Send,
+    SetAddresses,
+    SetInterest,
+    Start,
+    Stopped,
+    Tick,
+)
+from weft.membership.prober import Prober
+from weft.membership.reach import Reach
+from weft.membership.settings import Settings, suspicion_timeout_s
+from weft.membership.state import Digest, Liveness, NodeState
+from weft.membership.table import Table
+from weft.model import NodeId
+
+
+class Members:
+    """Who is in the mesh, as one node knows it.
+
+    ``own`` is what the node says of itself at first. Its incarnation has to be higher than in any earlier life, by a
+    counter on disk or by the clock. Should the mesh remember a higher one all the same, the node steps over it. But
+    that two lives use the very same numbers for different things is beyond what digests can tell.
+    """
+
+    def __init__(self, own: NodeState, settings: Settings, chance: Chance, seeds: Sequence[str] = ()) -> None:
+        if own.liveness is not Liveness.ALIVE or own.neighbours:
+            raise UsageError("a node starts alive and without links", node=own.node_id, liveness=own.liveness.name)
+        self._me = own.node_id
+        self._settings = settings
+        self._chance = chance
+        self._seeds = tuple(seeds)
+        self._dials = 0
+        self._table = Table(own)
+        self._heartbeats = Heartbeats()
+        self._exchange = Exchange(self._table, settings, chance)
+        self._prober = Prober(settings, chance, self._helpers)
+        self._reach = Reach(self._me)
+        # When each of these is due. A timer that is absent is off.
+        self._timers_s: dict[str, float] = {}
+        self._stopped = False
+
+    # --- what is known ---
+
+    @property
+    def own(self) -> NodeState:
+        return self._table.states[self._me]
+
+    @property
+    def states(self) -> Mapping[NodeId, NodeState]:
+        """Of all members, this node and those lately gone included."""
+        return MappingProxyType(self._table.states)
+
+    @property
+    def refused(self) -> int:
+        """States of nodes that there was no room for."""
+        return self._table.refused
+
+    def health(self, peer: NodeId) -> Health:
+        link = self._heartbeats.links.get(peer)
+        return Health.DISCONNECTED if link is None else link.health
+
+    # --- inputs and time ---
+
+    def get_timer(self) -> float | None:
+        """When to call ``step`` with a ``Tick``; None: not before something else happens."""
+        if self._stopped:
+            return None
+        probe_s = self._prober.get_timer()
+        return min(chain(self._timers_s.values(), () if probe_s is None else (probe_s,)), default=None)
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        if self._stopped:
+            return []
+        effects = self._step(event, now_s)
+        if self._exchange.waiting:
+            self._timers_s.setdefault("spread", now_s + self._settings.spread_delay_s)
+        return effects + self._goodbye(now_s)
+
+    def _step(self, event: Input, now_s: float) -> list[Effect]:
+        match event:
+            case Start():
+                return self._start(now_s)
+            case Tick():
+                return self._tick(now_s)
+            case LinkUp():
+                return self._link_up(event, now_s)
+            case LinkDown(peer):
+                return self._link_down(peer, now_s)
+            case Received(peer, message):
+                return self._received(peer, message, now_s)
+            case SetAddresses(addresses):
+                return self._say(now_s, addresses=addresses)
+            case SetInterest(patterns, capped):
+                return self._say(now_s, interest=patterns, interest_capped=capped)
+            case Leave():
+                self._timers_s["leave"] = now_s + self._settings.leave_timeout_s
+                return self._say(now_s, liveness=Liveness.LEFT)
+            case _:
+                assert_never(event)
+
+    def _start(self, now_s: float) -> list[Effect]:
+        settings = self._settings
+        intervals_s = {
+            "gossip": settings.gossip_interval_s,
+            "probe": settings.probe_interval_s,
+            "beat": settings.heartbeat_interval_s,
+        }
+        for name, interval_s in intervals_s.items():  # nodes that start together need not speak together
+            self._timers_s[name] = now_s + interval_s * self._chance.random()
+        self._timers_s["dial"] = now_s + settings.rejoin_interval_s
+        return [MemberChanged(None, self.own), *map(Dial, self._seeds)]
+
+    def _tick(self, now_s: float) -> list[Effect]:
+        settings = self._settings
+        sends, failed = self._prober.on_time(now_s)
+        effects: list[Effect] = [*sends]
+        for target in failed:
+            effects += self._find(target, Liveness.SUSPECT, now_s)
+        if self._due("probe", now_s, settings.probe_interval_s):
+            effects += self._prober.begin(self._probe_targets(), now_s)
+            effects += self._sweep(now_s)
+        if self._due("beat", now_s, settings.heartbeat_interval_s):
+            effects += self._heartbeats.beat(now_s)
+            effects += self._say_neighbours(now_s)
+        if self._due("dial", now_s, settings.rejoin_interval_s):
+            effects += self._rejoin()
+        if self._due("gossip", now_s, settings.gossip_interval_s):
+            effects += self._exchange.begin_round()
+        if self._due("spread", now_s, None):
+            effects += self._exchange.flush()
+        return effects
+
+    def _due(self, name: str, now_s: float, again_s: float | None) -> bool:
+        due_s = self._timers_s.get(name)
+        if due_s is None or due_s > now_s:
+            return False
+        if again_s is None:
+            del self._timers_s[name]
+        else:
+            self._timers_s[name] = now_s + again_s
+        return True
+
+    def _goodbye(self, now_s: float) -> list[Effect]:
+        """Stop once everybody who is to be told has been told that this node leaves, or has not for too long."""
+        leave_s = self._timers_s.get("leave")
+        if leave_s is None or (now_s < leave_s and not self._exchange.is_told(self._me)):
+            return []
+        self._stopped = True
+        return [Stopped()]
+
+    # --- links ---
+
+    def _link_up(self, link: LinkUp, now_s: float) -> list[Effect]:
+        effects = self._heartbeats.up(link.peer, link.gossips)
+        self._prober.found(link.peer)
+        effects += self._say_neighbours(now_s)
+        if link.gossips:
+            effects += self._exchange.open(link.peer, self._me)
+        else:
+            self._exchange.close(link.peer)
+        return effects
+
+    def _link_down(self, peer: NodeId, now_s: float) -> list[Effect]:
+        if peer not in self._heartbeats.links:
+            return []
+        effects = self._heartbeats.down(peer)
+        self._exchange.close(peer)
+        effects += self._say_neighbours(now_s)
+        state = self._table.states.get(peer)
+        if state is not None and state.liveness is Liveness.ALIVE:
+            effects += self._prober.lost(peer, now_s)
+        return effects
+
+    def _rejoin(self) -> list[Effect]:
+        """A node without any link tries the addresses it was given and those it has learned, in turn."""
+        if self._heartbeats.links:
+            return []
+        learned = (a for s in self._table.states.values() if s.node_id != self._me for a in s.addresses)
+        addresses = list(dict.fromkeys(chain(self._seeds, learned)))
+        if not addresses:
+            return []
+        self._dials += 1
+        return [Dial(addresses[self._dials % len(addresses)])]
+
+    # --- messages ---
+
+    def _received(self, peer: NodeId, message: Message, now_s: float) -> list[Effect]:
+        match message:
+            case Gossip():
+                return self._on_gossip(peer, message, now_s)
+            case Ping(sequence):
+                return [Send(peer, Pong(sequence, self._me, self.own.incarnation))]
+            case Pong():
+                return [*self._prober.on_pong(peer, message)]
+            case PingFor(_, target):
+                linked = target in self._heartbeats.links
+                return [*self._prober.on_ping_for(peer, message, linked=linked, now_s=now_s)]
+            case Heartbeat():
+                return self._heartbeats.on_heartbeat(peer, message, now_s) + self._say_neighbours(now_s)
+            case _:
+                assert_never(message)
+
+    def _on_gossip(self, peer: NodeId, gossip: Gossip, now_s: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for state in gossip.states:
+            before = self._table.states.get(state.node_id)
+            if state.node_id == self._me:
+                effects += self._refute(state.digest, now_s)
+            elif (after := self._table.merge(state, now_s)) is not None:
+                effects += self._changed(before, after, peer)
+        for digest in gossip.digests:
+            before = self._table.states.get(digest.node_id)
+            if digest.node_id == self._me:
+                effects += self._refute(digest, now_s)
+            elif (after := self._table.hear(digest, now_s)) is not None:
+                effects += self._changed(before, after, peer)
+        return [*effects, *self._exchange.answer(peer, gossip)]
+
+    def _refute(self, heard: Digest, now_s: float) -> list[Effect]:
+        """Somebody thinks we are dead or dying, or remembers an earlier life of ours: step over it."""
+        own = self.own
+        if own.digest.covers(heard) or heard.incarnation >= INCARNATION_MAX:
+            return []
+        return self._say(now_s, incarnation=heard.incarnation + 1)
+
+    # --- changes ---
+
+    def _say(self, now_s: float, **changes: Any) -> list[Effect]:
+        """Say something new of ourselves: a new version. A node that has left says no more."""
+        before = self.own
+        after = replace(before, **changes)
+        if after == before or before.liveness is Liveness.LEFT:
+            return []
+        after = replace(after, version=before.version + 1)
+        self._table.keep(after, now_s)
+        return self._changed(before, after, None)
+
+    def _say_neighbours(self, now_s: float) -> list[Effect]:
+        return self._say(now_s, neighbours=self._heartbeats.healthy()[:NEIGHBOURS_MAX])
+
+    def _find(self, node_id: NodeId, liveness: Liveness, now_s: float) -> list[Effect]:
+        """We found out ourselves how another node is."""
+        before = self._table.states.get(node_id)
+        if before is None or liveness <= before.liveness:
+            return []
+        after = before.found(liveness)
+        self._table.keep(after, now_s)
+        return self._changed(before, after, None)
+
+    def _changed(self, before: NodeState | None, after: NodeState, source: NodeId | None) -> list[Effect]:
+        self._exchange.spread(before, after, source)
+        if after.liveness.gone:
+            self._prober.found(after.node_id)
+        return [MemberChanged(before, after)]
+
+    # --- who is alive ---
+
+    def _probe_targets(self) -> list[NodeId]:
+        states = self._table.states
+        return [peer for peer in self._heartbeats.gossiping() if peer in states and not states[peer].liveness.gone]
+
+    def _helpers(self, target: NodeId) -> list[NodeId]:
+        states = self._table.states
+        return [
+            peer
+            for peer in self._heartbeats.gossiping()
+            if peer != target and peer in states and target in states[peer].neighbours
+        ]
+
+    def _sweep(self, now_s: float) -> list[Effect]:
+        """What time alone brings: suspects die, the dead are forgotten, nodes that stay out of reach are suspected."""
+        settings = self._settings
+        timeout_s = suspicion_timeout_s(
+            self._table.live_count, settings.suspicion_multiplier, settings.probe_interval_s
+        )
+        effects: list[Effect] = []
+        for suspect in self._table.expired_suspects(timeout_s, now_s):
+            effects += self._find(suspect.node_id, Liveness.DEAD, now_s)
+        effects += map(MemberForgotten, self._table.forget(settings.dead_retention_s, now_s))
+        for node_id in self._reach.lost(self._table, settings.unreachable_s, now_s):
+            effects += self._find(node_id, Liveness.SUSPECT, now_s)
+        return effects

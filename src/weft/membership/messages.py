@@ -1,0 +1,194 @@
+"""What goes into membership and what comes out: messages between nodes, inputs, effects.
+
+The messages are those of ``peerlink.proto`` as plain values; the transport converts them. ``size_of`` says about how
+many bytes they take there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias, assert_never
+
+from weft.membership.state import Digest, NodeState
+from weft.model import NodeId, Pattern
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Gossip:
+    """Digests say what the sender has, states are what the receiver seems to lack.
+
+    A digest that is behind what the receiver has is thereby a request. A ``reply`` is answered only with what was
+    requested; anything else begins an exchange, and is answered also with what changed at the receiver.
+    """
+
+    digests: tuple[Digest, ...] = ()
+    states: tuple[NodeState, ...] = ()
+    reply: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """``node_id`` is alive. The sequence is that of the ping or of the request to ping it."""
+
+    sequence: int
+    node_id: NodeId
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class PingFor:
+    """Ping the target for me."""
+
+    sequence: int
+    target: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """``echo`` is the timestamp that this one answers; 0: it answers none. Only its sender can read a timestamp."""
+
+    timestamp: int
+    echo: int = 0
+
+
+Message: TypeAlias = Gossip | Ping | Pong | PingFor | Heartbeat
+
+# --- inputs ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin, and dial the addresses that were given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The time of ``get_timer`` has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """A link stands, handshake included. ``gossips``: the peer speaks more than the four messages of the document."""
+
+    peer: NodeId
+    gossips: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    peer: NodeId
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class SetAddresses:
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetInterest:
+    patterns: tuple[Pattern, ...]
+    capped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Say goodbye for good; ``Stopped`` follows."""
+
+
+Input: TypeAlias = Start | Tick | LinkUp | LinkDown | Received | SetAddresses | SetInterest | Leave
+
+# --- effects ---------------------------------------------------------------------------------------------------------
+
+
+class Health(Enum):
+    """PL-03: of a direct link."""
+
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+    DISCONNECTED = "disconnected"
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """To a peer that there is a link to: a heartbeat beside the data, everything else on the control stream."""
+
+    peer: NodeId
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberChanged:
+    """Something about a member, this node included, is new. A higher epoch: its log was begun anew."""
+
+    before: NodeState | None
+    after: NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class MemberForgotten:
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChanged:
+    peer: NodeId
+    before: Health
+    after: Health
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrip:
+    """A heartbeat was answered after this time."""
+
+    peer: NodeId
+    rtt_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The goodbye is said, or took too long. Nothing comes after this."""
+
+
+Effect: TypeAlias = Send | Dial | MemberChanged | MemberForgotten | HealthChanged | RoundTrip | Stopped
+
+# --- sizes -----------------------------------------------------------------------------------------------------------
+
+
+# Tags, lengths, incarnation (5, as seconds since 1970), version (2), liveness; and the id.
+DIGEST_BYTES: Final = 15
+
+
+def size_of(message: Message) -> int:
+    """About the bytes that a message takes on the wire: protobuf's fields, and 8 for the frame around them."""
+    match message:
+        case Gossip(digests, states):
+            return 10 + sum(DIGEST_BYTES + len(d.node_id) for d in digests) + sum(s.size_bytes for s in states)
+        case Ping():
+            return 14
+        case Pong(_, node_id):
+            return 24 + len(node_id)
+        case PingFor(_, target):
+            return 16 + len(target)
+        case Heartbeat(_, echo):
+            return 26 if echo else 17  # 8 bytes of microseconds each
+        case _:
+            assert_never(message)

@@ -1,0 +1,130 @@
+"""What is known of a node, and which of two pieces of knowledge counts.
+
+What a node says of itself is numbered (incarnation, version), and it is always all there is to say. What others say of
+it is its liveness in one incarnation. ``join`` puts two pieces together: the higher incarnation wins as a whole; within
+one, the higher version has the content, and the graver liveness stays. So nodes that heard the same things, in any
+order and any number of times, know the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from weft.errors import UsageError
+from weft.limits import (
+    INCARNATION_MAX,
+    INTEREST_PATTERNS_MAX,
+    NEIGHBOURS_MAX,
+    OFFSET_MAX,
+    ORIGIN_BYTES_MAX,
+    PEER_ADDRESSES_MAX,
+    PEER_NAME_CHARS_MAX,
+    TOPIC_BYTES_MAX,
+)
+from weft.model import Epoch, NodeId, Pattern
+
+# Of a state or digest, each with its tag: incarnation (5, as seconds since 1970), version (2), liveness (1), epoch and
+# whether interest is capped (1 each), and the length of it all (3).
+NUMBERS_BYTES: Final = 19
+
+
+class Liveness(IntEnum):
+    """The graver, the higher: within an incarnation there is no way back. The numbers are those of the wire."""
+
+    ALIVE = 1
+    SUSPECT = 2  # does not answer; still treated as alive, so that it can refute
+    DEAD = 3
+    LEFT = 4  # said so itself
+
+    @property
+    def gone(self) -> bool:
+        return self >= Liveness.DEAD
+
+
+class Digest(NamedTuple):
+    """What a node knows of another, in short. A tuple: hundreds are made and compared in every exchange."""
+
+    node_id: NodeId
+    incarnation: int
+    version: int
+    liveness: Liveness
+
+    def has_content_of(self, other: Digest) -> bool:
+        """What the node said of itself is as new here as there."""
+        return (self.incarnation, self.version) >= (other.incarnation, other.version)
+
+    def covers(self, other: Digest) -> bool:
+        """``other`` adds nothing to this."""
+        if self.incarnation != other.incarnation:
+            return self.incarnation > other.incarnation
+        return self.version >= other.version and self.liveness >= other.liveness
+
+
+def unknown(node_id: NodeId) -> Digest:
+    """The digest of a node of which nothing is known: whoever gets it sends what there is."""
+    return Digest(node_id, 0, 0, Liveness.ALIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """All there is to know of a node, as that node said it; ``liveness`` also as others found it."""
+
+    node_id: NodeId
+    incarnation: int
+    version: int
+    epoch: Epoch
+    liveness: Liveness = Liveness.ALIVE
+    addresses: tuple[str, ...] = ()
+    neighbours: tuple[NodeId, ...] = ()
+    interest: tuple[Pattern, ...] = ()
+    interest_capped: bool = False
+    # Both follow from the rest, and are asked for in every exchange.
+    digest: Digest = field(init=False, repr=False, compare=False)
+    size_bytes: int = field(init=False, repr=False, compare=False)  # about, as protobuf
+
+    def __post_init__(self) -> None:
+        _check_range("incarnation", self.incarnation, INCARNATION_MAX)
+        _check_range("version", self.version, OFFSET_MAX)
+        _check_range("epoch", self.epoch, OFFSET_MAX)
+        texts_bytes = (
+            _checked_bytes("node ids", (self.node_id,), 1, ORIGIN_BYTES_MAX)
+            + _checked_bytes("addresses", self.addresses, PEER_ADDRESSES_MAX, PEER_NAME_CHARS_MAX)
+            + _checked_bytes("neighbours", self.neighbours, NEIGHBOURS_MAX, ORIGIN_BYTES_MAX)
+            + _checked_bytes("patterns", self.interest, INTEREST_PATTERNS_MAX, TOPIC_BYTES_MAX)
+        )
+        digest = Digest(self.node_id, self.incarnation, self.version, self.liveness)
+        object.__setattr__(self, "digest", digest)
+        object.__setattr__(self, "size_bytes", NUMBERS_BYTES + texts_bytes)
+
+    def found(self, liveness: Liveness) -> NodeState:
+        """The same node, found to be at least as badly off as this."""
+        return self if liveness <= self.liveness else replace(self, liveness=liveness)
+
+
+def join(one: NodeState, other: NodeState) -> NodeState:
+    """The two together. Commutative, associative, idempotent; returns ``one`` itself if ``other`` adds nothing."""
+    assert one.node_id == other.node_id, "only what is known of one and the same node can be joined"
+    if one is other or one.digest.covers(other.digest):
+        return one
+    if one.incarnation != other.incarnation:
+        return other
+    newer = other if other.version > one.version else one
+    return newer.found(max(one.liveness, other.liveness))
+
+
+def _check_range(name: str, value: int, limit: int) -> None:
+    if not 1 <= value <= limit:
+        raise UsageError(f"the {name} of a node is out of range", value=value, least=1, limit=limit)
+
+
+def _checked_bytes(name: str, texts: tuple[str, ...], count_max: int, bytes_max: int) -> int:
+    """The bytes that these take, each with its tag and length."""
+    if len(texts) > count_max:
+        raise UsageError(f"too many {name} in the state of a node", count=len(texts), limit=count_max)
+    sizes = [len(text.encode()) for text in texts]
+    for size in sizes:
+        if not 1 <= size <= bytes_max:
+            raise UsageError(f"{name} have 1 to {bytes_max} bytes", have=size)
+    return sum(sizes) + 3 * len(sizes)
