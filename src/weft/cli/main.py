@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from weft import __version__
-from weft.cli import packet
+from weft.cli import log, packet
 from weft.cli.console import fail
 from weft.errors import WeftError
 
@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.add_typer(log.app, name="log")
 app.add_typer(packet.app, name="packet")
 
 

@@ -1,0 +1,124 @@
+"""The event log: durable streams of batches, on RocksDB or in memory.
+
+- ``open_log(path, mint_epoch)`` opens one on disk, or says exactly what it has lost (``LogDamaged``);
+  ``open_read_only(path)`` is for looking, also while a node has it open.
+- ``Log``: append, sync, read, seek, positions of groups and peers. ``Syncer`` is the thread that syncs over and over.
+- ``retention`` and ``compaction`` take away what nobody needs; ``survey`` and ``repair`` are for damage.
+
+What was acknowledged is there after kill -9, after a power cut, after a torn write; what cannot be is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from weft.errors import UsageError
+from weft.limits import DISK_RESERVE_BYTES, SEGMENT_BYTES
+from weft.log.claim import Claim
+from weft.log.errors import LogDamaged, StoreCorrupt
+from weft.log.log import Appended, Log, StreamInfo
+from weft.log.marks_file import MarksFile
+from weft.log.memory_store import MemoryStore
+from weft.log.promises import Promises, decode
+from weft.log.recovery import Recovered, create, recover
+from weft.log.repair import diagnose, examine, finish_repair
+from weft.log.rocks_store import RocksStore, holds_data
+from weft.log.salvage import forget_copies
+from weft.log.store import Store
+from weft.model.stream import Epoch
+
+__all__ = ["Appended", "Log", "MemoryStore", "RocksStore", "StreamInfo", "open_log", "open_read_only", "open_store"]
+
+
+def open_store(
+    store: Store,
+    mint_epoch: Callable[[], Epoch],
+    *,
+    segment_bytes: int = SEGMENT_BYTES,
+    disk_reserve_bytes: int = DISK_RESERVE_BYTES,
+) -> Log:
+    """The log in a store, recovered. Raise LogDamaged, and change nothing, if it has less than it promised."""
+    try:
+        recovered = recover(store) or create(store, mint_epoch)
+    except LogDamaged as error:
+        raise LogDamaged(error.what, examine(store).losses) from None
+    return Log(store, recovered, segment_bytes=segment_bytes, disk_reserve_bytes=disk_reserve_bytes)
+
+
+def open_log(
+    path: Path,
+    mint_epoch: Callable[[], Epoch],
+    *,
+    segment_bytes: int = SEGMENT_BYTES,
+    disk_reserve_bytes: int = DISK_RESERVE_BYTES,
+) -> Log:
+    """The log in a directory, made if there is none. ``mint_epoch`` is asked for the epoch of a new log.
+
+    Raise LogDamaged, with every stream and offset that is gone, if it has less than it promised. It is looked at before
+    it is opened for writing: RocksDB throws away what it cannot recover, and a repair may still want it.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    claim = Claim(path)
+    try:
+        finish_repair(path)
+        forget_copies(path)
+        recovered = _look(path)
+        if recovered is None:
+            _begin(path)
+    except BaseException:
+        claim.release()
+        raise
+    store = RocksStore(path, claim=claim)
+    try:
+        recovered = recovered or create(store, mint_epoch)
+        return Log(store, recovered, segment_bytes=segment_bytes, disk_reserve_bytes=disk_reserve_bytes)
+    except BaseException:
+        store.close()
+        raise
+
+
+def open_read_only(path: Path) -> Log:
+    """The log in a directory as it is now, also while a node has it open. Nothing is written. Raise LogDamaged as
+    ``open_log`` does."""
+    try:
+        store = RocksStore(path, read_only=True)
+        try:
+            recovered = recover(store)
+            if recovered is None:
+                raise UsageError(f"{path} holds no log")
+            return Log(store, recovered, read_only=True)
+        except BaseException:
+            store.close()
+            raise
+    except StoreCorrupt as error:
+        raise diagnose(path, LogDamaged(f"the log does not open: {error}")) from error
+    except LogDamaged as error:
+        raise diagnose(path, error) from None
+
+
+def _look(path: Path) -> Recovered | None:
+    """What there is, found without changing it; None if there is nothing yet."""
+    marks = MarksFile(path).read()
+    promises = None if marks is None else decode(marks)
+    promised = promises is not None and bool(promises.streams or promises.damaged_at is not None)
+    if not holds_data(path) and not promised:
+        return None
+    try:
+        with closing(RocksStore(path, read_only=True)) as store:
+            return recover(store)
+    except StoreCorrupt as error:
+        if promises is not None and not promised:
+            return None  # a new log that was killed while RocksDB was making it
+        raise diagnose(path, LogDamaged(f"the log does not open: {error}")) from error
+    except LogDamaged as error:
+        raise diagnose(path, error) from None
+
+
+def _begin(path: Path) -> None:
+    """The marks come before the database: from then on, a database without marks has lost them."""
+    marks = MarksFile(path)
+    if marks.read() is None:
+        marks.replace(Promises().encode())
+        marks.close()

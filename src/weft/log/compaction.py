@@ -1,0 +1,207 @@
+"""Compaction to the latest event per key. Offsets stay as they are; notes say which of them are gone (``entries``).
+
+An event with a key and an empty payload is a tombstone: it takes the older events of its key away, and goes itself when
+it is old enough for every reader to have seen it. Events without a key stay. As with retention, only what is in table
+files is touched.
+
+What is left of a batch becomes a batch for each run of offsets, at some 600 bytes each: of batches that lose every
+other event, more bytes are left than there were. So compact topics whose keys come again often.
+
+A stream is rewritten stretch by stretch, from one index point to the next, each in one write. A round that is cut short
+is done again by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import pyarrow.compute as pc
+
+from weft.log import index, keys
+from weft.log.entries import Entry, Kind, note, read_sound_entry
+from weft.log.errors import EventsLost, Loss
+from weft.log.keys import Point
+from weft.log.log import Log
+from weft.log.records import StreamState
+from weft.log.store import Delete, Put, Space, Write
+from weft.model import Batch, Epoch, Stream
+
+KEYS_MAX: Final = 2_000_000  # keys in memory in one round, about 300 MB; what is behind them waits for the next round
+TOMBSTONE_AGE_US: Final = 24 * 3600 * 1_000_000  # a day for every reader to see that a key is gone
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a round has done to a stream up to, not including, ``end``."""
+
+    stream: Stream
+    epoch: Epoch
+    end: int
+    events_removed: int
+    events_kept: int
+    bytes_removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """The offsets from an index point up to the next one."""
+
+    point: Point
+    end: int
+
+
+def compact(
+    log: Log, state: StreamState, now_us: int, *, keys_max: int = KEYS_MAX, tombstone_age_us: int = TOMBSTONE_AGE_US
+) -> Compacted | None:
+    """One round over a stream; None if nothing was appended to its table files since the last one.
+
+    Raise EventsLost, and leave the stream as far as it has come, where it is damaged.
+    """
+    with log.maintenance:
+        stretches = _settled(log, state)
+        latest, end = _latest_offsets(log, state, stretches, keys_max)
+        if end <= max(state.compacted, state.start):
+            return None
+        kept = removed = 0
+        saved: list[tuple[Point, int]] = []
+        for stretch in stretches:
+            before = _entries(log, state, stretch)
+            after = list(_joined(_compacted(before, end, latest, now_us - tombstone_age_us)))
+            kept += sum(entry.events for entry in after if entry.end <= end)
+            removed += sum(entry.events for entry in before) - sum(entry.events for entry in after)
+            if after != before:
+                log.change(state, _replace(state, stretch.point.segment, before, after))
+            saved.append((stretch.point, _size(before) - _size(after)))
+        size = sum(bytes_saved for _, bytes_saved in saved)
+        log.change(state, _moved_points(state, saved), compacted=end, bytes_start=state.bytes_start + size)
+        return Compacted(state.stream, state.epoch, end, removed, kept, size)
+
+
+def _settled(log: Log, state: StreamState) -> list[_Stretch]:
+    """The stretches of a stream that are in table files."""
+    durable = state.durable  # first: what is appended from now on has points of its own
+    points = list(index.points(log.store, state.id))
+    ends = [*(point.offset for point in points), durable][1:]
+    settled = zip(points, ends, strict=True) if points else ()
+    return [_Stretch(point, end) for point, end in settled if point.segment <= log.flushed_segment]
+
+
+def _entries(log: Log, state: StreamState, stretch: _Stretch) -> list[Entry]:
+    low, high = (keys.batch_key(stretch.point.segment, state.id, each) for each in (stretch.point.offset, stretch.end))
+    found: list[Entry] = []
+    at = stretch.point.offset
+    for row in log.store.scan(Space.BATCHES, low, high):
+        entry = read_sound_entry(row)
+        if entry is None or entry.first != at:
+            break
+        found.append(entry)
+        at = entry.end
+    if at != stretch.end:
+        raise EventsLost(Loss(state.stream, state.epoch, at, stretch.end), "compaction found the log damaged there")
+    return found
+
+
+def _latest_offsets(
+    log: Log, state: StreamState, stretches: list[_Stretch], keys_max: int
+) -> tuple[dict[bytes, int], int]:
+    """The last offset of each key among the events that no round has seen yet, and where they end.
+
+    What an earlier round has seen holds every key once; only newer events can take one of those away.
+    """
+    latest: dict[bytes, int] = {}
+    seen = end = max(state.compacted, state.start)
+    for stretch in stretches:
+        if stretch.end <= seen:
+            continue
+        for entry in _entries(log, state, stretch):
+            if entry.end <= seen:
+                continue
+            if entry.kind is Kind.BATCH:
+                if latest and len(latest) + entry.events > keys_max:
+                    return latest, end
+                names = Batch.read_stored(entry.data).keys.to_pylist()
+                latest.update((name, offset) for offset, name in enumerate(names, entry.first) if name is not None)
+            end = entry.end
+    return latest, end
+
+
+def _compacted(before: list[Entry], end: int, latest: dict[bytes, int], tombstones_before_us: int) -> Iterator[Entry]:
+    """The entries with notes in the place of what is superseded."""
+    for entry in before:
+        if entry.kind is not Kind.BATCH or entry.end > end:
+            yield entry
+            continue
+        batch = Batch.read_stored(entry.data)
+        stays = _stays(batch, latest, tombstones_before_us)
+        if all(stays):
+            yield entry
+            continue
+        for kept, run in groupby(enumerate(stays, entry.first), key=lambda pair: pair[1]):
+            offsets = [offset for offset, _ in run]
+            first, behind = offsets[0], offsets[-1] + 1
+            if kept:
+                part = batch.slice(first, behind, compression=batch.compression)
+                yield Entry(first, behind, Kind.BATCH, part.data)
+            else:
+                yield note(Kind.COMPACTED, first, behind)
+
+
+def _stays(batch: Batch, latest: dict[bytes, int], tombstones_before_us: int) -> list[bool]:
+    """Whether each event stays. A Python loop: this runs in the background, and keys are looked up one by one."""
+    empty = pc.equal(pc.binary_length(batch.payloads), 0).to_pylist()
+    stamps = batch.timestamps.to_pylist()
+    return [
+        name is None or not (latest.get(name, offset) > offset or (is_empty and stamp < tombstones_before_us))
+        for offset, (name, is_empty, stamp) in enumerate(
+            zip(batch.keys.to_pylist(), empty, stamps, strict=True), batch.base_offset
+        )
+    ]
+
+
+def _joined(entries: Iterator[Entry]) -> Iterator[Entry]:
+    """The same with neighbouring notes of compaction made one."""
+    pending: Entry | None = None
+    for entry in entries:
+        if pending is not None and entry.kind is Kind.COMPACTED:
+            pending = note(Kind.COMPACTED, pending.first, entry.end)
+            continue
+        if pending is not None:
+            yield pending
+        pending = entry if entry.kind is Kind.COMPACTED else None
+        if pending is None:
+            yield entry
+    if pending is not None:
+        yield pending
+
+
+def _replace(state: StreamState, segment: int, before: list[Entry], after: list[Entry]) -> list[Write]:
+    def key(entry: Entry) -> bytes:
+        return keys.batch_key(segment, state.id, entry.first)
+
+    left = {entry.first for entry in after}
+    same = set(before)
+    writes: list[Write] = [Delete(Space.BATCHES, key(entry)) for entry in before if entry.first not in left]
+    writes += [Put(Space.BATCHES, key(entry), entry.data) for entry in after if entry not in same]
+    return writes
+
+
+def _size(entries: list[Entry]) -> int:
+    return sum(len(entry.data) for entry in entries if entry.kind is Kind.BATCH)
+
+
+def _moved_points(state: StreamState, saved: list[tuple[Point, int]]) -> list[Write]:
+    """Index points with the bytes that are really before them: what was saved behind a point now lies before it.
+
+    ``bytes_start`` has grown by all that was saved, so that sizes between points, and the end, stay what they are.
+    """
+    writes: list[Write] = []
+    behind = sum(size for _, size in saved)
+    for point, size in saved:
+        if behind:
+            moved = point._replace(bytes_before=point.bytes_before + behind)
+            writes.append(Put(Space.TABLES, keys.index_key(state.id, point.offset), keys.pack_point(moved)))
+        behind -= size
+    return writes

@@ -1,0 +1,60 @@
+"""The index: where the offsets and times of a stream are. Points are sparse, one for about 64 KiB (``keys.Point``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from weft.log import keys
+from weft.log.keys import U64_MAX, Point
+from weft.log.store import Put, Space, Store, Write
+
+
+def point_writes(stream_id: int, point: Point) -> list[Write]:
+    return [
+        Put(Space.TABLES, keys.index_key(stream_id, point.offset), keys.pack_point(point)),
+        Put(Space.TABLES, keys.time_key(stream_id, point.latest_us, point.offset), b""),
+    ]
+
+
+def points(store: Store, stream_id: int, first: int = 0, end: int = U64_MAX) -> Iterator[Point]:
+    """Those at offsets from ``first`` up to, not including, ``end``."""
+    low, high = keys.index_key(stream_id, first), keys.index_key(stream_id, end)
+    return (keys.unpack_point(*row) for row in store.scan(Space.TABLES, low, high))
+
+
+def points_back(store: Store, stream_id: int, end: int) -> Iterator[Point]:
+    """Those before ``end``, the last one first."""
+    low, high = keys.index_key(stream_id, 0), keys.index_key(stream_id, end)
+    return (keys.unpack_point(*row) for row in store.scan_back(Space.TABLES, low, high))
+
+
+def point_at(store: Store, stream_id: int, offset: int) -> Point | None:
+    """The last point at or before an offset: its segment is the one that holds the offset."""
+    return next(points_back(store, stream_id, offset + 1), None)
+
+
+def offset_before_time(store: Store, stream_id: int, timestamp_us: int) -> int | None:
+    """The last point before which there is no event at or after a time."""
+    if timestamp_us <= keys.NO_TIME_US:
+        return None
+    low, _ = keys.stream_range(keys.TIMES, stream_id)
+    high = keys.time_key(stream_id, timestamp_us, 0)
+    return next((keys.offset_of_time_key(key) for key, _ in store.scan_back(Space.TABLES, low, high)), None)
+
+
+def last_point_where(
+    store: Store, stream_id: int, first: int, end: int, holds: Callable[[Point], bool]
+) -> Point | None:
+    """The last point from ``first`` up to, not including, ``end`` where something holds that, once it does not hold,
+    holds at no later point."""
+    found = None
+    while first < end:
+        middle = (first + end) // 2
+        point = point_at(store, stream_id, middle)
+        if point is None or point.offset < first:
+            first = middle + 1  # there is none from first to middle
+        elif holds(point):
+            found, first = point, middle + 1
+        else:
+            end = point.offset
+    return found

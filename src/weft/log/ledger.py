@@ -1,0 +1,93 @@
+"""The keeper of the promises: knows what was promised, and writes each change of it into the store's file of marks."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from weft.limits import MIB
+from weft.log.errors import DiskFull
+from weft.log.promises import (
+    Promised,
+    Promises,
+    Tally,
+    encode_settled,
+    encode_starts,
+    encode_stream,
+    encode_synced,
+    settle,
+)
+from weft.log.store import Store
+
+GROWTH_BYTES_MIN: Final = MIB  # and at least twice what it began with: so rewriting costs no more than appending
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What one sync makes durable."""
+
+    ticket: int
+    sequence: int
+    tallies: Sequence[Tally]
+    named: Mapping[int, Promised]  # streams that are new
+    ends: Mapping[int, int]
+
+
+class Ledger:
+    """``promises`` are what was found on opening; the file is written anew at once."""
+
+    def __init__(self, store: Store, promises: Promises) -> None:
+        self._store = store
+        self._promises = promises
+        self._lock = threading.Lock()
+        promises.fingerprint = store.fingerprint()
+        self._rewrite()
+
+    def synced(self, group: Group) -> None:
+        """Promise what a sync has made durable. When this returns, receipts may go out."""
+        with self._lock:
+            names = b"".join(encode_stream(number, each) for number, each in group.named.items())
+            self._append(names + encode_synced(group.sequence, group.tallies, group.ends.items()))
+            promises = self._promises
+            promises.streams.update(group.named)
+            promises.sequence = group.sequence
+            for tally in group.tallies:
+                promises.tallies[tally.segment] = tally
+            for number, end in group.ends.items():
+                promises.streams[number].end = end
+
+    def started(self, number: int, start: int) -> None:
+        """Promise no longer what retention takes."""
+        with self._lock:
+            promised = self._promises.streams.get(number)
+            if promised is not None and promised.start != start:  # None: still to be named, with this start
+                self._append(encode_starts([(number, start)]))
+                promised.start = start
+
+    def settled(self, segment: int) -> None:
+        """All up to this segment is in table files."""
+        with self._lock:
+            fingerprint = self._store.fingerprint()
+            self._append(encode_settled(segment, self._promises.epoch, fingerprint))
+            settle(self._promises, segment, fingerprint)
+
+    def tidy(self) -> None:
+        """Write the file anew if it has grown too long, and see to it that it outlives a power cut."""
+        with self._lock:
+            if self._grown > max(GROWTH_BYTES_MIN, self._size):
+                with contextlib.suppress(DiskFull):  # the long file says the same
+                    self._rewrite()
+            self._store.settle_marks()
+
+    def _append(self, data: bytes) -> None:
+        self._store.append_marks(data)
+        self._grown += len(data)
+
+    def _rewrite(self) -> None:
+        data = self._promises.encode()
+        self._store.replace_marks(data)
+        self._size = len(data)
+        self._grown = 0

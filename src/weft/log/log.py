@@ -1,0 +1,423 @@
+"""The event log: streams of batches, appended at once, durable with the next sync, read as stored.
+
+One thread appends (a node's event loop), another syncs (``syncer``), a third may retain and compact; any thread may
+read. Nothing that is not yet durable is ever handed out.
+
+Locks, always taken in this order: ``maintenance`` (retention, compaction), that of syncing, that of the books.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from weft.limits import DISK_RESERVE_BYTES, OFFSET_MAX, READ_BYTES_MAX, SEGMENT_BYTES
+from weft.log import index, keys
+from weft.log.errors import DiskFull, GapInCopy, UnknownStream
+from weft.log.ledger import Group, Ledger
+from weft.log.places import Places
+from weft.log.producers import Sent
+from weft.log.promises import Promised, Promises, Tally
+from weft.log.reading import read_range, seek_time
+from weft.log.records import StreamState, meta_write, new_record
+from weft.log.recovery import Cut, Recovered
+from weft.log.store import Put, Space, Store, Write
+from weft.model import Batch, Epoch, Pattern, Position, Stream, Topic, matches
+
+Advanced = Mapping[tuple[Stream, Epoch], int]  # streams and how far they are durable now
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a batch went. It is durable once ``Log.sync`` has returned a number of at least ``ticket``."""
+
+    stream: Stream
+    epoch: Epoch
+    first_offset: int
+    count: int
+    ticket: int
+    repeated: bool = False  # it was in the log already; this is where
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """What the log has of a stream: offsets from ``start`` up to, not including, ``end``."""
+
+    stream: Stream
+    epoch: Epoch
+    start: int
+    end: int
+    bytes: int
+    latest_us: int
+
+
+class Log:
+    """Open one with ``weft.log.open_log``, or, to look only, with ``weft.log.open_read_only``."""
+
+    def __init__(
+        self,
+        store: Store,
+        recovered: Recovered,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        disk_reserve_bytes: int = DISK_RESERVE_BYTES,
+        read_only: bool = False,
+    ) -> None:
+        self.store = store
+        self.epoch = recovered.epoch
+        self.cuts: tuple[Cut, ...] = tuple(recovered.cuts)  # what was removed on opening
+        self.maintenance = threading.Lock()
+        self.appended = 0  # tickets given
+        self.synced = 0  # tickets that are durable
+        self.closed = False
+        self._segment_bytes_max = segment_bytes
+        self._disk_reserve_bytes = disk_reserve_bytes
+        self._segment = recovered.segment
+        self._segment_bytes = recovered.segment_bytes
+        self._flushed = recovered.flushed
+        self._flush_due = False  # a segment has ended, and the store has not been told yet
+        self._tallies = recovered.tallies
+        self._tally = recovered.tallies[recovered.segment]
+        self._unpromised_tallies: set[int] = set()
+        self._states: dict[tuple[Stream, Epoch], StreamState] = {}
+        self._by_id: dict[int, StreamState] = {}
+        self._by_topic: dict[Topic, list[StreamState]] = {}
+        for state in recovered.states.values():
+            self._learn(state)
+        self._next_id = max((0, *self._by_id, *recovered.promises.streams)) + 1
+        self._producers = recovered.producers
+        self._touched = set(recovered.touched)  # streams in the current segment
+        self._dirty: dict[int, int] = {}  # stream -> end, appended since the last sync began
+        self._named: list[int] = []  # streams that are new since the last sync began
+        self._unchecked_bytes = 0  # that may be appended before the free space is looked at again
+        self._lock = threading.RLock()
+        self._sync_lock = threading.Lock()
+        self._groups = Places(store, keys.GROUPS)
+        self._links = Places(store, keys.LINKS)
+        self._on_synced: list[Callable[[Advanced], None]] = []
+        self._ledger: Ledger | None = None
+        if not read_only:
+            self._ledger = self._take_over(recovered)
+
+    def _take_over(self, recovered: Recovered) -> Ledger:
+        """Make the cuts, and promise all that was found: it may be more than was promised before a crash."""
+        if recovered.writes:
+            self.store.write(recovered.writes)
+        self.store.sync()
+        found = {
+            number: Promised(state.stream, state.epoch, state.start, state.end) for number, state in self._by_id.items()
+        }
+        tallies = {segment: tally.copy() for segment, tally in self._tallies.items()}
+        return Ledger(self.store, Promises(found, tallies, self.store.sequence(), self._flushed, self.epoch))
+
+    def _learn(self, state: StreamState) -> None:
+        self._states[(state.stream, state.epoch)] = state
+        self._by_id[state.id] = state
+        self._by_topic.setdefault(state.stream.topic, []).append(state)
+
+    # --- appending -----------------------------------------------------------------------------------------------
+
+    def append(self, stream: Stream, batch: Batch) -> Appended:
+        """Give a batch of this node its offsets. A batch that its producer sent before gets its first place again."""
+        with self._lock:
+            state = self._states.get((stream, self.epoch))
+            if batch.producer is not None and state is not None:
+                sent = self._producers.find((state.id, batch.producer), batch.sequence, len(batch))
+                if sent is not None:
+                    return Appended(stream, self.epoch, sent.first_offset, sent.events, self.appended, repeated=True)
+            appended = self._append(
+                stream, self.epoch, state, batch.with_base_offset(0 if state is None else state.end)
+            )
+            if batch.producer is not None:
+                key = (self._states[(stream, self.epoch)].id, batch.producer)
+                self._producers.add(key, Sent(batch.sequence, appended.first_offset, appended.count))
+            return appended
+
+    def append_copy(self, stream: Stream, epoch: Epoch, batch: Batch) -> Appended | None:
+        """Keep another node's batch with the offsets it has. None if it is here already."""
+        with self._lock:
+            state = self._states.get((stream, epoch))
+            if state is not None:
+                if batch.end_offset <= state.end:
+                    return None
+                if batch.base_offset != state.end:
+                    raise GapInCopy(f"a batch of {stream} does not follow", base=batch.base_offset, expected=state.end)
+            return self._append(stream, epoch, state, batch)
+
+    def _append(self, stream: Stream, epoch: Epoch, known: StreamState | None, batch: Batch) -> Appended:
+        data, first, size = batch.data, batch.base_offset, len(batch.data)
+        self._check_room(size)
+        state = known or StreamState(self._next_id, new_record(stream, epoch, first))
+        key = keys.batch_key(self._segment, state.id, first)
+        if state.needs_point(self._segment):
+            new = [] if known else [state.record_write()]
+            point = index.point_writes(state.id, state.point(self._segment))
+            self.store.write([*new, *point, Put(Space.BATCHES, key, data)])
+            state.pointed(self._segment)
+            self._touched.add(state.id)
+        else:
+            self.store.put_batch(key, data)
+        if not known:
+            self._learn(state)
+            self._next_id += 1
+            self._named.append(state.id)
+        state.extend(batch.end_offset, size, batch.timestamp_us_max)
+        self._dirty[state.id] = state.end
+        self._tally.add(data)
+        self._segment_bytes += size
+        self.appended += 1
+        return Appended(stream, epoch, first, len(batch), self.appended)
+
+    def _check_room(self, size: int) -> None:
+        """Ask for the free space now and then, so that RocksDB never meets a full disk in the middle of its work."""
+        self._unchecked_bytes -= size
+        if self._unchecked_bytes < 0:
+            free = self.store.free_bytes()
+            if free < self._disk_reserve_bytes + size:
+                raise DiskFull("the disk is full: publishing is refused", free=free, reserve=self._disk_reserve_bytes)
+            self._unchecked_bytes = min(free - self._disk_reserve_bytes, self._disk_reserve_bytes) // 4
+
+    # --- syncing -------------------------------------------------------------------------------------------------
+
+    def sync(self) -> int:
+        """Make all that was appended durable and say so; blocks for as long as the disk needs.
+
+        If it fails, nothing of it counts as durable, and the next sync covers it.
+        """
+        with self._sync_lock:
+            group = self._begin_group()
+            try:
+                self.store.sync()
+                if self._ledger is not None and group.ticket > self.synced:
+                    self._ledger.synced(group)
+            except BaseException:
+                self._take_back(group)
+                raise
+            advanced = self._advance(group)
+            for callback in list(self._on_synced):
+                callback(advanced)
+            self._note_flushed()
+            return group.ticket
+
+    def _begin_group(self) -> Group:
+        with self._lock:
+            self.store.revive()
+            with contextlib.suppress(DiskFull):  # then the segment grows longer
+                if self._flush_due:
+                    self._flush()
+                if self._segment_bytes >= self._segment_bytes_max:
+                    self._begin_segment()
+            segments = self._unpromised_tallies | ({self._segment} if self._dirty else set())
+            named = {number: self._by_id[number] for number in self._named}
+            group = Group(
+                self.appended,
+                self.store.sequence(),
+                [self._tallies[segment].copy() for segment in sorted(segments)],
+                {number: Promised(each.stream, each.epoch, each.start, each.start) for number, each in named.items()},
+                self._dirty,
+            )
+            self._dirty, self._named, self._unpromised_tallies = {}, [], set()
+            return group
+
+    def _take_back(self, group: Group) -> None:
+        with self._lock:
+            self._dirty = {**group.ends, **self._dirty}
+            self._named = [*group.named, *self._named]
+            self._unpromised_tallies |= {tally.segment for tally in group.tallies}
+
+    def _advance(self, group: Group) -> Advanced:
+        advanced: dict[tuple[Stream, Epoch], int] = {}
+        with self._lock:
+            for number, end in group.ends.items():
+                state = self._by_id[number]
+                state.durable = end
+                advanced[(state.stream, state.epoch)] = end
+            self.synced = group.ticket
+        return advanced
+
+    def on_synced(self, callback: Callable[[Advanced], None]) -> None:
+        """Call back from the syncing thread, after every sync, with the streams that advanced."""
+        self._on_synced.append(callback)
+
+    def remove_on_synced(self, callback: Callable[[Advanced], None]) -> None:
+        self._on_synced.remove(callback)
+
+    def settle(self) -> None:
+        """See to it that the record of what was promised outlives a power cut, too. For moments without work."""
+        if self._ledger is not None:
+            self._ledger.tidy()
+
+    # --- segments ------------------------------------------------------------------------------------------------
+
+    @property
+    def flushed_segment(self) -> int:
+        """The last segment that is in table files as a whole."""
+        return self._flushed
+
+    def begin_segment(self) -> None:
+        """End the current segment before it is full, so that all there is so far moves to table files."""
+        with self._lock:
+            if self._segment_bytes:
+                self._begin_segment()
+
+    def _begin_segment(self) -> None:
+        """Close the books of the segment and let its data move to a table file."""
+        writes = [self._by_id[number].record_write() for number in self._touched]
+        writes += self._producers.writes(self._segment)
+        writes.append(meta_write("segment", self._segment + 1))
+        self.store.write(writes)
+        self._unpromised_tallies.add(self._segment)
+        self._segment += 1
+        self._segment_bytes = 0
+        self._tally = self._tallies[self._segment] = Tally(self._segment)
+        self._touched.clear()
+        self._producers.written()
+        self._flush_due = True
+        self._flush()
+
+    def _flush(self) -> None:
+        self.store.flush()
+        self._flush_due = False
+
+    def _note_flushed(self) -> None:
+        """Once segments are in table files, recovery need not look at them again."""
+        with self._lock:
+            done = self._segment - 1 - self.store.flushes_pending()
+            if self._flushed >= done or self._flush_due:
+                return
+            with contextlib.suppress(DiskFull):  # then the next sync notes it
+                self.store.write([meta_write("flushed", done)])
+                self._flushed = done
+                self._unpromised_tallies -= set(range(done + 1))
+                self._tallies = {segment: tally for segment, tally in self._tallies.items() if segment > done}
+        if self._ledger is not None and self._flushed == done:
+            with contextlib.suppress(DiskFull):
+                self._ledger.settled(done)
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    def streams(self, pattern: Pattern | None = None) -> list[StreamInfo]:
+        """The streams whose topics match, with what is durable of them."""
+        with self._lock:
+            topics = [topic for topic in self._by_topic if pattern is None or matches(pattern, topic)]
+            found = [state for topic in topics for state in self._by_topic[topic]]
+        return [_info(state) for state in sorted(found, key=lambda state: (state.stream, state.epoch))]
+
+    def info(self, stream: Stream, epoch: Epoch) -> StreamInfo:
+        return _info(self.state(stream, epoch))
+
+    def state(self, stream: Stream, epoch: Epoch) -> StreamState:
+        """For this room: the state of a stream that must be known."""
+        state = self._states.get((stream, epoch))
+        if state is None:
+            with self._lock:
+                epochs = sorted(each.epoch for each in self._by_topic.get(stream.topic, ()) if each.stream == stream)
+            raise UnknownStream(f"no stream {stream} in epoch {epoch}", epochs=epochs or "none")
+        return state
+
+    def states(self) -> Iterator[StreamState]:
+        """For this room: all of them."""
+        with self._lock:
+            return iter(list(self._states.values()))
+
+    def last_sequence(self, stream: Stream, producer: bytes) -> int | None:
+        """The last that this producer has in this node's stream; None if none is remembered."""
+        with self._lock:
+            state = self._states.get((stream, self.epoch))
+            return None if state is None else self._producers.last_sequence((state.id, producer))
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def read(
+        self, stream: Stream, epoch: Epoch, first: int, end: int = OFFSET_MAX, bytes_max: int = READ_BYTES_MAX
+    ) -> list[bytes]:
+        """Stored batches with the offsets from ``first`` up to, not including, ``end``; only what is durable.
+
+        The first batch may begin before ``first`` and the last may end behind ``end``. Between two batches offsets may
+        be missing that compaction has taken. Empty at the end of the stream. Raise EventsLost if ``first`` is damaged
+        or gone, PositionExpired, PositionAhead or UnknownStream if it never was or no longer is there.
+        """
+        return read_range(self.store, self.state(stream, epoch), first, end, bytes_max)
+
+    def seek(self, stream: Stream, epoch: Epoch, timestamp_us: int) -> int:
+        """The offset of the first event at or after a time; the end of the stream if there is none yet."""
+        return seek_time(self.store, self.state(stream, epoch), timestamp_us)
+
+    # --- where others stand --------------------------------------------------------------------------------------
+
+    def commit(self, group: str, positions: Iterable[Position]) -> int:
+        """Move a group's positions; durable with the ticket returned."""
+        return self._write(self._groups.moves(group, positions))
+
+    def positions(self, group: str) -> list[Position]:
+        return self._groups.of(group)
+
+    def groups(self) -> list[str]:
+        return self._groups.owners()
+
+    def forget_group(self, group: str) -> int:
+        return self._write(self._groups.leaving(group))
+
+    def move_cursor(self, peer: str, positions: Iterable[Position]) -> int:
+        """How far a peer has acknowledged our streams; durable with the ticket returned."""
+        return self._write(self._links.moves(peer, positions))
+
+    def cursors(self, peer: str) -> list[Position]:
+        return self._links.of(peer)
+
+    def peers(self) -> list[str]:
+        return self._links.owners()
+
+    def forget_peer(self, peer: str) -> int:
+        return self._write(self._links.leaving(peer))
+
+    def _write(self, writes: list[Write]) -> int:
+        with self._lock:
+            if writes:
+                self.store.write(writes)
+                self.appended += 1
+            return self.appended
+
+    # --- for retention and compaction ----------------------------------------------------------------------------
+
+    def change(self, state: StreamState, writes: list[Write], **values: int) -> None:
+        """Give fields of a state new values, and write ``writes`` and its record together; all or nothing.
+
+        The state comes first: who does not find what was deleted knows from it why.
+        """
+        with self._lock:
+            before = {name: getattr(state, name) for name in values}
+            _set(state, values)
+            try:
+                self._write([*writes, state.record_write()])
+            except BaseException:
+                _set(state, before)
+                raise
+        if self._ledger is not None:
+            with contextlib.suppress(DiskFull):  # the record says it, too
+                self._ledger.started(state.id, state.start)
+
+    def close(self) -> None:
+        """Sync and let go of the store. Readers that wait for more are woken."""
+        if self.closed:
+            return
+        self.closed = True
+        try:
+            if self._ledger is not None:
+                self.sync()
+        finally:
+            for callback in list(self._on_synced):
+                callback({key: state.durable for key, state in self._states.items()})
+            self.store.close()
+
+
+def _info(state: StreamState) -> StreamInfo:
+    retained = state.bytes_end - state.bytes_start
+    return StreamInfo(state.stream, state.epoch, state.start, state.durable, retained, state.latest_us)
+
+
+def _set(state: StreamState, values: Mapping[str, int]) -> None:
+    for name, value in values.items():
+        setattr(state, name, value)

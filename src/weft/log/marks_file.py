@@ -1,0 +1,82 @@
+"""The file of marks beside the database: appended to with every sync, replaced as a whole now and then."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+MARKS_FILE: Final = "promised"
+
+
+class MarksFile:
+    """Opened when it is first written to, so that looking makes no file."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / MARKS_FILE
+        self._file: int | None = None
+        self._size = 0
+        self._unsettled = False
+
+    def read(self) -> bytes | None:
+        try:
+            return self._path.read_bytes() or None
+        except FileNotFoundError:
+            return None
+
+    def append(self, data: bytes) -> None:
+        """All or nothing: what a full disk has left of it is taken back, so that no later record stands behind it."""
+        if self._file is None:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self._size = os.fstat(self._file).st_size
+        try:
+            _write_all(self._file, data)
+        except OSError:
+            os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(data)
+        self._unsettled = True
+
+    def replace(self, data: bytes) -> None:
+        fresh = self._path.with_suffix(".new")
+        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        try:
+            _write_all(file, data)
+            os.fdatasync(file)
+            fresh.rename(self._path)
+        except OSError:
+            os.close(file)
+            fresh.unlink(missing_ok=True)
+            raise
+        if self._file is not None:
+            os.close(self._file)
+        self._file, self._size, self._unsettled = file, len(data), False
+        sync_directory(self._path.parent)
+
+    def settle(self) -> None:
+        if self._file is not None and self._unsettled:
+            self._unsettled = False
+            os.fdatasync(self._file)
+
+    def close(self) -> None:
+        if self._file is not None:
+            try:
+                self.settle()
+            finally:
+                os.close(self._file)
+                self._file = None
+
+
+def sync_directory(path: Path) -> None:
+    """Make what was made, renamed or removed in a directory durable."""
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]

@@ -1,0 +1,96 @@
+"""What the log remembers of producers, so that a batch that is sent again is not kept twice.
+
+Of each producer and stream, the last batches; of all of them, those that were heard of last. On disk as of the end of
+the last segment, so that recovery has to look only at the batches since.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from weft.errors import UsageError
+from weft.limits import PRODUCER_RECEIPTS_MAX, PRODUCERS_MAX
+from weft.log import keys
+from weft.log.errors import OutOfSequence
+from weft.log.store import Delete, Put, Space, Store, Write
+
+# In a row: the segment in which the producer was heard of last, then its batches, each sequence first_offset events.
+# In memory it is the same bytes: a hundred thousand producers take 130 MB, as objects they would take a gigabyte.
+SEGMENT: Final = struct.Struct(">I")
+SENT: Final = struct.Struct(">QQI")
+SENT_BYTES_MAX: Final = SENT.size * PRODUCER_RECEIPTS_MAX
+Key = tuple[int, bytes]  # stream and producer
+
+
+class Sent(NamedTuple):
+    """A batch of a producer that is in the log."""
+
+    sequence: int
+    first_offset: int
+    events: int
+
+
+class Producers:
+    def __init__(self, limit: int = PRODUCERS_MAX) -> None:
+        self._limit = limit
+        self._sent: OrderedDict[Key, bytes] = OrderedDict()  # who was heard of last is at the end
+        self._touched: dict[Key, None] = {}  # since the last segment
+        self._forgotten: dict[Key, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def last_sequence(self, key: Key) -> int | None:
+        sent = self._sent.get(key)
+        return None if sent is None else int(SENT.unpack_from(sent, len(sent) - SENT.size)[0])
+
+    def find(self, key: Key, sequence: int, events: int) -> Sent | None:
+        """Where the producer's batch is already, if it is; raise OutOfSequence if that cannot be told."""
+        last = self.last_sequence(key)
+        if last is None or sequence > last:
+            return None
+        for fields in SENT.iter_unpack(self._sent[key]):
+            if fields[0] == sequence:
+                if fields[2] != events:
+                    raise UsageError("a producer used one sequence for two batches", sequence=sequence)
+                return Sent(*fields)
+        raise OutOfSequence("a producer's batch came out of sequence", sequence=sequence, last=last)
+
+    def add(self, key: Key, sent: Sent) -> None:
+        self._sent[key] = (self._sent.get(key, b"") + SENT.pack(*sent))[-SENT_BYTES_MAX:]
+        self._sent.move_to_end(key)
+        self._touched[key] = None
+        self._forgotten.pop(key, None)
+        self._forget_surplus()
+
+    def _forget_surplus(self) -> None:
+        while len(self._sent) > self._limit:
+            key, _ = self._sent.popitem(last=False)
+            self._touched.pop(key, None)
+            self._forgotten[key] = None
+
+    # --- on disk -------------------------------------------------------------------------------------------------
+
+    def writes(self, segment: int) -> list[Write]:
+        """What has changed since ``written``."""
+        number = SEGMENT.pack(segment)
+        writes: list[Write] = [
+            Put(Space.TABLES, keys.producer_key(*key), number + self._sent[key]) for key in self._touched
+        ]
+        writes += [Delete(Space.TABLES, keys.producer_key(*key)) for key in self._forgotten]
+        return writes
+
+    def written(self) -> None:
+        self._touched.clear()
+        self._forgotten.clear()
+
+    def load(self, store: Store) -> None:
+        rows: list[tuple[int, Key, bytes]] = []
+        for row_key, value in store.scan(Space.TABLES, *keys.table_range(keys.PRODUCERS)):
+            _, stream_id, producer = keys.PRODUCER_KEY.unpack(row_key)
+            rows.append((SEGMENT.unpack_from(value)[0], (stream_id, producer), value[SEGMENT.size :]))
+        for _, key, sent in sorted(rows):
+            self._sent[key] = sent
+        self._forget_surplus()

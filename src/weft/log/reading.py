@@ -1,0 +1,139 @@
+"""Reading streams: stored bytes, in order, without a gap that is not told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import numpy as np
+
+from weft.log import index, keys
+from weft.log.entries import Entry, Kind, read_entry, rows_around_damage
+from weft.log.errors import EventsLost, Loss, PositionAhead, PositionExpired, StoreCorrupt
+from weft.log.records import StreamState
+from weft.log.store import Space, Store
+from weft.model.batch import Batch
+
+TIMESTAMP_US_MAX = (1 << 63) - 1
+DAMAGED = "the log is damaged there; see `weft log check`"
+GIVEN_UP = "a repair has given them up"
+
+
+def read_range(store: Store, state: StreamState, first: int, end: int, bytes_max: int) -> list[bytes]:
+    """Stored batches that hold the offsets from ``first`` up to, not including, ``end``, as far as ``bytes_max`` goes.
+
+    The first batch may begin before ``first``. At least one batch is returned if there is one, however large it is.
+    """
+    _check_position(state, first)
+    batches: list[bytes] = []
+    size = 0
+    try:
+        for entry in entries(store, state, first, min(end, state.durable), bytes_max):
+            if entry.kind is Kind.BATCH:
+                if batches and size + len(entry.data) > bytes_max:
+                    break
+                batches.append(entry.data)
+                size += len(entry.data)
+    except (EventsLost, PositionExpired):  # retention may pass while we read
+        if not batches:
+            raise
+    return batches
+
+
+def seek_time(store: Store, state: StreamState, timestamp_us: int) -> int:
+    """The offset of the first event at or after a time; the end of the stream if there is none yet.
+
+    Timestamps need not be in order. No event before the answer is that late; events behind it may be earlier. Where
+    events are lost that might have been that late, the answer is the first of them.
+    """
+    if timestamp_us > TIMESTAMP_US_MAX:
+        return state.durable
+    begin = max(state.start, index.offset_before_time(store, state.id, timestamp_us) or 0)
+    try:
+        for entry in entries(store, state, begin, state.durable, 1):
+            if entry.kind is Kind.BATCH:
+                batch = Batch.read_stored(entry.data)
+                if batch.timestamp_us_max >= timestamp_us:
+                    offsets = np.flatnonzero(batch.timestamps.to_numpy() >= timestamp_us) + entry.first
+                    offsets = offsets[offsets >= begin]
+                    if len(offsets):
+                        return int(offsets[0])
+    except EventsLost as error:
+        return error.loss.first
+    except PositionExpired:  # retention passed while we were reading
+        return seek_time(store, state, timestamp_us)
+    return state.durable
+
+
+def _check_position(state: StreamState, first: int) -> None:
+    available = {"earliest": state.start, "latest": state.durable}
+    if first < state.start:
+        raise PositionExpired(f"{state.stream} no longer has offset {first}", **available)
+    if first > state.durable:
+        raise PositionAhead(f"{state.stream} has no offset {first} yet", **available)
+
+
+def entries(store: Store, state: StreamState, first: int, end: int, bytes_expected: int) -> Iterator[Entry]:
+    """From the one that holds ``first``, each following the one before it; raise EventsLost where one does not."""
+    at = first
+    while at < end:
+        for entry in _next_entries(store, state, at, end, bytes_expected):
+            if entry.kind is Kind.LOST:
+                raise EventsLost(Loss(state.stream, state.epoch, at, entry.end), GIVEN_UP)
+            yield entry
+            at = entry.end
+            if at >= end:
+                return
+
+
+def _next_entries(store: Store, state: StreamState, first: int, end: int, bytes_expected: int) -> Iterator[Entry]:
+    """At least one, which holds ``first``."""
+    found = False
+    for entry in _in_segment(store, state, first, end, bytes_expected):
+        found = True
+        yield entry
+    if not found:
+        yield _behind_damage(store, state, first)
+
+
+def _in_segment(store: Store, state: StreamState, first: int, end: int, bytes_expected: int) -> Iterator[Entry]:
+    """Entries that follow each other, from the one that holds ``first``, as far as its segment goes."""
+    point = index.point_at(store, state.id, first)
+    if point is None:
+        return
+    low, high = (keys.batch_key(point.segment, state.id, offset) for offset in (point.offset, first + 1))
+    at = first
+    try:
+        holder = next(store.scan_back(Space.BATCHES, low, high), None)
+        if holder is None:
+            return
+        for row in store.scan(Space.BATCHES, holder[0], keys.batch_key(point.segment, state.id, end), bytes_expected):
+            entry = read_entry(row)
+            if entry is None or not entry.first <= at < entry.end:
+                return
+            yield entry
+            at = entry.end
+    except StoreCorrupt:
+        return
+
+
+def _behind_damage(store: Store, state: StreamState, offset: int) -> Entry:
+    """The entry that holds ``offset``, though others in its segment cannot be read; if it cannot, say what is lost."""
+    _check_position(state, offset)  # retention may have passed while we were reading
+    entry = next((found for found in _readable(store, state, offset) if found.end > offset), None)
+    if entry is None or entry.first > offset:
+        end = state.durable if entry is None else entry.first
+        raise EventsLost(Loss(state.stream, state.epoch, offset, end), DAMAGED)
+    return entry
+
+
+def _readable(store: Store, state: StreamState, offset: int) -> Iterator[Entry]:
+    """All entries of the stream that can be read, from the last index point before ``offset`` on."""
+    begin = index.point_at(store, state.id, offset)
+    first = 0 if begin is None else begin.offset
+    for segment, points in groupby(index.points(store, state.id, first), lambda point: point.segment):
+        offsets = [point.offset for point in points]
+        for row in rows_around_damage(store, segment, state.id, offsets):
+            entry = read_entry(row)
+            if entry is not None:
+                yield entry

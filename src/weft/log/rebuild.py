@@ -1,0 +1,134 @@
+"""The books of a log, written anew from the batches that are there.
+
+Where events that were promised are missing, a note takes their place: they stay missed, and their offsets used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from weft.log import index, keys
+from weft.log.entries import Entry, Kind, note
+from weft.log.errors import Loss
+from weft.log.promises import Promised, Promises
+from weft.log.records import StreamState, meta_write, new_record
+from weft.log.recovery import FORMAT
+from weft.log.store import Delete, DeleteRange, Put, Space, Store, Write
+from weft.log.survey import Found, Stored, Survey, losses
+from weft.model.batch import Batch
+from weft.model.stream import Epoch
+
+WRITES_MAX: Final = 256  # at once; each may be a batch of 16 MiB, but then they are few
+WRITE_BYTES_MAX: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a repair has done."""
+
+    losses: tuple[Loss, ...]
+    epoch_before: Epoch | None
+    epoch: Epoch
+    streams: int
+    events: int
+
+
+class Rebuild:
+    """``target`` is the store that was surveyed, or an empty one that gets all that can be read of it."""
+
+    def __init__(self, survey: Survey, found: Mapping[int, Found], target: Store) -> None:
+        self._survey = survey
+        self._found = found
+        self._target = target
+        self._moving = target is not survey.store
+        self._states: dict[int, StreamState] = {}
+        self._pending: list[Write] = []
+        self._pending_bytes = 0
+
+    def run(self, mint_epoch: Callable[[], Epoch]) -> Repaired:
+        survey = self._survey
+        lost = tuple(losses(survey, self._found))
+        before = survey.epoch()
+        last = survey.last_segment()
+        self._prepare()
+        for stored in survey.batches():
+            self._take(stored)
+        self._note_lost_ends(before, last)
+        # Offsets that may have been given and are not known must not be given again.
+        unsure = survey.marks_missing or survey.promises.damaged_at is not None or survey.promises.torn_at is not None
+        epoch = mint_epoch() if before is None or unsure or any(loss.epoch == before for loss in lost) else before
+        self._close_books(epoch, last)
+        events = sum(each.events for number, each in self._found.items() if number in self._states)
+        return Repaired(lost, before, epoch, len(self._states), events)
+
+    def _prepare(self) -> None:
+        for number, old in self._survey.streams.items():
+            state = StreamState(number, new_record(old.stream, old.epoch, old.start))
+            state.compacted = old.compacted
+            self._states[number] = state
+        if self._moving:
+            for table in (keys.PRODUCERS, keys.GROUPS, keys.LINKS):
+                for key, value in self._survey.table(table):
+                    self._write(Put(Space.TABLES, key, value))
+        else:
+            for table in (keys.STREAMS, keys.INDEX, keys.TIMES):
+                self._write(DeleteRange(Space.TABLES, *keys.table_range(table)))
+
+    def _take(self, stored: Stored) -> None:
+        """Keep an entry that follows, or note what is missing before it. RocksDB's repair can bring back what was
+        deleted: that overlaps, or lies before the start of the stream."""
+        state, entry = self._states.get(stored.stream_id), stored.entry
+        if state is None or entry is None or entry.first < state.end:
+            if not self._moving:
+                self._write(Delete(Space.BATCHES, keys.batch_key(stored.segment, stored.stream_id, stored.offset)))
+            return
+        if entry.first > state.end:
+            self._place(state, stored.segment, note(Kind.LOST, state.end, entry.first), is_new=True)
+        self._place(state, stored.segment, entry, is_new=self._moving)
+
+    def _note_lost_ends(self, own: Epoch | None, segment: int) -> None:
+        """Of this node's streams; others are cut there, and fetched again."""
+        for number, promised in self._survey.promises.streams.items():
+            state = self._states[number]
+            if promised.epoch == own and promised.end > state.end:
+                self._place(state, segment, note(Kind.LOST, state.end, promised.end), is_new=True)
+
+    def _place(self, state: StreamState, segment: int, entry: Entry, *, is_new: bool) -> None:
+        if state.needs_point(segment):
+            for write in index.point_writes(state.id, state.point(segment)):
+                self._write(write)
+            state.pointed(segment)
+        if is_new:
+            self._write(Put(Space.BATCHES, keys.batch_key(segment, state.id, entry.first), entry.data))
+        is_batch = entry.kind is Kind.BATCH
+        latest_us = Batch.read_stored(entry.data).timestamp_us_max if is_batch else state.latest_us
+        state.extend(entry.end, len(entry.data) if is_batch else 0, latest_us)
+
+    def _close_books(self, epoch: Epoch, last: int) -> None:
+        for state in self._states.values():
+            self._write(state.record_write())
+        books = {"format": FORMAT, "epoch": epoch, "segment": last + 1, "flushed": last}
+        for name, value in books.items():
+            self._write(meta_write(name, value))
+        self._send()
+        self._target.sync()
+        self._target.flush(wait=True)
+        kept = {
+            number: Promised(state.stream, state.epoch, state.start, state.end)
+            for number, state in self._states.items()
+        }
+        promises = Promises(kept, sequence=self._target.sequence(), settled=last, epoch=epoch)
+        promises.fingerprint = self._target.fingerprint()
+        self._target.replace_marks(promises.encode())
+
+    def _write(self, write: Write) -> None:
+        self._pending.append(write)
+        self._pending_bytes += len(write.value) if isinstance(write, Put) else 0
+        if len(self._pending) >= WRITES_MAX or self._pending_bytes >= WRITE_BYTES_MAX:
+            self._send()
+
+    def _send(self) -> None:
+        self._target.write(self._pending)
+        self._pending, self._pending_bytes = [], 0

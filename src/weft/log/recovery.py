@@ -1,0 +1,248 @@
+"""Opening a log: read its books, look at what was written since the last flush, compare with what was promised.
+
+Nothing is written: what has to be cut is told, and cut by ``Log``. Named cases:
+
+- *A torn or never synced tail.* Nothing promised is missing: it is cut to the last sound batch, and said.
+- *Less than was promised*, because the write-ahead log was damaged or deleted, or a batch is not what was stored:
+  LogDamaged, with the streams and offsets.
+- *A gap in the middle* of what was not flushed yet: the tallies of the segments do not fit, and a survey says what is
+  missing.
+- *Books of RocksDB that are not those it had*: files it no longer knows would be removed with the next write.
+- *Positions that are gone*: the store has had fewer writes than it promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from weft.log import keys
+from weft.log.entries import Kind, read_sound_entry
+from weft.log.errors import LogDamaged, Loss, StoreCorrupt
+from weft.log.producers import Producers, Sent
+from weft.log.promises import Promises, Tally, decode
+from weft.log.records import StreamState, decode_record, meta_write
+from weft.log.store import DeleteRange, Space, Store, Write
+from weft.log.survey import SEGMENT_END, Survey, losses
+from weft.model.batch import Batch
+from weft.model.stream import Epoch
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A tail that was never promised and was not sound: removed on opening."""
+
+    loss: Loss
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.loss}: {self.why}"
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A log's books, as they are after recovery."""
+
+    epoch: Epoch
+    segment: int
+    flushed: int
+    promises: Promises
+    segment_bytes: int = 0
+    tallies: dict[int, Tally] = field(default_factory=dict)  # of the segments that are not flushed, the current one too
+    states: dict[int, StreamState] = field(default_factory=dict)
+    producers: Producers = field(default_factory=Producers)
+    touched: set[int] = field(default_factory=set)  # streams in the current segment
+    cuts: list[Cut] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)  # that make the cuts
+
+
+def read_promises(store: Store) -> Promises | None:
+    marks = store.read_marks()
+    return None if marks is None else decode(marks)
+
+
+def read_meta(store: Store, name: str) -> int | None:
+    value = store.get(Space.TABLES, keys.meta_key(name))
+    return None if value is None else int(value)
+
+
+def create(store: Store, mint_epoch: Callable[[], Epoch]) -> Recovered:
+    """A new log. The marks come first: a log without marks has lost them."""
+    if store.read_marks() is None:
+        store.replace_marks(Promises().encode())
+    recovered = Recovered(mint_epoch(), 1, 0, Promises(), tallies={1: Tally(1)})
+    store.write(
+        [
+            meta_write("format", FORMAT),
+            meta_write("epoch", recovered.epoch),
+            meta_write("segment", recovered.segment),
+            meta_write("flushed", recovered.flushed),
+        ]
+    )
+    store.sync()
+    store.flush(wait=True)  # RocksDB's repair knows a column family by its first table file
+    return recovered
+
+
+def recover(store: Store) -> Recovered | None:
+    """The books of a log, None if there is none; raise LogDamaged, which does not name the losses yet, if it has less
+    than it promised."""
+    promises = read_promises(store)
+    epoch = read_meta(store, "epoch")
+    if epoch is None and (promises is None or not (promises.streams or promises.damaged_at is not None)):
+        return None
+    trouble = find_trouble(store, promises, epoch)
+    if trouble or promises is None or epoch is None:
+        raise LogDamaged(trouble)
+    recovered = Recovered(Epoch(epoch), read_meta(store, "segment") or 1, read_meta(store, "flushed") or 0, promises)
+    for key, value in store.scan(Space.TABLES, *keys.table_range(keys.STREAMS)):
+        number = keys.STREAM_KEY.unpack(key)[1]
+        recovered.states[number] = StreamState(number, decode_record(value))
+    recovered.producers.load(store)
+    tail = _Tail(store, recovered)
+    tail.read()
+    if not tail.adds_up():
+        survey = Survey(store, promises)
+        if losses(survey, survey.found()) or survey.unreadable:
+            raise LogDamaged("the log has less than it promised")
+        if tail.breaks_promises():
+            raise LogDamaged("the books of the log do not fit what is in it")
+    tail.cut()
+    return recovered
+
+
+def find_trouble(store: Store, promises: Promises | None, epoch: int | None) -> str:
+    """What is wrong with the log's books; empty if nothing is."""
+    if epoch is None:
+        return "the log is empty, but it promised events"
+    if promises is None:
+        return "the record of what was promised is missing"
+    if promises.damaged_at is not None:
+        return f"the record of what was promised is damaged at byte {promises.damaged_at}"
+    if read_meta(store, "format") != FORMAT:
+        return f"the log has a format that this version of Weft does not know; it knows {FORMAT}"
+    if contradiction := store.contradiction(promises.fingerprint):
+        return f"the books of the storage engine are damaged: {contradiction}"
+    if store.sequence() < promises.sequence:
+        return (
+            f"the log has less than it promised: {promises.sequence - store.sequence()} of the last writes are gone; "
+            "positions of groups and peers may be older than they were"
+        )
+    return ""
+
+
+class _Tail:
+    """The segments that may not be in table files yet, batch by batch."""
+
+    def __init__(self, store: Store, recovered: Recovered) -> None:
+        self._store = store
+        self._recovered = recovered
+        self._counted: dict[int, Tally] = {}  # per segment, what of the promised is there
+        self._seen: set[int] = set()
+        self._stopped: dict[int, tuple[int, str]] = {}  # stream -> where it stops being sound, and why
+        self._ends: dict[int, int] = {}  # stream -> behind the last batch that is there at all
+        self._unreadable = False
+        self._strangers = False  # batches of streams that nobody knows
+
+    def read(self) -> None:
+        recovered = self._recovered
+        recovered.tallies[recovered.segment] = Tally(recovered.segment)
+        first, end = keys.segment_range(recovered.flushed + 1, SEGMENT_END)
+        try:
+            for key, value in self._store.scan(Space.BATCHES, first, end):
+                self._take(key, value)
+        except StoreCorrupt:
+            self._unreadable = True
+        for number in self._seen:
+            state = recovered.states[number]
+            state.durable = state.end
+
+    def _take(self, key: bytes, value: bytes) -> None:
+        segment, number, offset = keys.BATCH_KEY.unpack(key)
+        state = self._recovered.states.get(number)
+        if state is None:
+            self._strangers = True
+            return
+        entry = read_sound_entry((key, value))
+        self._ends[number] = max(self._ends.get(number, 0), offset + 1 if entry is None else entry.end)
+        if number not in self._seen:
+            self._seen.add(number)
+            self._begin(state, offset)
+        if number in self._stopped:
+            return
+        if entry is None or entry.kind is not Kind.BATCH:
+            self._stopped[number] = (state.end, "a batch is not what was stored")
+        elif offset != state.end:
+            self._stopped[number] = (state.end, f"the next batch begins at {offset}")
+        else:
+            self._extend(segment, state, Batch.read_stored(value))
+
+    def _begin(self, state: StreamState, offset: int) -> None:
+        """The stream's books were closed before this segment: take them up where its first batch is."""
+        key = keys.index_key(state.id, offset)
+        value = self._store.get(Space.TABLES, key)
+        if value is None:
+            state.end = min(state.end, offset)
+            self._stopped[state.id] = (state.end, "the index has no entry for it")
+            return
+        point = keys.unpack_point(key, value)
+        state.end, state.bytes_end, state.latest_us = point.offset, point.bytes_before, point.latest_us
+
+    def _extend(self, segment: int, state: StreamState, batch: Batch) -> None:
+        recovered = self._recovered
+        state.extend(batch.end_offset, len(batch.data), batch.timestamp_us_max)
+        promised = recovered.promises.streams.get(state.id)
+        if promised is not None and batch.end_offset <= promised.end:
+            self._counted.setdefault(segment, Tally(segment)).add(batch.data)
+        recovered.tallies.setdefault(segment, Tally(segment)).add(batch.data)
+        if segment == recovered.segment:
+            recovered.segment_bytes += len(batch.data)
+            recovered.touched.add(state.id)
+            state.pointed(segment)  # a point more, or one 64 KiB later than usual, does no harm
+        if batch.producer is not None:
+            self._remember((state.id, batch.producer), batch)
+
+    def _remember(self, key: tuple[int, bytes], batch: Batch) -> None:
+        producers = self._recovered.producers
+        last = producers.last_sequence(key)
+        if last is None or batch.sequence > last:
+            producers.add(key, Sent(batch.sequence, batch.base_offset, len(batch)))
+
+    def adds_up(self) -> bool:
+        """Whether all that was promised is here, as far as the tail can tell."""
+        if self._unreadable or self.breaks_promises():
+            return False
+        states, promises = self._recovered.states, self._recovered.promises
+        for number, each in promises.streams.items():
+            if number not in states or states[number].end < each.end:
+                return False
+        for segment, tally in promises.tallies.items():
+            if segment > self._recovered.flushed and self._counted.get(segment, Tally(segment)) != tally:
+                return False
+        return True
+
+    def breaks_promises(self) -> bool:
+        """Whether streams that were promised are not known, or would have to be cut."""
+        promised = self._recovered.promises.streams
+        return self._strangers or any(
+            number in promised and first < promised[number].end for number, (first, _) in self._stopped.items()
+        )
+
+    def cut(self) -> None:
+        """Say what is not sound; nothing of it was promised."""
+        recovered = self._recovered
+        for number, (first, why) in self._stopped.items():
+            state = recovered.states[number]
+            for segment in range(recovered.flushed + 1, recovered.segment + 1):
+                begin, end = keys.batch_key(segment, number, first), keys.batch_key(segment, number + 1, 0)
+                recovered.writes.append(DeleteRange(Space.BATCHES, begin, end))
+            for table, begin in (
+                (keys.INDEX, keys.index_key(number, first)),
+                (keys.TIMES, keys.time_key(number, state.latest_us, first)),
+            ):
+                recovered.writes.append(DeleteRange(Space.TABLES, begin, keys.stream_range(table, number)[1]))
+            lost = Loss(state.stream, state.epoch, first, max(self._ends[number], first + 1))
+            recovered.cuts.append(Cut(lost, why))
+            state.segment = 0

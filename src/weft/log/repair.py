@@ -1,0 +1,129 @@
+"""When a log has lost something: say what, and, when told to, go on with what is left.
+
+Repair invents nothing. Lost offsets are never given again: the log's own streams go on under a new epoch, in which
+offsets begin anew, and what is left of the old epoch stays readable, with notes where events are missing. A copy of
+another node's stream that has lost its end is cut there: its origin has the rest, and the link fetches it again.
+
+A repair works on a copy, which takes the place of the log when it is whole. If it is killed, it is begun again, or,
+once the copy is whole, finished by whoever opens the log next.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from weft.log.claim import Claim
+from weft.log.errors import LogDamaged, Loss
+from weft.log.marks_file import MARKS_FILE, sync_directory
+from weft.log.rebuild import Rebuild, Repaired
+from weft.log.recovery import find_trouble, read_promises
+from weft.log.rocks_store import DATABASE_DIR, RocksStore
+from weft.log.salvage import copied, forget_copies, opened_for_looking
+from weft.log.store import Store
+from weft.log.survey import Progress, Survey, losses
+from weft.model.stream import Epoch
+
+__all__ = ["Health", "Repaired", "check", "diagnose", "examine", "finish_repair", "repair"]
+
+REPAIRED_DIR: Final = "repaired"  # the copy, once it is whole
+DAMAGED_DIR: Final = "damaged"  # the database that it replaces
+READY_FILE: Final = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a log promised, what it has, and what is wrong with it."""
+
+    epoch: Epoch | None
+    streams: int
+    events: int
+    bytes: int
+    losses: tuple[Loss, ...]
+    damaged: tuple[Loss, ...]  # batches that are there, but not as they were stored
+    trouble: str = ""  # why the log does not open or cannot be read everywhere, if so
+
+    @property
+    def is_sound(self) -> bool:
+        return not (self.losses or self.damaged or self.trouble)
+
+
+def check(path: Path, progress: Progress | None = None) -> Health:
+    """Read all of a log without changing it, also one that does not open or that a node has open."""
+    with opened_for_looking(path) as (store, trouble):
+        return examine(store, progress, trouble)
+
+
+def diagnose(path: Path, error: LogDamaged) -> LogDamaged:
+    """The same error with what the log has lost, as a repair would find it."""
+    return LogDamaged(error.what, check(path).losses)
+
+
+def examine(store: Store, progress: Progress | None = None, trouble: str = "") -> Health:
+    """Compare what is there with what was promised."""
+    promises = read_promises(store)
+    survey = Survey(store, promises, progress)
+    found = survey.found()
+    survey.read_tables()
+    if not trouble and survey.unreadable:
+        trouble = survey.unreadable[0]
+    elif not trouble and (survey.epoch() is not None or survey.streams):
+        trouble = find_trouble(store, promises, survey.meta("epoch"))
+    damaged = [
+        Loss(survey.streams[number].stream, survey.streams[number].epoch, first, end)
+        for number, each in found.items()
+        if number in survey.streams
+        for first, end in each.damaged
+    ]
+    return Health(
+        survey.epoch(),
+        len(survey.streams),
+        sum(each.events for each in found.values()),
+        sum(each.bytes for each in found.values()),
+        tuple(losses(survey, found)),
+        tuple(damaged),
+        trouble,
+    )
+
+
+def repair(path: Path, mint_epoch: Callable[[], Epoch], progress: Progress | None = None) -> Repaired:
+    """Make a damaged log whole again, without what it has lost."""
+    with Claim(path):
+        finish_repair(path)
+        forget_copies(path)
+        with copied(path) as copy:
+            with closing(RocksStore(copy, skip_damage=True)) as store:
+                survey = Survey(store, read_promises(store), progress)
+                found = survey.found()
+                survey.read_tables()
+                if survey.unreadable:  # what RocksDB cannot read, it cannot get rid of either: the rest moves out
+                    with closing(RocksStore(path / REPAIRED_DIR)) as fresh:
+                        repaired = Rebuild(survey, found, fresh).run(mint_epoch)
+                else:
+                    repaired = Rebuild(survey, found, store).run(mint_epoch)
+            if not survey.unreadable:
+                copy.rename(path / REPAIRED_DIR)
+        (path / REPAIRED_DIR / READY_FILE).touch()
+        sync_directory(path / REPAIRED_DIR)
+        finish_repair(path)
+    return repaired
+
+
+def finish_repair(path: Path) -> None:
+    """Put a copy that is whole in the place of the log; remove one that is not."""
+    copy = path / REPAIRED_DIR
+    if (copy / READY_FILE).exists():
+        if (copy / DATABASE_DIR).exists():
+            if (path / DATABASE_DIR).exists():
+                shutil.rmtree(path / DAMAGED_DIR, ignore_errors=True)
+                (path / DATABASE_DIR).rename(path / DAMAGED_DIR)
+            (copy / DATABASE_DIR).rename(path / DATABASE_DIR)
+        if (copy / MARKS_FILE).exists():
+            (copy / MARKS_FILE).rename(path / MARKS_FILE)
+        sync_directory(path)
+    for done in (copy, path / DAMAGED_DIR):
+        shutil.rmtree(done, ignore_errors=True)

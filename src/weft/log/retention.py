@@ -1,0 +1,133 @@
+"""Retention: by age and by size, for topics that match a pattern, in whole index points (64 KiB of a stream).
+
+Only what is in table files is taken: of the segment that is being written nothing is deleted. If retention wants to,
+the log begins a new segment, and the next round takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.errors import UsageError
+from weft.log import index, keys
+from weft.log.errors import StoreCorrupt
+from weft.log.keys import Point
+from weft.log.log import Log
+from weft.log.records import StreamState
+from weft.log.store import DeleteRange, Space, Store, Write
+from weft.model import Epoch, Pattern, Stream, Topic, matches
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRule:
+    """How long, and how much of each stream, to keep of topics that match. The first rule that matches counts."""
+
+    pattern: Pattern
+    age_us_max: int | None = None
+    stream_bytes_max: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.age_us_max is None and self.stream_bytes_max is None:
+            raise UsageError("a retention rule needs an age or a size", pattern=self.pattern)
+        for name, value in (("age", self.age_us_max), ("size", self.stream_bytes_max)):
+            if value is not None and value < 0:
+                raise UsageError(f"the {name} of a retention rule is negative", pattern=self.pattern, value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What a round of retention has taken of a stream."""
+
+    stream: Stream
+    epoch: Epoch
+    first: int
+    end: int
+    bytes: int
+
+
+def rule_for(topic: Topic, rules: Sequence[RetentionRule]) -> RetentionRule | None:
+    return next((rule for rule in rules if matches(rule.pattern, topic)), None)
+
+
+def retain(log: Log, rules: Sequence[RetentionRule], now_us: int) -> list[Expired]:
+    """Take away what the rules do not keep. Readers that stand there get PositionExpired, with what is left.
+
+    A stream whose index is damaged does not keep the others from being cut; StoreCorrupt is raised at the end.
+    """
+    expired: list[Expired] = []
+    damage: StoreCorrupt | None = None
+    wants_segment = False
+    with log.maintenance:
+        for state in log.states():
+            rule = rule_for(state.stream.topic, rules)
+            if rule is None:
+                continue
+            try:
+                wanted = _wanted(log.store, state, rule, now_us)
+                cut = None if wanted is None else _in_tables(log.store, state, wanted, log.flushed_segment)
+                wants_segment = wants_segment or cut is not wanted
+                if cut is not None and cut.offset > state.start:
+                    expired.append(_take(log, state, cut))
+            except StoreCorrupt as error:
+                damage = error
+        if wants_segment:
+            log.begin_segment()
+    if damage is not None:
+        raise damage
+    return expired
+
+
+def _wanted(store: Store, state: StreamState, rule: RetentionRule, now_us: int) -> Point | None:
+    """The last point before which everything may go; None if that is where the stream begins."""
+    cuts: list[Point] = []
+    everything = Point(state.durable, 0, state.bytes_end, state.latest_us)
+    if rule.age_us_max is not None:
+        fresh_us = now_us - rule.age_us_max
+        if state.latest_us < fresh_us and state.durable == state.end:
+            cuts.append(everything)
+        else:
+            offset = index.offset_before_time(store, state.id, fresh_us)
+            cuts += [] if offset is None else _point(store, state, offset)
+    if rule.stream_bytes_max is not None:
+        surplus = state.bytes_end - rule.stream_bytes_max
+        if surplus >= state.bytes_end and state.durable == state.end:
+            cuts.append(everything)
+        elif surplus > state.bytes_start:
+            found = index.last_point_where(
+                store, state.id, state.start, state.durable + 1, lambda point: point.bytes_before <= surplus
+            )
+            cuts += [] if found is None else [found]
+    cut = max(cuts, default=None)
+    return cut if cut is not None and cut.offset > state.start else None
+
+
+def _point(store: Store, state: StreamState, offset: int) -> list[Point]:
+    found = index.point_at(store, state.id, min(offset, state.durable))
+    return [] if found is None else [found]
+
+
+def _in_tables(store: Store, state: StreamState, wanted: Point, flushed: int) -> Point | None:
+    """``wanted`` if everything before it is in table files, else the first point that is not."""
+    cut = wanted
+    for point in index.points_back(store, state.id, wanted.offset):
+        if point.segment <= flushed:
+            break
+        cut = point
+    return cut
+
+
+def _take(log: Log, state: StreamState, cut: Point) -> Expired:
+    points = list(index.points(log.store, state.id, 0, cut.offset))
+    writes: list[Write] = []
+    for segment in sorted({point.segment for point in points}):
+        first, end = keys.batch_key(segment, state.id, 0), keys.batch_key(segment, state.id, cut.offset)
+        writes.append(DeleteRange(Space.BATCHES, first, end))
+    for table, end in (
+        (keys.INDEX, keys.index_key(state.id, cut.offset)),
+        (keys.TIMES, keys.time_key(state.id, cut.latest_us, cut.offset)),
+    ):
+        writes.append(DeleteRange(Space.TABLES, keys.stream_range(table, state.id)[0], end))
+    expired = Expired(state.stream, state.epoch, state.start, cut.offset, cut.bytes_before - state.bytes_start)
+    log.change(state, writes, start=cut.offset, bytes_start=cut.bytes_before)
+    return expired

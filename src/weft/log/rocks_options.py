@@ -1,0 +1,59 @@
+"""How RocksDB is set up. Options and traps were measured: see docs/adr/0004-rocksdb-log.md and docs/benchmarks.md."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rocksdict import BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, Options
+
+from weft.limits import KIB, MIB
+
+WRITE_BUFFER_BYTES: Final = 128 * MIB  # twice a segment: the log flushes, RocksDB never does of its own accord
+TABLES_BUFFER_BYTES: Final = 32 * MIB
+TABLE_FILE_BYTES: Final = 64 * MIB  # a segment
+WAL_BYTES_MAX: Final = 512 * MIB  # reached only if flushes do not keep up
+BLOCK_CACHE_BYTES: Final = 64 * MIB
+
+
+def database_options(*, read_only: bool, skip_damage: bool) -> tuple[Options, Options]:
+    """For batches (and the database as a whole) and for tables.
+
+    ``skip_damage``: of a damaged write-ahead log, take also what is behind the damage.
+    """
+    cache = Cache(BLOCK_CACHE_BYTES)
+    batches = _base_options(read_only, skip_damage)
+    batches.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    batches.set_max_write_buffer_number(4)
+    batches.set_target_file_size_base(TABLE_FILE_BYTES)
+    batches.set_block_based_table_factory(_blocks(cache, 64 * KIB))
+    tables = _base_options(read_only, skip_damage)
+    tables.set_write_buffer_size(TABLES_BUFFER_BYTES)
+    tables.set_block_based_table_factory(_blocks(cache, 4 * KIB))
+    return batches, tables
+
+
+def _base_options(read_only: bool, skip_damage: bool) -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    # A damaged spot ends recovery there, and RocksDB does not say so: the log compares with its marks (recovery.py).
+    # Whoever looks for what is left of a damaged log goes on behind the spot.
+    mode = DBRecoveryMode.skip_any_corrupted_record() if skip_damage else DBRecoveryMode.point_in_time()
+    options.set_wal_recovery_mode(mode)
+    # A log is looked at, and refused if files are missing, before it is opened for writing. From then on a block that
+    # has gone bad must not stop the node when RocksDB happens to meet it in the background: who reads it is told.
+    options.set_paranoid_checks(read_only)
+    options.set_recycle_log_file_num(4)  # 15 to 20 % faster syncs: the file's size does not change
+    options.set_max_total_wal_size(WAL_BYTES_MAX)
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(512)
+    options.set_keep_log_file_num(2)
+    options.set_compression_type(DBCompressionType.none())  # Arrow data is compressed by its publisher, or not at all
+    return options
+
+
+def _blocks(cache: Cache, block_bytes: int) -> BlockBasedOptions:
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(cache)
+    blocks.set_block_size(block_bytes)
+    return blocks

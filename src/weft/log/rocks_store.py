@@ -1,0 +1,357 @@
+"""The store on RocksDB, through rocksdict: its errors translated, its traps closed.
+
+- RocksDB takes no more writes after one has failed for want of room. The store opens it anew once there is room.
+- An iterator that meets damage just ends: ``scan`` asks for its status.
+- rocksdict's ``set_iterate_lower_bound`` sets the upper bound: ``scan_back`` looks at the keys.
+- Opened for writing, a directory without CURRENT becomes a new database and loses its files: refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, assert_never
+
+import google_crc32c
+import msgspec
+from rocksdict import AccessType, Rdict, ReadOptions, WriteBatch
+
+from weft.errors import StorageError
+from weft.limits import MIB
+from weft.log.claim import Claim
+from weft.log.errors import DiskFull, LogInUse, ReadOnly, StoreCorrupt
+from weft.log.gate import Gate
+from weft.log.marks_file import MARKS_FILE, MarksFile
+from weft.log.rocks_options import database_options
+from weft.log.store import Delete, DeleteRange, Put, Row, Space, Write
+
+__all__ = ["DATABASE_DIR", "MARKS_FILE", "RocksStore"]
+
+DATABASE_DIR: Final = "db"
+READAHEAD_BYTES: Final = 2 * MIB
+REVIVAL_ROOM_BYTES: Final = 16 * MIB  # beyond what is in the write-ahead log: for new files of RocksDB's own
+REVIVAL_INTERVAL_S: Final = 1.0
+READERS_LEAVE_S: Final = 1.0  # a read takes milliseconds; who takes longer makes the next attempt wait
+FULL_WORDS: Final = ("No space left", "Disk quota exceeded", "File too large")
+LOCK_WORDS: Final = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")
+REFUSED_WORDS: Final = ("Permission denied", "Read-only file system")
+DAMAGE_WORDS: Final = ("Corruption", "No such file", "Input/output error", "Column family not found")
+
+
+class Fingerprint(msgspec.Struct, array_like=True):
+    """What MANIFEST looked like, which only grows, and the oldest write-ahead log in use: older ones lie there to be
+    used again, and must not be read."""
+
+    manifest: str
+    bytes: int
+    crc: int
+    oldest_wal: int
+
+
+class RocksStore:
+    """``path`` holds the database in ``db`` and the marks in ``promised``."""
+
+    def __init__(
+        self, path: Path, *, read_only: bool = False, skip_damage: bool = False, claim: Claim | None = None
+    ) -> None:
+        self.path = path
+        self._database_path = path / DATABASE_DIR
+        self._read_only = read_only
+        self._skip_damage = skip_damage
+        self._gate = Gate()
+        self._failure: str | None = None  # why RocksDB takes no more writes
+        self._failed_sequence = 0
+        self._revival_at_s = 0.0
+        self._marks = MarksFile(path)
+        # Somebody may be writing: what was promised before we look is there when we look.
+        self._marks_found = self._marks.read() if read_only else None
+        self._claim: Claim | None = None
+        if not read_only:
+            path.mkdir(parents=True, exist_ok=True)
+            self._claim = claim or Claim(path)
+        try:
+            self._open(AccessType.read_only() if read_only else AccessType.read_write())
+        except BaseException:
+            if self._claim is not None:
+                self._claim.release()
+            raise
+
+    def _open(self, access: AccessType) -> None:
+        if (self._read_only or holds_data(self.path)) and not (self._database_path / "CURRENT").exists():
+            raise StoreCorrupt("the database has no file CURRENT")
+        batches, tables = database_options(read_only=self._read_only, skip_damage=self._skip_damage)
+        with translated(StoreCorrupt):
+            self._batches = Rdict(
+                str(self._database_path), batches, column_families={Space.TABLES.value: tables}, access_type=access
+            )
+            self._tables = self._batches.get_column_family(Space.TABLES.value)
+            self._tables_handle = self._batches.get_column_family_handle(Space.TABLES.value)
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    def write(self, writes: Sequence[Write]) -> None:
+        self.revive()
+        batch = WriteBatch(raw_mode=True)
+        for write in writes:
+            handle = self._tables_handle if write.space is Space.TABLES else None
+            match write:
+                case Put(_, key, value):
+                    batch.put(key, value, handle)
+                case Delete(_, key):
+                    batch.delete(key, handle)
+                case DeleteRange(_, first, end):
+                    batch.delete_range(first, end, handle)
+                case _:
+                    assert_never(write)
+        with self._noting_failure():
+            self._batches.write(batch)
+
+    def put_batch(self, key: bytes, value: bytes) -> None:
+        if self._failure is not None or self._read_only:
+            self.revive()
+        try:  # not _noting_failure: a context manager costs as much as the put
+            self._batches.put(key, value)
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def sync(self) -> None:
+        if self._failure is not None:  # an flush_wal that works now would not cover what failed before
+            raise _meaning(self._failure)
+        with self._gate.passing(), self._noting_failure():
+            self._batches.flush_wal(True)  # the one call that lets go of the GIL
+
+    def flush(self, *, wait: bool = False) -> None:
+        with self._noting_failure():
+            self._tables.flush(wait)
+            self._batches.flush(wait)
+
+    def is_flushing(self) -> bool:
+        return self.flushes_pending() > 0
+
+    def flushes_pending(self) -> int:
+        """RocksDB may have begun flushes of its own; then it is fewer of ours."""
+        return max(self._property(space, "rocksdb.num-immutable-mem-table") for space in Space)
+
+    def reclaim(self, first: bytes, end: bytes) -> None:
+        with self._gate.passing(), translated():
+            self._batches.compact_range(first, end)
+
+    def sequence(self) -> int:
+        return int(self._batches.latest_sequence_number())
+
+    # --- after a failed write ------------------------------------------------------------------------------------
+
+    def revive(self) -> None:
+        """If RocksDB takes no more writes because there was no room, and there is room again: open it anew."""
+        self._refuse_if_read_only()
+        if self._failure is None:
+            return
+        need = self._wal_bytes() + REVIVAL_ROOM_BYTES
+        free = self.free_bytes()
+        now_s = time.monotonic()
+        if not isinstance(_meaning(self._failure), DiskFull):
+            raise _meaning(self._failure)
+        if free < need or now_s < self._revival_at_s:
+            raise DiskFull(f"the disk was full: {self._failure}", free=free, need=need)
+        self._revival_at_s = now_s + REVIVAL_INTERVAL_S
+        try:
+            with self._gate.shut(READERS_LEAVE_S):
+                self._reopen()
+        except TimeoutError as error:
+            raise DiskFull(f"the disk was full, and readers are in the way: {error}", free=free, need=need) from None
+
+    def _refuse_if_read_only(self) -> None:
+        if self._read_only:
+            raise ReadOnly("the log was opened for looking only")
+
+    def _reopen(self) -> None:
+        """What was written before the failure is in the write-ahead log; nobody else had a chance to change it."""
+        self._shut()
+        try:
+            self._open(AccessType.read_write())
+        except StorageError:
+            self._open(AccessType.read_only())  # so that at least reading goes on
+            raise
+        if self.sequence() < self._failed_sequence:
+            raise StoreCorrupt("writes were lost with a full disk", had=self._failed_sequence, have=self.sequence())
+        self._failure = None
+
+    def _failed(self, error: Exception) -> StorageError:
+        meaning = _meaning(str(error))
+        if self._failure is None:
+            self._failure = str(error)
+            self._failed_sequence = self.sequence()
+        return meaning
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageError:
+            raise
+        except Exception as error:  # rocksdict raises plain Exception
+            raise self._failed(error) from error
+
+    def _wal_bytes(self) -> int:
+        return sum(size for name, size in self._files() if name.endswith(".log"))
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def get(self, space: Space, key: bytes) -> bytes | None:
+        with self._gate.passing(), translated():
+            value: bytes | None = self._map(space).get(key)
+        return value
+
+    def scan(self, space: Space, first: bytes, end: bytes, bytes_expected: int = READAHEAD_BYTES) -> Iterator[Row]:
+        options = ReadOptions()
+        options.set_iterate_upper_bound(end)
+        options.set_readahead_size(min(bytes_expected, READAHEAD_BYTES))
+        options.fill_cache(bytes_expected < READAHEAD_BYTES)  # type: ignore[call-arg]
+        self._gate.enter()
+        try:
+            with translated():
+                rows: Any = self._map(space).iter(options)
+                rows.seek(first)
+            while rows.valid():
+                yield rows.key(), rows.value()
+                rows.next()
+            _check(rows)
+        finally:
+            rows = None  # an iterator keeps the database open
+            self._gate.leave()
+
+    def scan_back(self, space: Space, first: bytes, end: bytes) -> Iterator[Row]:
+        self._gate.enter()
+        try:
+            with translated():
+                rows: Any = self._map(space).iter()
+                rows.seek_for_prev(end)
+                if rows.valid() and rows.key() == end:
+                    rows.prev()
+            while rows.valid():
+                key = rows.key()
+                if key < first:
+                    return
+                yield key, rows.value()
+                rows.prev()
+            _check(rows)
+        finally:
+            rows = None
+            self._gate.leave()
+
+    def disk_bytes(self) -> int:
+        """Of all files, the write-ahead log included."""
+        return sum(size for _, size in self._files())
+
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.path).free
+
+    # --- marks ---------------------------------------------------------------------------------------------------
+
+    def read_marks(self) -> bytes | None:
+        return self._marks_found if self._read_only else self._marks.read()
+
+    def append_marks(self, data: bytes) -> None:
+        self._refuse_if_read_only()
+        with translated():
+            self._marks.append(data)
+
+    def replace_marks(self, data: bytes) -> None:
+        self._refuse_if_read_only()
+        with translated():
+            self._marks.replace(data)
+
+    def settle_marks(self) -> None:
+        with translated():
+            self._marks.settle()
+
+    def fingerprint(self) -> bytes:
+        name = (self._database_path / "CURRENT").read_text().strip()
+        manifest = (self._database_path / name).read_bytes()
+        oldest_wal = self._property(Space.BATCHES, "rocksdb.min-log-number-to-keep")
+        return msgspec.msgpack.encode(Fingerprint(name, len(manifest), int(google_crc32c.value(manifest)), oldest_wal))
+
+    def contradiction(self, fingerprint: bytes) -> str:
+        if not fingerprint:
+            return ""
+        noted = msgspec.msgpack.decode(fingerprint, type=Fingerprint)
+        name = (self._database_path / "CURRENT").read_text().strip()
+        if manifest_number(name) < manifest_number(noted.manifest):
+            return f"CURRENT names {name}, which is older than {noted.manifest}"
+        if name == noted.manifest:
+            manifest = (self._database_path / name).read_bytes()[: noted.bytes]
+            if len(manifest) < noted.bytes or google_crc32c.value(manifest) != noted.crc:
+                return f"{name} is not what it was"
+        return ""
+
+    def close(self) -> None:
+        """Everything that was written is durable and the database is free for others when this returns."""
+        try:
+            with translated():
+                self._marks.close()
+        finally:
+            self._shut()
+            if self._claim is not None:
+                self._claim.release()
+
+    def _shut(self) -> None:
+        """RocksDB moves all it has to table files. After a failure it complains, and lets go all the same."""
+        del self._tables_handle
+        for column_family in (self._tables, self._batches):
+            with contextlib.suppress(Exception):
+                column_family.close()
+
+    def _map(self, space: Space) -> Rdict:
+        return self._tables if space is Space.TABLES else self._batches
+
+    def _property(self, space: Space, name: str) -> int:
+        return self._map(space).property_int_value(name) or 0
+
+    def _files(self) -> Iterator[tuple[str, int]]:
+        for entry in os.scandir(self._database_path):
+            with contextlib.suppress(FileNotFoundError):  # RocksDB removes files as we look
+                yield entry.name, entry.stat().st_size
+
+
+def holds_data(path: Path) -> bool:
+    """Whether there is, or was, a database in ``path``."""
+    files = (path / DATABASE_DIR).glob("*")
+    return any(file.name == "CURRENT" or file.suffix in (".sst", ".log") for file in files)
+
+
+def manifest_number(manifest: str) -> int:
+    return int(manifest.rpartition("-")[2])
+
+
+def _check(rows: Any) -> None:
+    """An iterator that meets damage just ends."""
+    with translated():
+        rows.status()
+
+
+@contextmanager
+def translated(unknown: type[StorageError] = StorageError) -> Iterator[None]:
+    """RocksDB speaks in sentences: what they mean to us. ``unknown``: what any other sentence means."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except Exception as error:  # rocksdict raises plain Exception
+        raise _meaning(str(error), unknown) from error
+
+
+def _meaning(text: str, unknown: type[StorageError] = StorageError) -> StorageError:
+    if any(words in text for words in FULL_WORDS):
+        return DiskFull(f"there is no room for the log: {text}")
+    if any(words in text for words in LOCK_WORDS):
+        return LogInUse("another process has this log open; stop it, or use a command that only reads")
+    if any(words in text for words in REFUSED_WORDS):
+        return StorageError(text)
+    if any(words in text for words in DAMAGE_WORDS):
+        return StoreCorrupt(text)
+    return unknown(text)

@@ -1,0 +1,300 @@
+"""Damage to the files of a log, and what comes of it, written down before it was tried:
+
+===================================================  ==============================================================
+damage                                               outcome
+===================================================  ==============================================================
+write-ahead log: garbage behind its end              WHOLE
+write-ahead log: cut off, flipped, garbled, zeroed   REFUSED, or WHOLE where only what was used before is hit
+write-ahead log: any one deleted, all deleted        REFUSED, or WHOLE if it was only kept to be used again
+table of batches: flipped, garbled                   READING SAYS what is lost, or REFUSED where RocksDB looks when
+                                                     it opens the file
+table of batches: cut off, deleted                   REFUSED
+table of the index and the positions: any damage     REFUSED, or READING SAYS that the index is damaged; no events lost
+CURRENT: any damage                                  REFUSED, with nothing lost
+MANIFEST: any damage                                 the same, or WHOLE where the write-ahead log still has what is hit
+other files of RocksDB                               WHOLE
+promised: cut off, or garbage behind its end         WHOLE (as a power cut leaves it) or REFUSED
+promised: flipped, garbled, deleted, emptied         REFUSED, with nothing lost
+promised, and the write-ahead log                    REFUSED; what was lost cannot be told to the last offset
+write-ahead log and tables, MANIFEST and others      REFUSED or READING SAYS
+the whole database                                   REFUSED
+===================================================  ==============================================================
+
+- WHOLE: the log opens, and everything is as it was.
+- REFUSED: LogDamaged, whose losses are exactly the promised offsets that are gone; nothing is changed.
+- READING SAYS: the log opens, and ``check``, and reading, say exactly which promised offsets are gone.
+
+In each case a repair gives up exactly these offsets, and no others; they are not given again; all else is there, and
+the next check is clean. Places are chosen by chance: WEFT_SOAK=1 tries 40 instead of 3 for each case.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from enum import Enum, Flag, auto
+from pathlib import Path
+from random import Random as Chance
+
+import pytest
+
+from tests.log import wounds
+from tests.log.laboratory import EPOCH, batch, read_out
+from tests.log.specimen import COPY, GROUP, KEYED, NAMES, PLAIN, Name, Specimen, grown, young
+from tests.log.wounds import Wound, batch_tables, both, manifest, named, small_tables, wals
+from weft.log import Log, open_log
+from weft.log.errors import LogDamaged, Loss, StoreCorrupt
+from weft.log.repair import Health, check, repair
+from weft.model import Epoch
+
+SEEDS = range(40 if os.environ.get("WEFT_SOAK") else 3)
+NEW_EPOCH = Epoch(900)
+PROMISED = named("promised")
+
+
+class Outcome(Flag):
+    WHOLE = auto()
+    REFUSED = auto()
+    READING_SAYS = auto()
+
+
+WHOLE, REFUSED, READING_SAYS = Outcome
+
+
+class Exact(Enum):
+    """How well losses can be told."""
+
+    LOSSES = "to the last offset"
+    NONE = "there are none"
+    SOME = "some, if what was promised is not known either"
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    wound: Wound
+    outcome: Outcome
+    exact: Exact = Exact.LOSSES
+    specimens: tuple[str, ...] = ("young", "grown")
+
+
+CASES = [
+    Case("wal-garbage-behind", wounds.append_garbage(lambda path: wals(path)[-1:]), WHOLE),
+    Case("wal-truncated", wounds.truncate(wals), REFUSED | WHOLE),
+    Case("wal-last-truncated", wounds.truncate(lambda path: wals(path)[-1:]), REFUSED | WHOLE),
+    Case("wal-flipped", wounds.flip(wals), REFUSED | WHOLE),
+    Case("wal-flipped-thrice", wounds.flip(wals, flips=3), REFUSED | WHOLE),
+    Case("wal-garbled", wounds.garble(wals), REFUSED | WHOLE),
+    Case("wal-zeroed", wounds.blank(wals), REFUSED | WHOLE),
+    Case("wal-deleted", wounds.delete(wals), REFUSED | WHOLE),
+    Case("wal-last-deleted", wounds.delete(wals, slice(-1, None)), REFUSED),
+    Case("wal-middle-deleted", wounds.delete(wals, slice(-2, -1)), REFUSED, specimens=("grown",)),
+    Case("wal-all-deleted", wounds.delete(wals, slice(None)), REFUSED),
+    Case("table-flipped", wounds.flip(batch_tables), READING_SAYS | REFUSED, specimens=("grown",)),
+    Case("table-flipped-4-times", wounds.flip(batch_tables, flips=4), READING_SAYS | REFUSED, specimens=("grown",)),
+    Case("table-end-flipped", wounds.flip(batch_tables, last_bytes=3000), READING_SAYS | REFUSED, specimens=("grown",)),
+    Case("table-garbled", wounds.garble(batch_tables, 20_000), READING_SAYS | REFUSED, specimens=("grown",)),
+    Case("table-truncated", wounds.truncate(batch_tables), REFUSED, specimens=("grown",)),
+    Case("table-deleted", wounds.delete(batch_tables), REFUSED, specimens=("grown",)),
+    Case("small-table-flipped", wounds.flip(small_tables), REFUSED | READING_SAYS | WHOLE, Exact.NONE),
+    Case("small-table-truncated", wounds.truncate(small_tables), REFUSED, Exact.NONE),
+    Case("small-table-deleted", wounds.delete(small_tables), REFUSED, Exact.NONE),
+    Case("current-deleted", wounds.delete(named("db/CURRENT")), REFUSED, Exact.NONE),
+    Case("current-flipped", wounds.flip(named("db/CURRENT")), REFUSED, Exact.NONE),
+    Case("current-emptied", wounds.replace(named("db/CURRENT"), b""), REFUSED, Exact.NONE),
+    Case("current-astray", wounds.replace(named("db/CURRENT"), b"MANIFEST-999999\n"), REFUSED, Exact.NONE),
+    Case("manifest-deleted", wounds.delete(manifest), REFUSED, Exact.NONE),
+    Case("manifest-flipped", wounds.flip(manifest), REFUSED, Exact.NONE),
+    Case("manifest-truncated", wounds.truncate(manifest), REFUSED | WHOLE, Exact.NONE),
+    Case("manifest-garbage-behind", wounds.append_garbage(manifest), REFUSED | WHOLE, Exact.NONE),
+    Case("options-deleted", wounds.delete(lambda path: sorted((path / "db").glob("OPTIONS-*"))), WHOLE),
+    Case("identity-deleted", wounds.delete(named("db/IDENTITY")), WHOLE),
+    Case("config-garbled", wounds.replace(named("db/rocksdict-config.json"), b"{garbage"), WHOLE),
+    Case("promised-flipped", wounds.flip(PROMISED), REFUSED | WHOLE, Exact.NONE),
+    Case("promised-garbled", wounds.garble(PROMISED, 40), REFUSED | WHOLE, Exact.NONE),
+    Case("promised-truncated", wounds.truncate(PROMISED), REFUSED | WHOLE, Exact.NONE),
+    Case("promised-garbage-behind", wounds.append_garbage(PROMISED), REFUSED | WHOLE, Exact.NONE),
+    Case("promised-deleted", wounds.delete(PROMISED), REFUSED, Exact.NONE),
+    Case("promised-emptied", wounds.replace(PROMISED, b""), REFUSED, Exact.NONE),
+    Case("promised-zeroed", wounds.replace(PROMISED, bytes(200)), REFUSED, Exact.NONE),
+    Case(
+        "promised-and-wal-deleted",
+        both(wounds.delete(PROMISED), wounds.delete(wals, slice(None))),
+        REFUSED,
+        Exact.SOME,
+    ),
+    Case(
+        "promised-zeroed-wal-flipped",
+        both(wounds.replace(PROMISED, bytes(200)), wounds.flip(wals)),
+        REFUSED,
+        Exact.SOME,
+    ),
+    Case(
+        "wal-and-table-flipped",
+        both(wounds.flip(wals), wounds.flip(batch_tables)),
+        REFUSED | READING_SAYS,
+        specimens=("grown",),
+    ),
+    Case("manifest-deleted-wal-flipped", both(wounds.delete(manifest), wounds.flip(wals)), REFUSED),
+    Case(
+        "table-deleted-and-flipped",
+        both(wounds.delete(batch_tables), wounds.flip(batch_tables)),
+        REFUSED,
+        specimens=("grown",),
+    ),
+    Case("database-deleted", wounds.delete_database, REFUSED),
+]
+
+
+@pytest.fixture(scope="module")
+def specimens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Specimen]:
+    place = tmp_path_factory.mktemp("specimens")
+    return {"young": young(place), "grown": grown(place)}
+
+
+@dataclass
+class Found:
+    """What can be read of a log, and what cannot."""
+
+    events: dict[Name, dict[int, bytes]] = field(default_factory=dict)
+    lost: dict[Name, set[int]] = field(default_factory=dict)
+    index_damaged: bool = False
+
+
+def offsets(losses: tuple[Loss, ...]) -> dict[Name, set[int]]:
+    lost: dict[Name, set[int]] = {}
+    for loss in losses:
+        lost.setdefault((loss.stream, loss.epoch), set()).update(range(loss.first, loss.end))
+    return lost
+
+
+def read_all(log: Log) -> Found:
+    found = Found()
+    known = {(info.stream, info.epoch) for info in log.streams()}
+    for name in NAMES:
+        if name not in known:
+            continue
+        try:
+            readout = read_out(log, *name)
+        except StoreCorrupt:
+            found.index_damaged = True
+            continue
+        found.events[name] = readout.events
+        if readout.losses:
+            found.lost[name] = readout.lost_offsets
+    return found
+
+
+def files(path: Path) -> dict[str, bytes]:
+    """All but rocksdict's note of its own options, which it writes whenever it opens a database."""
+    every = {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+    return {name: data for name, data in every.items() if not name.endswith("rocksdict-config.json")}
+
+
+class Judge:
+    """Holds a damaged log against what it was."""
+
+    def __init__(self, specimen: Specimen, path: Path) -> None:
+        self._specimen = specimen
+        self._path = path
+
+    def outcome(self, health: Health) -> Outcome:
+        """What opening, reading and checking say; that they agree, and are right."""
+        before = files(self._path)
+        try:
+            log = open_log(self._path, lambda: NEW_EPOCH, disk_reserve_bytes=0)
+        except LogDamaged as error:
+            assert offsets(error.losses) == offsets(health.losses)
+            assert {**files(self._path), "claim": b""} == {**before, "claim": b""}, "a refused log stays as it is"
+            assert not health.is_sound
+            return REFUSED
+        assert log.epoch == EPOCH
+        found = read_all(log)
+        positions = [] if found.index_damaged else log.positions(GROUP)
+        log.close()
+        if found.index_damaged:
+            assert health.trouble
+            return READING_SAYS
+        self.check_events(found, offsets(health.losses))
+        if not health.is_sound:
+            return READING_SAYS
+        assert not found.lost
+        assert positions == self._specimen.positions, "positions were promised, too"
+        return WHOLE
+
+    def check_events(self, found: Found, lost: dict[Name, set[int]]) -> None:
+        """Everything is there, but for what is said to be lost, and nothing else."""
+        for name in NAMES:
+            events, truth = found.events.get(name, {}), self._specimen.truth[name].events
+            missing = set(truth) - set(events)
+            assert lost.get(name, set()) & set(truth) == missing, "what is lost is said, exactly"
+            ever = self._specimen.ever[name]
+            assert lost.get(name, set()) <= set(ever), "nothing is missed that never was"
+            for offset, payload in events.items():
+                assert payload == ever[offset], "nothing is invented"
+
+    def repair(self, health: Health, exact: Exact) -> None:
+        repaired = repair(self._path, lambda: NEW_EPOCH)
+        assert offsets(repaired.losses) == offsets(health.losses)
+        lost = offsets(repaired.losses)
+        assert check(self._path).is_sound, "a second check is clean"
+        log = open_log(self._path, lambda: Epoch(901), disk_reserve_bytes=0)
+        found = read_all(log)
+        assert not found.index_damaged
+        if exact is not Exact.SOME:
+            self.check_events(found, lost)
+        for name in NAMES:
+            own = lost.get(name, set()) if name[1] == EPOCH else set()
+            assert own <= found.lost.get(name, set()) | {offset for offset in own if offset < log.info(*name).start}, (
+                "lost offsets of own streams stay lost, and say so"
+            )
+            assert not set(found.events.get(name, {})) & lost.get(name, set())
+        self._check_going_on(log, any(name[1] == EPOCH for name in lost), exact)
+        log.close()
+
+    def _check_going_on(self, log: Log, lost_own: bool, exact: Exact) -> None:
+        """Lost offsets are not given again."""
+        assert log.epoch == NEW_EPOCH if lost_own or exact is Exact.SOME else log.epoch in (EPOCH, NEW_EPOCH)
+        before = {(info.stream, info.epoch): info.end for info in log.streams()}
+        appended = log.append(PLAIN, batch(b"after the repair"))
+        log.sync()
+        assert appended.first_offset == before.get((PLAIN, log.epoch), 0)
+        stored = log.read(PLAIN, log.epoch, appended.first_offset)
+        assert len(stored) == 1
+        if (COPY, NAMES[-1][1]) in before:
+            end = before[(COPY, NAMES[-1][1])]
+            assert log.append_copy(COPY, NAMES[-1][1], batch(b"fetched again", base=end)) is not None
+
+
+TRIALS = [pytest.param(case, name, id=f"{case.name}-{name}") for case in CASES for name in case.specimens]
+
+
+@pytest.mark.req("LOG-01", "LOG-03")
+@pytest.mark.parametrize(("case", "specimen_name"), TRIALS)
+def test_damage_is_repaired_or_said(
+    case: Case, specimen_name: str, specimens: dict[str, Specimen], tmp_path: Path
+) -> None:
+    specimen = specimens[specimen_name]
+    for seed in SEEDS:
+        path = specimen.copy_to(tmp_path / str(seed))
+        done = case.wound(path, Chance(f"{case.name} {seed}"))  # noqa: S311
+        try:
+            judge = Judge(specimen, path)
+            before = files(path)
+            health = check(path)
+            assert files(path) == before, "checking changes nothing"
+            if case.exact is Exact.NONE:
+                assert not health.losses
+            outcome = judge.outcome(health)
+            assert outcome in case.outcome, f"expected {case.outcome}, was {outcome}"
+            if outcome is not WHOLE:
+                judge.repair(health, case.exact)
+        except BaseException as error:
+            error.add_note(f"seed {seed}: {done}")
+            raise
+
+
+def test_compacted_streams_are_part_of_the_specimen(specimens: dict[str, Specimen]) -> None:
+    """Or the trials above would not show that gaps of compaction are told from losses."""
+    grown_up = specimens["grown"]
+    assert len(grown_up.promised((KEYED, EPOCH))) < len(grown_up.ever[(KEYED, EPOCH)]) // 2
