@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -329,6 +328,6 @@ class TestMemory(LogMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(max_examples=150, stateful_step_count=50, report_multiple_bugs=False)
 
 
-@pytest.mark.skipif("WEFT_SOAK" not in os.environ, reason="long; run with WEFT_SOAK=1")
+@pytest.mark.req("LOG-01", "LOG-02", "LOG-03", "LOG-04", "LOG-07")
 class TestRocks(RocksMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = settings(max_examples=12, stateful_step_count=30, report_multiple_bugs=False)

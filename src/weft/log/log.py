@@ -102,9 +102,13 @@ class Log:
             self._ledger = self._take_over(recovered)
 
     def _take_over(self, recovered: Recovered) -> Ledger:
-        """Make the cuts, and promise all that was found: it may be more than was promised before a crash."""
-        if recovered.writes:
-            self.store.write(recovered.writes)
+        """Make the cuts, and promise all that was found: it may be more than was promised before a crash.
+
+        The store has moved it all to table files when it was opened.
+        """
+        self._flushed = max(self._flushed, self._segment - 1 - self.store.flushes_pending())
+        self._tallies = {segment: tally for segment, tally in self._tallies.items() if segment > self._flushed}
+        self.store.write([*recovered.writes, meta_write("flushed", self._flushed)])
         self.store.sync()
         found = {
             number: Promised(state.stream, state.epoch, state.start, state.end) for number, state in self._by_id.items()

@@ -45,6 +45,7 @@ class MemoryStore:
 
     def __init__(self, disk_bytes_max: int = UNLIMITED) -> None:
         self.disk_bytes_max = disk_bytes_max
+        self.damage_met = ""
         self._maps = {space: _Map() for space in Space}
         self._unsynced: list[Undo] = []
         self._written = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import groupby
 
 import numpy as np
@@ -28,12 +29,13 @@ def read_range(store: Store, state: StreamState, first: int, end: int, bytes_max
     batches: list[bytes] = []
     size = 0
     try:
-        for entry in entries(store, state, first, min(end, state.durable), bytes_max):
-            if entry.kind is Kind.BATCH:
-                if batches and size + len(entry.data) > bytes_max:
-                    break
-                batches.append(entry.data)
-                size += len(entry.data)
+        with _naming_the_index():
+            for entry in entries(store, state, first, min(end, state.durable), bytes_max):
+                if entry.kind is Kind.BATCH:
+                    if batches and size + len(entry.data) > bytes_max:
+                        break
+                    batches.append(entry.data)
+                    size += len(entry.data)
     except (EventsLost, PositionExpired):  # retention may pass while we read
         if not batches:
             raise
@@ -48,21 +50,35 @@ def seek_time(store: Store, state: StreamState, timestamp_us: int) -> int:
     """
     if timestamp_us > TIMESTAMP_US_MAX:
         return state.durable
-    begin = max(state.start, index.offset_before_time(store, state.id, timestamp_us) or 0)
     try:
-        for entry in entries(store, state, begin, state.durable, 1):
-            if entry.kind is Kind.BATCH:
-                batch = Batch.read_stored(entry.data)
-                if batch.timestamp_us_max >= timestamp_us:
-                    offsets = np.flatnonzero(batch.timestamps.to_numpy() >= timestamp_us) + entry.first
-                    offsets = offsets[offsets >= begin]
-                    if len(offsets):
-                        return int(offsets[0])
+        with _naming_the_index():
+            return _seek_time(store, state, timestamp_us)
     except EventsLost as error:
         return error.loss.first
     except PositionExpired:  # retention passed while we were reading
         return seek_time(store, state, timestamp_us)
+
+
+def _seek_time(store: Store, state: StreamState, timestamp_us: int) -> int:
+    begin = max(state.start, index.offset_before_time(store, state.id, timestamp_us) or 0)
+    for entry in entries(store, state, begin, state.durable, 1):
+        if entry.kind is Kind.BATCH:
+            batch = Batch.read_stored(entry.data)
+            if batch.timestamp_us_max >= timestamp_us:
+                offsets = np.flatnonzero(batch.timestamps.to_numpy() >= timestamp_us) + entry.first
+                offsets = offsets[offsets >= begin]
+                if len(offsets):
+                    return int(offsets[0])
     return state.durable
+
+
+@contextmanager
+def _naming_the_index() -> Iterator[None]:
+    """Damage to batches is told as EventsLost; what is left is damage to the index."""
+    try:
+        yield
+    except StoreCorrupt as error:
+        raise StoreCorrupt(f"the index is damaged; `weft log repair` makes it anew: {error}") from error
 
 
 def _check_position(state: StreamState, first: int) -> None:

@@ -15,24 +15,25 @@ WAL_BYTES_MAX: Final = 512 * MIB  # reached only if flushes do not keep up
 BLOCK_CACHE_BYTES: Final = 64 * MIB
 
 
-def database_options(*, read_only: bool, skip_damage: bool) -> tuple[Options, Options]:
+def database_options(*, skip_damage: bool = False, compaction: bool = True) -> tuple[Options, Options]:
     """For batches (and the database as a whole) and for tables.
 
-    ``skip_damage``: of a damaged write-ahead log, take also what is behind the damage.
+    ``skip_damage``: of a damaged write-ahead log, take also what is behind the damage. Without ``compaction``, RocksDB
+    reads no table file of its own accord.
     """
     cache = Cache(BLOCK_CACHE_BYTES)
-    batches = _base_options(read_only, skip_damage)
+    batches = _base_options(skip_damage, compaction)
     batches.set_write_buffer_size(WRITE_BUFFER_BYTES)
     batches.set_max_write_buffer_number(4)
     batches.set_target_file_size_base(TABLE_FILE_BYTES)
     batches.set_block_based_table_factory(_blocks(cache, 64 * KIB))
-    tables = _base_options(read_only, skip_damage)
+    tables = _base_options(skip_damage, compaction)
     tables.set_write_buffer_size(TABLES_BUFFER_BYTES)
     tables.set_block_based_table_factory(_blocks(cache, 4 * KIB))
     return batches, tables
 
 
-def _base_options(read_only: bool, skip_damage: bool) -> Options:
+def _base_options(skip_damage: bool, compaction: bool) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
@@ -40,9 +41,7 @@ def _base_options(read_only: bool, skip_damage: bool) -> Options:
     # Whoever looks for what is left of a damaged log goes on behind the spot.
     mode = DBRecoveryMode.skip_any_corrupted_record() if skip_damage else DBRecoveryMode.point_in_time()
     options.set_wal_recovery_mode(mode)
-    # A log is looked at, and refused if files are missing, before it is opened for writing. From then on a block that
-    # has gone bad must not stop the node when RocksDB happens to meet it in the background: who reads it is told.
-    options.set_paranoid_checks(read_only)
+    options.set_disable_auto_compactions(not compaction)
     options.set_recycle_log_file_num(4)  # 15 to 20 % faster syncs: the file's size does not change
     options.set_max_total_wal_size(WAL_BYTES_MAX)
     options.set_max_background_jobs(2)

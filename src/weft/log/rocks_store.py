@@ -1,6 +1,8 @@
 """The store on RocksDB, through rocksdict: its errors translated, its traps closed.
 
 - RocksDB takes no more writes after one has failed for want of room. The store opens it anew once there is room.
+- The same when RocksDB meets a damaged block while it compacts in the background. A block that has gone bad must not
+  stop a node: the store opens the database anew without compaction, and says so in ``damage_met``.
 - An iterator that meets damage just ends: ``scan`` asks for its status.
 - rocksdict's ``set_iterate_lower_bound`` sets the upper bound: ``scan_back`` looks at the keys.
 - Opened for writing, a directory without CURRENT becomes a new database and loses its files: refused.
@@ -12,7 +14,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, assert_never
@@ -64,6 +66,7 @@ class RocksStore:
         self._read_only = read_only
         self._skip_damage = skip_damage
         self._gate = Gate()
+        self.damage_met = ""
         self._failure: str | None = None  # why RocksDB takes no more writes
         self._failed_sequence = 0
         self._revival_at_s = 0.0
@@ -84,7 +87,7 @@ class RocksStore:
     def _open(self, access: AccessType) -> None:
         if (self._read_only or holds_data(self.path)) and not (self._database_path / "CURRENT").exists():
             raise StoreCorrupt("the database has no file CURRENT")
-        batches, tables = database_options(read_only=self._read_only, skip_damage=self._skip_damage)
+        batches, tables = database_options(skip_damage=self._skip_damage, compaction=not self.damage_met)
         with translated(StoreCorrupt):
             self._batches = Rdict(
                 str(self._database_path), batches, column_families={Space.TABLES.value: tables}, access_type=access
@@ -96,6 +99,9 @@ class RocksStore:
 
     def write(self, writes: Sequence[Write]) -> None:
         self.revive()
+        self._attempt(lambda: self._batches.write(self._write_batch(writes)))
+
+    def _write_batch(self, writes: Sequence[Write]) -> WriteBatch:
         batch = WriteBatch(raw_mode=True)
         for write in writes:
             handle = self._tables_handle if write.space is Space.TABLES else None
@@ -108,27 +114,28 @@ class RocksStore:
                     batch.delete_range(first, end, handle)
                 case _:
                     assert_never(write)
-        with self._noting_failure():
-            self._batches.write(batch)
+        return batch
 
     def put_batch(self, key: bytes, value: bytes) -> None:
         if self._failure is not None or self._read_only:
             self.revive()
-        try:  # not _noting_failure: a context manager costs as much as the put
+        try:  # not _attempt: a function more costs a tenth of the put
             self._batches.put(key, value)
-        except Exception as error:
-            raise self._failed(error) from error
+        except Exception:
+            self._attempt(lambda: self._batches.put(key, value))
 
     def sync(self) -> None:
-        if self._failure is not None:  # an flush_wal that works now would not cover what failed before
+        if self._failure is not None:  # a sync that works now would not cover what failed before
             raise _meaning(self._failure)
-        with self._gate.passing(), self._noting_failure():
-            self._batches.flush_wal(True)  # the one call that lets go of the GIL
+        with self._gate.passing():
+            try:
+                self._batches.flush_wal(True)  # the one call that lets go of the GIL
+            except Exception as error:
+                raise self._failed(error) from error
 
     def flush(self, *, wait: bool = False) -> None:
-        with self._noting_failure():
-            self._tables.flush(wait)
-            self._batches.flush(wait)
+        self._attempt(lambda: self._tables.flush(wait))
+        self._attempt(lambda: self._batches.flush(wait))
 
     def is_flushing(self) -> bool:
         return self.flushes_pending() > 0
@@ -146,24 +153,45 @@ class RocksStore:
 
     # --- after a failed write ------------------------------------------------------------------------------------
 
+    def _attempt(self, action: Callable[[], object]) -> None:
+        """Do something that writes. If RocksDB refuses it because of damage elsewhere, do it without compaction."""
+        try:
+            action()
+        except Exception as error:  # rocksdict raises plain Exception
+            meaning = self._failed(error)
+            if not isinstance(meaning, StoreCorrupt) or self.damage_met:
+                raise meaning from error
+            self.damage_met = str(error)
+            self.revive()
+            with translated():
+                action()
+
+    def _failed(self, error: Exception) -> StorageError:
+        if self._failure is None:
+            self._failure = str(error)
+            self._failed_sequence = self.sequence()
+        return _meaning(str(error))
+
     def revive(self) -> None:
-        """If RocksDB takes no more writes because there was no room, and there is room again: open it anew."""
+        """If RocksDB takes no more writes, and that can be helped: open it anew."""
         self._refuse_if_read_only()
         if self._failure is None:
             return
-        need = self._wal_bytes() + REVIVAL_ROOM_BYTES
-        free = self.free_bytes()
-        now_s = time.monotonic()
-        if not isinstance(_meaning(self._failure), DiskFull):
-            raise _meaning(self._failure)
-        if free < need or now_s < self._revival_at_s:
-            raise DiskFull(f"the disk was full: {self._failure}", free=free, need=need)
-        self._revival_at_s = now_s + REVIVAL_INTERVAL_S
+        match _meaning(self._failure):
+            case DiskFull():
+                need, free, now_s = self._wal_bytes() + REVIVAL_ROOM_BYTES, self.free_bytes(), time.monotonic()
+                if free < need or now_s < self._revival_at_s:
+                    raise DiskFull(f"the disk was full: {self._failure}", free=free, need=need)
+                self._revival_at_s = now_s + REVIVAL_INTERVAL_S
+            case StoreCorrupt():
+                pass
+            case other:
+                raise other
         try:
             with self._gate.shut(READERS_LEAVE_S):
                 self._reopen()
         except TimeoutError as error:
-            raise DiskFull(f"the disk was full, and readers are in the way: {error}", free=free, need=need) from None
+            raise DiskFull(f"writes have failed, and readers are in the way of going on: {error}") from None
 
     def _refuse_if_read_only(self) -> None:
         if self._read_only:
@@ -178,24 +206,8 @@ class RocksStore:
             self._open(AccessType.read_only())  # so that at least reading goes on
             raise
         if self.sequence() < self._failed_sequence:
-            raise StoreCorrupt("writes were lost with a full disk", had=self._failed_sequence, have=self.sequence())
+            raise StoreCorrupt("writes were lost", had=self._failed_sequence, have=self.sequence())
         self._failure = None
-
-    def _failed(self, error: Exception) -> StorageError:
-        meaning = _meaning(str(error))
-        if self._failure is None:
-            self._failure = str(error)
-            self._failed_sequence = self.sequence()
-        return meaning
-
-    @contextmanager
-    def _noting_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except StorageError:
-            raise
-        except Exception as error:  # rocksdict raises plain Exception
-            raise self._failed(error) from error
 
     def _wal_bytes(self) -> int:
         return sum(size for name, size in self._files() if name.endswith(".log"))

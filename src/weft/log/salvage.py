@@ -97,7 +97,7 @@ def _mend(copy: Path) -> None:
     _remove_old_logs(copy)
     _add_table_file(copy)
     with translated(StoreCorrupt):
-        Rdict.repair(str(database), database_options(read_only=False, skip_damage=True)[0])
+        Rdict.repair(str(database), database_options(skip_damage=True)[0])
     shutil.rmtree(database / "lost", ignore_errors=True)
 
 

@@ -63,6 +63,8 @@ class Store(Protocol):
     def scan_back(self, space: Space, first: bytes, end: bytes) -> Iterator[Row]:
         """The same keys, the last one first."""
 
+    damage_met: str  # that the engine has met in the background; empty if none
+
     def revive(self) -> None:
         """If writes have failed for want of room, see to it that they work again; DiskFull if there still is none."""
 
