@@ -131,6 +131,32 @@ PEER_FEATURES_MAX: Final = 64  # names in a handshake; we know fewer than ten
 PEER_NAME_CHARS_MAX: Final = 300  # of a feature or an address: a host name of 253 and a port
 PEER_ADDRESSES_MAX: Final = 16  # of one node
 
+# --- peer links --------------------------------------------------------------------------------------------------
+
+LINK_QUEUE_FRAMES_MAX: Final = 8192  # batches waiting for one peer; of 1 KiB each, the window is reached before it
+LINK_QUEUE_BYTES_MAX: Final = 32 * MIB  # more than a peer may have unacknowledged, so that honest windows fit
+LINK_URGENT_BYTES_MAX: Final = 32 * MIB  # acks and resumes that a peer does not take: then the link is given up
+LINK_SEND_TIMEOUT_S: Final = 5.0  # a peer that took nothing for so long is not about to
+LINK_FRAME_BYTES: Final = 1 * MIB  # batches are put together up to this: below, frames cost; above, they block others
+LINK_FRAME_ACKS_MAX: Final = 4096  # in one frame: about 400 KiB
+LINK_READ_BYTES: Final = 1 * MIB  # of frames handled before other tasks have their turn: 1 to 10 ms
+LINK_READ_BATCHES: Final = 256  # likewise, of batches however small
+LINK_CONTROL_FRAMES_MAX: Final = 256  # gossip and probes waiting; oldest go first, the next round says it again
+LINK_CONTROL_BYTES_MAX: Final = 4 * MIB  # 16 of the largest gossip messages
+LINK_HEARTBEATS_MAX: Final = 4  # waiting; the newest say it best
+LINK_ACCEPTED_MAX: Final = 2048  # links that others dialled, half-made ones included: twice a hub's neighbours
+LINK_REASON_CHARS_MAX: Final = 512  # of a peer's own words in our log
+LINK_LATENCIES_KEPT: Final = 512  # the last so many frames make the quantiles of the send latency
+LINK_BACKOFF_S_MIN: Final = 0.1  # a restarted peer is there again after a second or two
+LINK_BACKOFF_S_MAX: Final = 30.0  # after a long outage, nobody waits longer than this for the link
+LINK_BACKOFF_JITTER: Final = 0.5  # half of a delay: a thousand nodes do not come back at once
+LINK_DIAL_TIMEOUT_S: Final = 10.0  # a connection around the world takes one second, with lost packets several
+LINK_HANDSHAKE_TIMEOUT_S: Final = 5.0  # both handshakes, a round trip each
+LINK_DRAIN_TIMEOUT_S: Final = 5.0  # for what waits at a shutdown: 32 MiB at 50 Mbit/s
+LINK_FAREWELL_TIMEOUT_S: Final = 1.0  # to say why a link is given up; a peer that does not listen need not know
+LINK_KEEPALIVE_S: Final = 10.0  # between HTTP/2 pings; heartbeats find out first, but only that the peer is silent
+LINK_KEEPALIVE_TIMEOUT_S: Final = 10.0  # a ping may come behind a frame of 16 MiB
+
 # --- routing -----------------------------------------------------------------------------------------------------
 
 INTEREST_PATTERNS_MAX: Final = 256  # told by one node: 5 KiB of gossip as people name topics, 64 KiB at worst
@@ -138,6 +164,21 @@ MATCHES_KEPT_MAX: Final = 4096  # topics whose subscribers are remembered: those
 MATCHES_KEPT_VALUES_MAX: Final = 1024  # in one remembered answer: a mesh of 1,000 nodes; 32 MiB in all, at worst
 TREES_KEPT_MAX: Final = 16  # of a view: 40 KiB each in a mesh of 1,000 nodes, and half a millisecond to compute again
 PLACES_KEPT_MAX: Final = 4096  # of a view, one per origin for a node: 1 KiB on average, 80 KiB in its own tree
+
+# --- core --------------------------------------------------------------------------------------------------------
+
+INTEREST_OWN_PATTERNS_MAX: Final = 32  # of INTEREST_PATTERNS_MAX, for topics of the mesh itself: groups and inboxes
+LINK_WINDOW_BYTES: Final = 8 * MIB  # sent to a peer and not yet acknowledged: 100 ms of a gigabit line, with its sync
+LINK_READ_BYTES_MAX: Final = 1 * MIB  # of one stream for one peer or subscriber at a time, so that streams take turns
+LINK_ACK_TIMEOUT_S: Final = 30.0  # a peer that syncs nothing for so long gets it again: its disk was full
+COPIES_TIMEOUT_S: Final = 10.0  # longer than a link needs to come back, shorter than publishers wait
+COPIES_MAX: Final = 7  # nodes that one receipt may wait for
+ROUTES_DELAY_S: Final = 0.01  # changes of the mesh that come together are looked at once
+ORPHAN_DELAY_S: Final = 3.0  # an origin out of reach for so long has nobody's tree; gossip needs less to tell of one
+INTEREST_DELAY_S: Final = 0.02  # subscriptions that come together are told together
+RESUME_POSITIONS_MAX: Final = 4096  # in one message, about 300 KiB
+PLAIN_WINDOW_EVENTS: Final = 1000  # sent to a plain peer and not yet acknowledged
+PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
 
 # --- membership --------------------------------------------------------------------------------------------------
 
@@ -170,6 +211,21 @@ DEAD_RETENTION_S: Final = 3600.0  # people look for a node that died within the 
 REJOIN_INTERVAL_S: Final = 5.0  # between dials of a node without links; backoff per address is the link's own
 LEAVE_TIMEOUT_S: Final = 2.0  # a goodbye takes a few spread delays; a stuck link must not hold up a shutdown
 
+# --- groups ------------------------------------------------------------------------------------------------------
+
+GROUPS_MAX: Final = 4096  # known to one node: groups are named by people, and each is a topic
+GROUP_NAME_CHARS_MAX: Final = 64  # as the log has it, and short enough for a topic
+GROUP_MEMBERS_MAX: Final = 1000  # of one group at one node: each is a connection
+GROUP_HELD_MAX: Final = 10_000  # streams of one group at one node: they are told in one event
+GROUP_STATE_BYTES_MAX: Final = 8 * MIB  # of that event: 800 bytes a stream if all names are as long as can be
+GROUP_POSITIONS_MAX: Final = 100_000  # of one group: ten nodes with as many streams as they can hold
+GROUP_SAY_EVENTS_MAX: Final = 10_000  # positions said in one batch: 4 MiB at worst
+GROUP_STREAMS_KEPT_MAX: Final = 65_536  # names of streams whose parts are remembered, about 30 MB
+
+GROUP_PUBLISH_INTERVAL_S: Final = 1.0  # what another node may hand out again when this one dies
+GROUP_RELEASE_TIMEOUT_S: Final = 10.0  # for what a member has in hand; afterwards it counts as stuck
+GROUP_SETTLE_S: Final = 0.25  # twice what an event takes through a mesh of a few hops, each with a sync
+
 # --- Capture files -----------------------------------------------------------------------------------------------
 
 CAPTURE_BYTES_MAX: Final = 1024 * MIB  # a capture is read whole: what a tool may take of a small machine's memory
@@ -186,3 +242,41 @@ READ_BYTES_MAX: Final = 4 * MIB  # of one read, unless a single batch is larger
 PRODUCER_RECEIPTS_MAX: Final = 64  # per producer and stream: more than a client has in flight
 PRODUCERS_MAX: Final = 100_000  # per log; those that were silent longest are forgotten
 DISK_RESERVE_BYTES: Final = 256 * MIB  # kept free: RocksDB needs room to flush what it has already taken
+
+# --- the node's configuration ------------------------------------------------------------------------------------
+
+CONFIG_FILE_BYTES_MAX: Final = 1 * MIB  # people write a few KiB; 1,024 tables of topics take 150
+
+# --- the client --------------------------------------------------------------------------------------------------
+
+CLIENT_FRAME_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX  # a delivery gathers batches, and the last may be of any size
+CLIENT_CREDIT_BYTES: Final = 16 * MIB  # what a slow application holds in memory; at 1 GB/s a node is idle after 16 ms
+CLIENT_UNACKNOWLEDGED_BYTES_MAX: Final = 64 * MIB  # published and without a receipt: half a second of the fastest
+CLIENT_EVENT_BYTES: Final = 64  # what an event without a receipt costs beside its bytes, so that bytes bound events too
+CLIENT_BATCHES_IN_FLIGHT_MAX: Final = PRODUCER_RECEIPTS_MAX // 2  # per stream: a node recognises each that comes again
+CLIENT_IN_DOUBT_TIMEOUT_S: Final = 60.0  # a node that was killed is back by then, or somebody has been called
+CLIENT_NODES_MAX: Final = 64  # addresses remembered; the newest learned go first
+CLIENT_LANES_KEPT_MAX: Final = 4096  # topics published to; those with nothing under way are forgotten, at no loss
+CLIENT_REQUESTS_MAX: Final = 65_536  # requests without a reply, per client
+
+# --- metrics -----------------------------------------------------------------------------------------------------
+
+PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
+GROUP_LABELS_MAX: Final = 256  # as peers
+REFUSAL_LABELS_MAX: Final = 32  # codes of refusals; there are fourteen
+LATENCY_WINDOW: Final = 512  # frames that quantiles are taken of: the last seconds of a busy link
+ADMIN_CONNECTIONS_MAX: Final = 64  # to the admin HTTP server: a few scrapers and people; more get a 503
+
+# --- what a node does for clients --------------------------------------------------------------------------------
+
+CLIENT_POSITIONS_MAX: Final = 100_000  # in one message: a group over as many topics as a log is made for
+CLIENT_REPLIES_MAX: Final = 10_000  # waiting for a client that does not read: then its stream is not read either
+DELIVERY_BYTES_MAX: Final = 1 * MIB  # gathered in one message: gRPC's cost per message is 1 % of copying that
+ERROR_TEXT_CHARS_MAX: Final = 1024  # of a refusal and of each of its facts; they fit gRPC's 8 KiB of metadata
+LOOK_STREAMS_AT_ONCE: Final = 256  # looked up before others get their turn: some milliseconds
+CLIENT_ADDRESSES_MAX: Final = 32  # told to a client: enough to find a living one, of a mesh of any size
+INBOX_AGE_S: Final = 3600  # replies to requests are read within seconds or never
+
+# --- the command line --------------------------------------------------------------------------------------------
+
+CONTEXTS_FILE_BYTES_MAX: Final = 1 * MIB  # hundreds of contexts with long tokens

@@ -3,6 +3,7 @@ account for every offset."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -164,21 +165,32 @@ class RocksLaboratory(Laboratory):
 
     def kill(self) -> Log:
         before, self.path = self.path, next(self._places)
-        _copy_live(before, self.path)
+        copy_live(before, self.path)
         self.log.store.close()  # so that it is not in the way; what that writes is not in the copy
         self.log = self.open()
         return self.log
 
 
-def _copy_live(source: Path, target: Path) -> None:
-    """Copy the files of a running database. It may merge table files meanwhile and remove the old ones: then again."""
+def copy_live(source: Path, target: Path) -> None:
+    """Copy the files of a running database as they are at one moment. It may move data to new files meanwhile, in the
+    background: then again."""
     for _ in range(100):
-        try:
+        before = _files(source)
+        with contextlib.suppress(shutil.Error):  # a file is gone
             shutil.copytree(source, target)
-            return
-        except shutil.Error:
-            shutil.rmtree(target)
+            if _files(source) == before:
+                return
+        shutil.rmtree(target)
     raise AssertionError("the database did not hold still for a copy in 100 tries")
+
+
+def _files(place: Path) -> dict[str, tuple[int, int, int]]:
+    found: dict[str, tuple[int, int, int]] = {}
+    for each in place.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            now = each.stat()
+            found[str(each)] = (now.st_ino, now.st_size, now.st_mtime_ns)
+    return found
 
 
 LABORATORIES = ("memory", "rocks")

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.log.laboratory import EPOCH, Readout, batch, read_out, settle, stream
+from tests.log.laboratory import EPOCH, Readout, batch, copy_live, read_out, settle, stream
 from weft.log import Log, RocksStore, open_store
 from weft.log.compaction import compact
 from weft.log.retention import RetentionRule, retain
@@ -99,7 +99,7 @@ class Builder:
     def killed(self, place: Path) -> Specimen:
         truth = {name: read_out(self.log, *name) for name in NAMES}
         assert not any(each.losses for each in truth.values())
-        shutil.copytree(self._path, place)
+        copy_live(self._path, place)
         specimen = Specimen(place, truth, self._ever, self.log.positions(GROUP))
         self._store.stalled = False
         self.log.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from tests.log.laboratory import (
     LABORATORIES,
     PRODUCER,
     Laboratory,
+    Readout,
     batch,
     laboratory,
     numbered,
@@ -26,12 +27,14 @@ from tests.log.laboratory import (
 )
 from weft.errors import UsageError
 from weft.limits import INDEX_BYTES, PRODUCER_RECEIPTS_MAX
-from weft.log import Log
+from weft.log import Log, keys
 from weft.log.errors import GapInCopy, OutOfSequence, PositionAhead, PositionExpired, UnknownStream
 from weft.log.keys import NO_TIME_US
 from weft.log.retention import RetentionRule, retain
+from weft.log.store import Space
+from weft.log.survey import SEGMENT_END
 from weft.log.tail import TailReader
-from weft.model import Batch, Epoch, Position, parse_pattern
+from weft.model import Batch, Epoch, Position, Stream, parse_pattern
 
 TEMP, PRESSURE = stream("plant.temp"), stream("plant.pressure")
 OTHER = stream("plant.temp", "node-b")
@@ -313,6 +316,118 @@ def test_epochs_are_kept_apart(lab: Laboratory) -> None:
         assert payloads(log, OTHER, Epoch(5)) == [b"old"]
         assert payloads(log, OTHER, Epoch(6)) == [b"new"]
         assert payloads(log, TEMP) == [b"own"]
+
+
+@pytest.mark.req("MSH-03", "LOG-02")
+@pytest.mark.parametrize("settled", [False, True], ids=["in the write-ahead log", "in table files"])
+def test_readers_pass_over_a_gap_in_a_copy(lab: Laboratory, settled: bool) -> None:
+    """Compaction at the origin has taken 12 to 19 and 21 to 29."""
+    lab.log.append_copy(OTHER, Epoch(5), batch(b"a", b"b", base=10, at_us=1))
+    lab.log.append_gap(OTHER, Epoch(5), 20)
+    lab.log.append_copy(OTHER, Epoch(5), batch(b"c", base=20, at_us=2))
+    ticket = lab.log.append_gap(OTHER, Epoch(5), 30)
+    assert lab.log.info(OTHER, Epoch(5)).end == 10, "not durable yet"
+    assert lab.log.sync() >= ticket
+    settle(lab.log) if settled else None
+    for log in lab.lives():
+        info = log.info(OTHER, Epoch(5))
+        assert (info.start, info.end, info.bytes) == (10, 30, sum(map(len, log.read(OTHER, Epoch(5), 10))))
+        for first in range(10, 30):
+            expected = {offset: event for offset, event in {10: b"a", 11: b"b", 20: b"c"}.items() if offset >= first}
+            assert read_out(log, OTHER, Epoch(5), first) == Readout(expected)
+        assert log.read(OTHER, Epoch(5), 25) == []
+        assert log.seek(OTHER, Epoch(5), 2) == 20
+        assert log.seek(OTHER, Epoch(5), 3) == 30
+    log.append_copy(OTHER, Epoch(5), batch(b"d", base=30))
+    log.sync()
+    for log in lab.lives():
+        assert payloads(log, OTHER, Epoch(5)) == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.mark.req("LOG-02")
+def test_a_tail_reader_passes_over_a_gap(log: Log) -> None:
+    log.append_copy(OTHER, Epoch(5), batch(b"a"))
+    log.sync()
+    with TailReader(log, OTHER, Epoch(5), 1) as reader:
+        log.append_gap(OTHER, Epoch(5), 9)
+        log.sync()
+        assert reader.read(timeout_s=0) == []
+        assert reader.next_offset == 9
+        last = batch(b"b", base=9)
+        log.append_copy(OTHER, Epoch(5), last)
+        log.sync()
+        assert reader.read(timeout_s=0) == [last.data]
+
+
+@pytest.mark.parametrize("end", [0, 9, 12])
+def test_a_gap_before_the_end_of_a_copy_changes_nothing(log: Log, end: int) -> None:
+    log.append_copy(OTHER, Epoch(5), batch(b"a", b"b", base=10))
+    ticket = log.sync()
+    writes = log.store.sequence()
+    assert log.append_gap(OTHER, Epoch(5), end) == ticket
+    assert log.store.sequence() == writes
+    assert log.append_copy(OTHER, Epoch(5), batch(b"c", base=12)) is not None
+
+
+@pytest.mark.parametrize("begin", [Log.append_gap, Log.restart_copy])
+def test_a_copy_may_begin_without_events(lab: Laboratory, begin: Callable[[Log, Stream, Epoch, int], int]) -> None:
+    ticket = begin(lab.log, OTHER, Epoch(5), 40)
+    assert lab.log.sync() >= ticket
+    for log in lab.lives():
+        assert (log.info(OTHER, Epoch(5)).start, log.info(OTHER, Epoch(5)).end) == (40, 40)
+        assert log.read(OTHER, Epoch(5), 40) == []
+        with pytest.raises(GapInCopy, match="base 41, expected 40"):
+            log.append_copy(OTHER, Epoch(5), batch(b"x", base=41))
+    log.append_copy(OTHER, Epoch(5), batch(b"a", base=40))
+    log.sync()
+    for log in lab.lives():
+        assert read_out(log, OTHER, Epoch(5)) == Readout({40: b"a"})
+
+
+@pytest.mark.req("MSH-03", "LOG-07")
+@pytest.mark.parametrize("settled", [False, True], ids=["in the write-ahead log", "in table files"])
+@pytest.mark.parametrize("first", [3, 50])
+def test_a_copy_that_was_overtaken_goes_on_where_its_source_begins(lab: Laboratory, first: int, settled: bool) -> None:
+    for base in range(3):
+        lab.log.append_copy(OTHER, Epoch(5), batch(b"." * INDEX_BYTES, base=base, at_us=100))
+    lab.log.append(TEMP, batch(b"own"))
+    settle(lab.log) if settled else lab.log.sync()
+    ticket = lab.log.restart_copy(OTHER, Epoch(5), first)
+    for log in lab.lives():
+        info = log.info(OTHER, Epoch(5))
+        assert (info.start, info.end, info.bytes, info.latest_us) == (first, first, 0, NO_TIME_US)
+        assert log.read(OTHER, Epoch(5), first) == []
+        with pytest.raises(PositionExpired, match=f"no longer has offset 2 .earliest {first}, latest {first}"):
+            log.read(OTHER, Epoch(5), 2)
+        assert log.sync() >= ticket
+        ticket = 0  # tickets are given anew by every process
+    log.append_copy(OTHER, Epoch(5), batch(b"new", base=first, at_us=7))
+    log.sync()
+    for log in lab.lives():
+        assert read_out(log, OTHER, Epoch(5)) == Readout({first: b"new"})
+        assert log.seek(OTHER, Epoch(5), 7) == first
+        assert payloads(log, TEMP) == [b"own"]
+
+
+def test_what_was_let_go_gives_its_space_back(lab: Laboratory) -> None:
+    """At once in table files; in the write-ahead log, once it has moved there, also if we are killed before."""
+    lab.log.append_copy(OTHER, Epoch(5), batch(b"." * INDEX_BYTES))
+    settle(lab.log)
+    lab.log.append_copy(OTHER, Epoch(5), batch(b"." * INDEX_BYTES, base=1))
+    lab.log.restart_copy(OTHER, Epoch(5), 9)
+    lab.log.append_copy(OTHER, Epoch(5), batch(b"new", base=9))
+    log = lab.kill()
+    settle(log)
+    rows = list(log.store.scan(Space.BATCHES, *keys.segment_range(0, SEGMENT_END)))
+    assert [value for _, value in rows] == log.read(OTHER, Epoch(5), 9)
+
+
+def test_a_restart_before_the_end_of_a_copy_is_refused(log: Log) -> None:
+    log.append_copy(OTHER, Epoch(5), batch(b"a", b"b", base=10))
+    with pytest.raises(UsageError, match=r"goes beyond 11 \(first 11, end 12\)"):
+        log.restart_copy(OTHER, Epoch(5), 11)
+    log.sync()
+    assert payloads(log, OTHER, Epoch(5)) == [b"a", b"b"]
 
 
 # --- where others stand ------------------------------------------------------------------------------------------

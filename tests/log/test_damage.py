@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from enum import Enum, Flag, auto
 from itertools import count
@@ -44,7 +45,7 @@ from tests.log import wounds
 from tests.log.laboratory import EPOCH, batch, numbered, read_out, settle
 from tests.log.specimen import COPY, GROUP, KEYED, NAMES, PLAIN, Name, Specimen, grown, young
 from tests.log.wounds import Wound, batch_tables, both, manifest, named, small_tables, wals
-from weft.log import Log, open_log
+from weft.log import Log, open_log, open_read_only
 from weft.log import repair as repairing
 from weft.log.errors import LogDamaged, Loss, StoreCorrupt
 from weft.log.repair import Health, check, repair
@@ -365,6 +366,9 @@ def test_a_repair_that_was_killed_is_finished_or_begun_again(
             except Killed:
                 pass
         if (path / repairing.REPAIRED_DIR / repairing.READY_FILE).exists():
+            assert check(path).is_sound, "who looks sees the repaired log"
+            with closing(open_read_only(path)) as looking:
+                assert looking.epoch == NEW_EPOCH
             log = open_log(path, lambda: Epoch(902), disk_reserve_bytes=0)
             assert log.epoch == NEW_EPOCH, "the repair was finished"
             log.close()

@@ -60,26 +60,33 @@ class Model:
     """A stream as a list."""
 
     first: int = 0  # the offset of events[0]
-    events: list[Event] = field(default_factory=list)
+    events: list[Event | None] = field(default_factory=list)  # None: gone at the source of a copy
     durable: int = 0
     start: int = 0
     starts: set[int] = field(default_factory=lambda: {0})  # since the last sync: a crash may leave any of them
     removed: set[int] = field(default_factory=set)  # by compaction, durably
     fading: set[int] = field(default_factory=set)  # by compaction, since the last sync
+    certain: int | None = None  # the end as of the last sync; None: a crash may take the stream as a whole
 
     @property
     def end(self) -> int:
         return self.first + len(self.events)
 
-    def event(self, offset: int) -> Event:
-        return self.events[offset - self.first]
+    def between(self, first: int, end: int) -> dict[int, Event]:
+        """Without what is gone at the source."""
+        found = enumerate(self.events[first - self.first : end - self.first], first)
+        return {offset: event for offset, event in found if event is not None}
 
     def there(self) -> dict[int, Event]:
         gone = self.removed | self.fading
-        return {offset: self.event(offset) for offset in range(self.start, self.durable) if offset not in gone}
+        found = self.between(self.start, self.durable)
+        return {offset: event for offset, event in found.items() if offset not in gone}
+
+    def skip(self, end: int) -> None:
+        self.events += [None] * (end - self.end)
 
     def synced(self) -> None:
-        self.durable = self.end
+        self.durable = self.certain = self.end
         self.starts = {self.start}
         self.removed |= self.fading
         self.fading = set()
@@ -149,6 +156,39 @@ class LogMachine(RuleBasedStateMachine):
         model.events += events
         self.unsynced.append((key, model.end))
 
+    @rule(at=st.sampled_from(COPIES), skip=st.integers(-3, 20))
+    def append_gap(self, at: Stream, skip: int) -> None:
+        """What compaction has taken at the source of a copy."""
+        end = self._skipped(at, skip)
+        self.log.append_gap(at, COPY_EPOCH, end)
+        model = self._copy(at, end)
+        if end > model.end:
+            model.skip(end)
+            self.unsynced.append(((at, COPY_EPOCH), end))
+
+    @rule(at=st.sampled_from(COPIES), skip=st.integers(0, 20))
+    def restart_copy(self, at: Stream, skip: int) -> None:
+        """Retention at the source has overtaken a copy."""
+        first = self._skipped(at, skip)
+        self.log.restart_copy(at, COPY_EPOCH, first)
+        model = self._copy(at, first)
+        model.skip(first)
+        model.start = model.durable = first
+        model.starts.add(first)
+        self.unsynced.append(((at, COPY_EPOCH), first))
+
+    def _skipped(self, at: Stream, skip: int) -> int:
+        model = self.models.get((at, COPY_EPOCH))
+        return max(0, skip + (0 if model is None else model.end))
+
+    def _copy(self, at: Stream, first: int) -> Model:
+        """The model of a copy, which begins at ``first`` if it is new."""
+        key = (at, COPY_EPOCH)
+        if key not in self.models:
+            self.models[key] = Model(first, [], first, first, {first})
+            self.unsynced.append((key, first))
+        return self.models[key]
+
     @rule(at=st.sampled_from(OWN), offset=st.integers(0, 1000))
     def commit(self, at: Stream, offset: int) -> None:
         self.log.commit("group", [Position(at, EPOCH, offset)])
@@ -193,14 +233,14 @@ class LogMachine(RuleBasedStateMachine):
     def _lose_what_was_not_synced(self) -> None:
         """What is left must be all that was synced, and of the rest the beginning, in the order of the appends."""
         ends = {(info.stream, info.epoch): info.end for info in self.log.streams()}
-        kept = [ends.get(key, 0) >= end for key, end in self.unsynced]
+        kept = [ends.get(key, -1) >= end for key, end in self.unsynced]
         assert kept == sorted(kept, reverse=True), "of what was not synced, a beginning is left"
         for key, model in list(self.models.items()):
             if key not in ends:
-                assert model.durable == model.first, "a stream with durable events is there"
+                assert model.certain is None, "a stream that was synced is there"
                 del self.models[key]
                 continue
-            assert model.durable <= ends[key] <= model.end
+            assert (model.certain or 0) <= ends[key] <= model.end
             del model.events[ends[key] - model.first :]
             info = self.log.info(*key)
             assert info.start in model.starts
@@ -222,7 +262,7 @@ class LogMachine(RuleBasedStateMachine):
     def retain_by_age(self, age: int, now: int) -> None:
         bytes_before = {key: self.log.info(*key).bytes for key in self.models}
         for key, model, start in self._retain(RetentionRule(ALL, age_us_max=age), now):
-            assert all(model.event(offset).timestamp_us < now - age for offset in range(model.start, start)), key
+            assert all(event.timestamp_us < now - age for event in model.between(model.start, start).values()), key
         assert all(self.log.info(*key).bytes <= bytes_before[key] for key in self.models)
 
     @rule(size=st.sampled_from([0, 1, INDEX_BYTES, 4 * INDEX_BYTES]))
@@ -252,8 +292,7 @@ class LogMachine(RuleBasedStateMachine):
             assert done.end <= model.end
             later: set[bytes] = set()
             before = model.removed | model.fading
-            for offset in range(done.end - 1, model.start - 1, -1):
-                event = model.event(offset)
+            for offset, event in sorted(model.between(model.start, done.end).items(), reverse=True):
                 if event.key is None or offset in before:
                     continue
                 if event.key in later or (not event.payload and event.timestamp_us < now - 10):

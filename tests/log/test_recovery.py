@@ -14,6 +14,7 @@ from tests.log.laboratory import (
     PRODUCER,
     MemoryLaboratory,
     batch,
+    copy_live,
     numbered,
     numbers,
     payloads,
@@ -22,7 +23,7 @@ from tests.log.laboratory import (
     stream,
 )
 from weft.errors import UsageError
-from weft.log import MemoryStore, RocksStore, keys, open_log, open_read_only, open_store
+from weft.log import MemoryStore, RocksStore, claim, keys, open_log, open_read_only, open_store
 from weft.log.errors import LogDamaged, LogInUse, ReadOnly
 from weft.log.promises import Promises, decode
 from weft.log.records import meta_write
@@ -80,7 +81,10 @@ def test_a_log_whose_database_is_gone_is_not_new(tmp_path: Path) -> None:
         "plant.temp@node-a/0:e1 offsets 0 to 6 (7 events)",
         "x@node-b/0:e9 offsets 5 to 5 (1 events)",
     ]
-    assert not (tmp_path / "db").exists()
+    with pytest.raises(LogDamaged):
+        open_read_only(tmp_path)
+    assert [str(loss) for loss in check(tmp_path).losses] == [str(loss) for loss in refused.value.losses]
+    assert not (tmp_path / "db").exists(), "looking has made nothing"
 
 
 # --- cutting -----------------------------------------------------------------------------------------------------
@@ -277,7 +281,7 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
     log.append(TEMP, numbered(0, 3))
     log.sync()
     killed = tmp_path / "killed"
-    shutil.copytree(tmp_path / "log", killed)
+    copy_live(tmp_path / "log", killed)
     log.close()
     before = {each: each.read_bytes() for each in killed.rglob("*") if each.is_file()}
     with closing(open_read_only(killed)) as looking:
@@ -304,12 +308,66 @@ def test_looking_at_a_damaged_log_says_what_is_lost(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log", lambda: EPOCH)
     log.append(TEMP, numbered(0, 3))
     log.sync()
-    shutil.copytree(tmp_path / "log", tmp_path / "killed")
+    copy_live(tmp_path / "log", tmp_path / "killed")
     log.close()
     for wal in (tmp_path / "killed" / "db").glob("*.log"):
         wal.unlink()
     with pytest.raises(LogDamaged, match=r"lost: plant\.temp@node-a/0:e1 offsets 0 to 2"):
         open_read_only(tmp_path / "killed")
+
+
+def test_damage_that_comes_and_goes_is_none_while_somebody_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files vanish while we open them, because a node beside us has merged them: so look again."""
+    node = open_log(tmp_path, lambda: EPOCH)
+    node.append(TEMP, numbered(0, 3))
+    node.sync()
+    failures = iter(["No such file"] * 3)
+
+    def contradiction(store: RocksStore, fingerprint: bytes) -> str:
+        return next(failures, "")
+
+    monkeypatch.setattr(RocksStore, "contradiction", contradiction)
+    monkeypatch.setattr(claim, "LOOK_INTERVAL_S", 0)
+    with closing(open_read_only(tmp_path)) as looking:
+        assert numbers(payloads(looking, TEMP)) == [0, 1, 2]
+    failures = iter(["No such file"] * 3)
+    assert check(tmp_path).is_sound
+    node.close()
+    failures = iter(["No such file"])
+    with pytest.raises(LogDamaged, match="the books of the storage engine are damaged: No such file"):
+        open_read_only(tmp_path)
+
+
+def test_damage_that_stays_is_told_also_while_somebody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = open_log(tmp_path, lambda: EPOCH)
+    monkeypatch.setattr(claim, "LOOK_INTERVAL_S", 0)
+    monkeypatch.setattr(RocksStore, "contradiction", lambda store, fingerprint: "a bit is flipped")
+    with pytest.raises(LogDamaged, match="a bit is flipped"):
+        open_read_only(tmp_path)
+    assert check(tmp_path).trouble == "a bit is flipped"
+    node.close()
+
+
+@pytest.mark.req("LOG-01")
+def test_lost_positions_are_mentioned_though_no_event_is_lost(tmp_path: Path) -> None:
+    """A flipped bit in the middle of the write-ahead log, where a group's position was; all events can be read."""
+    log = open_log(tmp_path / "log", lambda: EPOCH)
+    log.append(TEMP, numbered(0, 3))
+    log.commit("somebody-in-particular", [Position(TEMP, EPOCH, 1)])
+    log.append(TEMP, numbered(3, 3, size=40_000))  # in blocks of its own, so that only the commit is hit
+    log.sync()
+    killed = tmp_path / "killed"
+    copy_live(tmp_path / "log", killed)
+    log.close()
+    (wal,) = [each for each in (killed / "db").glob("*.log") if b"somebody-in-particular" in each.read_bytes()]
+    data = bytearray(wal.read_bytes())
+    data[data.index(b"somebody-in-particular")] ^= 1
+    wal.write_bytes(data)
+    with pytest.raises(LogDamaged, match="positions of groups and peers may be older than they were"):
+        open_read_only(killed)
+    assert "positions of groups and peers may be older than they were" in check(killed).trouble
 
 
 def test_a_log_is_opened_once(tmp_path: Path) -> None:

@@ -55,6 +55,22 @@ def look_back(store: Store, space: Space, first: bytes, end: bytes) -> list[tupl
     return list(store.scan_back(space, first, end))
 
 
+def test_mistakes_of_ours_are_not_taken_for_those_of_the_disk(tmp_path: Path) -> None:
+    with closing(RocksStore(tmp_path)) as store:
+        mistakes: list[Callable[[], object]] = [
+            lambda: store.put_batch("not bytes", b""),  # type: ignore[arg-type]
+            lambda: store.write([Put(Space.TABLES, b"key", None)]),  # type: ignore[arg-type]
+            lambda: store.get(Space.BATCHES, 7),  # type: ignore[arg-type]
+            lambda: store.append_marks("not bytes"),  # type: ignore[arg-type]
+        ]
+        for mistake in mistakes:
+            with pytest.raises((TypeError, AttributeError, KeyError, ValueError)):
+                mistake()
+        store.put_batch(b"key", b"value")
+        store.sync()
+        assert store.get(Space.BATCHES, b"key") == b"value", "the store goes on"
+
+
 @pytest.mark.parametrize("kind", ["memory", "rocks"])
 def test_a_scan_shows_what_was_there_when_it_began(kind: str, tmp_path: Path) -> None:
     store: Store = MemoryStore() if kind == "memory" else RocksStore(tmp_path)

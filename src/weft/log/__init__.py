@@ -16,14 +16,14 @@ from pathlib import Path
 
 from weft.errors import UsageError
 from weft.limits import DISK_RESERVE_BYTES, SEGMENT_BYTES
-from weft.log.claim import Claim
+from weft.log.claim import Claim, looks
 from weft.log.errors import LogDamaged, StoreCorrupt
 from weft.log.log import Appended, Log, StreamInfo
 from weft.log.marks_file import MarksFile
 from weft.log.memory_store import MemoryStore
 from weft.log.promises import Promises, decode
 from weft.log.recovery import Recovered, create, recover
-from weft.log.repair import diagnose, examine, finish_repair
+from weft.log.repair import diagnose, examine, finish_repair, place_of
 from weft.log.rocks_store import RocksStore, holds_data
 from weft.log.salvage import forget_copies
 from weft.log.store import Store
@@ -64,7 +64,7 @@ def open_log(
     try:
         finish_repair(path)
         forget_copies(path)
-        recovered = _look(path)
+        recovered = _look(path, claim)
         if recovered is None:
             _begin(path)
     except BaseException:
@@ -82,23 +82,30 @@ def open_log(
 def open_read_only(path: Path) -> Log:
     """The log in a directory as it is now, also while a node has it open. Nothing is written. Raise LogDamaged as
     ``open_log`` does."""
-    try:
-        store = RocksStore(path, read_only=True)
+    damage = LogDamaged("")
+    for _ in looks(path):
         try:
-            recovered = recover(store)
-            if recovered is None:
-                raise UsageError(f"{path} holds no log")
-            return Log(store, recovered, read_only=True)
-        except BaseException:
-            store.close()
-            raise
-    except StoreCorrupt as error:
-        raise diagnose(path, LogDamaged(f"the log does not open: {error}")) from error
-    except LogDamaged as error:
-        raise diagnose(path, error) from None
+            return _open_read_only(place_of(path))
+        except StoreCorrupt as error:
+            damage = LogDamaged(f"the log does not open: {error}")
+        except LogDamaged as error:
+            damage = error
+    raise diagnose(path, damage)
 
 
-def _look(path: Path) -> Recovered | None:
+def _open_read_only(path: Path) -> Log:
+    store = RocksStore(path, read_only=True)
+    try:
+        recovered = recover(store)
+        if recovered is None:
+            raise UsageError(f"{path} holds no log")
+        return Log(store, recovered, read_only=True)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _look(path: Path, claim: Claim) -> Recovered | None:
     """What there is, found without changing it; None if there is nothing yet."""
     marks = MarksFile(path).read()
     promises = None if marks is None else decode(marks)
@@ -106,7 +113,7 @@ def _look(path: Path) -> Recovered | None:
     if not holds_data(path) and not promised:
         return None
     try:
-        with closing(RocksStore(path, read_only=True)) as store:
+        with closing(RocksStore(path, read_only=True, claim=claim)) as store:
             return recover(store)
     except StoreCorrupt as error:
         if promises is not None and not promised:

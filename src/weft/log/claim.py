@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -11,6 +13,8 @@ from typing import Final, Self
 from weft.log.errors import LogInUse
 
 CLAIM_FILE: Final = "claim"
+LOOKS_MAX: Final = 10
+LOOK_INTERVAL_S: Final = 0.1
 
 
 class Claim:
@@ -53,3 +57,17 @@ def is_claimed(path: Path) -> bool:
     finally:
         os.close(file)
     return False
+
+
+def looks(path: Path) -> Iterator[None]:
+    """How often to look at a log that does not seem right: once if nobody writes to it; else again, up to a bound.
+
+    A process that writes moves events to new files and removes the old ones, also while others open them.
+    """
+    for look in range(LOOKS_MAX):
+        if look:
+            time.sleep(LOOK_INTERVAL_S)
+        claimed = is_claimed(path)
+        yield
+        if not claimed:
+            return

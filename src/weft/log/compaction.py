@@ -14,6 +14,7 @@ is done again by the next one.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -22,9 +23,10 @@ import pyarrow.compute as pc
 
 from weft.log import index, keys
 from weft.log.entries import Entry, Kind, note, read_sound_entry
-from weft.log.errors import EventsLost, Loss
+from weft.log.errors import EventsLost, Loss, StoreCorrupt
 from weft.log.keys import Point
 from weft.log.log import Log
+from weft.log.reading import next_readable
 from weft.log.records import StreamState
 from weft.log.store import Delete, Put, Space, Write
 from weft.model import Batch, Epoch, Stream
@@ -56,28 +58,41 @@ class _Stretch:
 def compact(
     log: Log, state: StreamState, now_us: int, *, keys_max: int = KEYS_MAX, tombstone_age_us: int = TOMBSTONE_AGE_US
 ) -> Compacted | None:
-    """One round over a stream; None if nothing was appended to its table files since the last one.
+    """One round over a stream; None if nothing was appended to its table files since the last one, or if it is a copy
+    that was restarted meanwhile.
 
     Raise EventsLost, and leave the stream as far as it has come, where it is damaged.
     """
     with log.maintenance:
-        stretches = _settled(log, state)
-        latest, end = _latest_offsets(log, state, stretches, keys_max)
-        if end <= max(state.compacted, state.start):
+        start = state.start
+        try:
+            return _compact(log, state, start, now_us - tombstone_age_us, keys_max)
+        except EventsLost:
+            if state.start != start:
+                return None
+            raise
+
+
+def _compact(log: Log, state: StreamState, start: int, tombstones_before_us: int, keys_max: int) -> Compacted | None:
+    stretches = _settled(log, state)
+    latest, end = _latest_offsets(log, state, stretches, keys_max)
+    if end <= max(state.compacted, start):
+        return None
+    kept = removed = 0
+    saved: list[tuple[Point, int]] = []
+    for stretch in stretches:
+        before = _entries(log, state, stretch)
+        after = list(_joined(_compacted(before, end, latest, tombstones_before_us)))
+        kept += sum(entry.events for entry in after if entry.end <= end)
+        removed += sum(entry.events for entry in before) - sum(entry.events for entry in after)
+        if after != before and not log.change(state, start, _replace(state, stretch.point.segment, before, after)):
             return None
-        kept = removed = 0
-        saved: list[tuple[Point, int]] = []
-        for stretch in stretches:
-            before = _entries(log, state, stretch)
-            after = list(_joined(_compacted(before, end, latest, now_us - tombstone_age_us)))
-            kept += sum(entry.events for entry in after if entry.end <= end)
-            removed += sum(entry.events for entry in before) - sum(entry.events for entry in after)
-            if after != before:
-                log.change(state, _replace(state, stretch.point.segment, before, after))
-            saved.append((stretch.point, _size(before) - _size(after)))
-        size = sum(bytes_saved for _, bytes_saved in saved)
-        log.change(state, _moved_points(state, saved), compacted=end, bytes_start=state.bytes_start + size)
-        return Compacted(state.stream, state.epoch, end, removed, kept, size)
+        saved.append((stretch.point, _size(before) - _size(after)))
+    size = sum(bytes_saved for _, bytes_saved in saved)
+    bytes_start = state.bytes_start + size
+    if not log.change(state, start, _moved_points(state, saved), compacted=end, bytes_start=bytes_start):
+        return None
+    return Compacted(state.stream, state.epoch, end, removed, kept, size)
 
 
 def _settled(log: Log, state: StreamState) -> list[_Stretch]:
@@ -93,15 +108,26 @@ def _entries(log: Log, state: StreamState, stretch: _Stretch) -> list[Entry]:
     low, high = (keys.batch_key(stretch.point.segment, state.id, each) for each in (stretch.point.offset, stretch.end))
     found: list[Entry] = []
     at = stretch.point.offset
-    for row in log.store.scan(Space.BATCHES, low, high):
-        entry = read_sound_entry(row)
-        if entry is None or entry.first != at:
-            break
-        found.append(entry)
-        at = entry.end
+    with suppress(StoreCorrupt):  # then some are missing
+        for row in log.store.scan(Space.BATCHES, low, high):
+            entry = read_sound_entry(row)
+            if entry is None or entry.first != at:
+                break
+            found.append(entry)
+            at = entry.end
     if at != stretch.end:
-        raise EventsLost(Loss(state.stream, state.epoch, at, stretch.end), "compaction found the log damaged there")
+        raise EventsLost(_loss(log, state, at, stretch.end), "compaction found the log damaged there")
     return found
+
+
+def _loss(log: Log, state: StreamState, first: int, end: int) -> Loss:
+    """What cannot be read from ``first`` on, in a stretch up to ``end``."""
+    following = next_readable(log.store, state, first)
+    if following is not None and following.first > first:
+        end = min(end, following.first)
+    elif following is not None:  # its bytes are wrong, but it says how far it goes
+        end = min(end, following.end)
+    return Loss(state.stream, state.epoch, first, end)
 
 
 def _latest_offsets(

@@ -13,8 +13,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from weft.errors import UsageError
 from weft.limits import DISK_RESERVE_BYTES, OFFSET_MAX, READ_BYTES_MAX, SEGMENT_BYTES
 from weft.log import index, keys
+from weft.log.dropping import drop_from_segment, dropping
+from weft.log.entries import Kind, note
 from weft.log.errors import DiskFull, GapInCopy, UnknownStream
 from weft.log.ledger import Group, Ledger
 from weft.log.places import Places
@@ -91,6 +94,7 @@ class Log:
         self._touched = set(recovered.touched)  # streams in the current segment
         self._dirty: dict[int, int] = {}  # stream -> end, appended since the last sync began
         self._named: list[int] = []  # streams that are new since the last sync began
+        self._stale = recovered.stale
         self._unchecked_bytes = 0  # that may be appended before the free space is looked at again
         self._lock = threading.RLock()
         self._sync_lock = threading.Lock()
@@ -107,8 +111,10 @@ class Log:
         The store has moved it all to table files when it was opened.
         """
         self._flushed = max(self._flushed, self._segment - 1 - self.store.flushes_pending())
+        stale = self._stale_writes(self._flushed)
+        self._stale = {segment: each for segment, each in self._stale.items() if segment > self._flushed}
         self._tallies = {segment: tally for segment, tally in self._tallies.items() if segment > self._flushed}
-        self.store.write([*recovered.writes, meta_write("flushed", self._flushed)])
+        self.store.write([*recovered.writes, *stale, meta_write("flushed", self._flushed)])
         self.store.sync()
         found = {
             number: Promised(state.stream, state.epoch, state.start, state.end) for number, state in self._by_id.items()
@@ -150,29 +156,91 @@ class Log:
                     raise GapInCopy(f"a batch of {stream} does not follow", base=batch.base_offset, expected=state.end)
             return self._append(stream, epoch, state, batch)
 
+    def append_gap(self, stream: Stream, epoch: Epoch, end: int) -> int:
+        """The offsets of a copy from where it ends up to, not including, ``end`` are no longer at its source: readers
+        pass over them, as over what compaction takes here. A copy that is not here yet begins at ``end``.
+
+        Durable with the ticket returned. Nothing happens to a copy that goes as far already.
+        """
+        with self._lock:
+            state = self._states.get((stream, epoch))
+            if state is None:
+                return self._begin_copy(stream, epoch, end)
+            if end > state.end:
+                gone = note(Kind.COMPACTED, state.end, end)
+                self._put(state, gone.first, gone.data, is_new=False)
+                self._appended_to(state, end, gone.data, 0, state.latest_us)
+            return self.appended
+
+    def restart_copy(self, stream: Stream, epoch: Epoch, first: int) -> int:
+        """Let go of all there is of a copy and go on at ``first``: retention at its source has overtaken it.
+
+        Who stands before ``first`` gets PositionExpired. Durable with the ticket returned; after a crash it is the old
+        copy or the new one. Refused if the copy goes beyond ``first``.
+        """
+        with self._lock:
+            state = self._states.get((stream, epoch))
+            if state is None:
+                return self._begin_copy(stream, epoch, first)
+            if first < state.end:
+                raise UsageError(f"the copy of {stream} goes beyond {first}", first=first, end=state.end)
+            if first > state.start:
+                self._restart(state, first)
+            return self.appended
+
+    def _begin_copy(self, stream: Stream, epoch: Epoch, first: int) -> int:
+        """A copy without events."""
+        state = StreamState(self._next_id, new_record(stream, epoch, first))
+        self._write([state.record_write()])
+        self._name(state)
+        self._dirty[state.id] = first
+        return self.appended
+
+    def _restart(self, state: StreamState, first: int) -> None:
+        """What is in table files goes at once. The rest goes when it is there, too: recovery counts what is not."""
+        writes, stale = dropping(self.store, state.id, first, state.latest_us, self._flushed)
+        taken = {"start": first, "bytes_start": state.bytes_end, "end": first, "durable": first}
+        self._change(state, writes, {**taken, "latest_us": keys.NO_TIME_US, "segment": 0})
+        for segment in stale:
+            self._stale.setdefault(segment, {})[state.id] = first
+        self._named.append(state.id)  # anew: the next sync promises the new copy instead of the old one
+        self._dirty[state.id] = first
+
+    def _name(self, state: StreamState) -> None:
+        """A stream is new."""
+        self._learn(state)
+        self._next_id += 1
+        self._named.append(state.id)
+
     def _append(self, stream: Stream, epoch: Epoch, known: StreamState | None, batch: Batch) -> Appended:
-        data, first, size = batch.data, batch.base_offset, len(batch.data)
-        self._check_room(size)
+        data, first = batch.data, batch.base_offset
         state = known or StreamState(self._next_id, new_record(stream, epoch, first))
-        key = keys.batch_key(self._segment, state.id, first)
-        if state.needs_point(self._segment):
-            new = [] if known else [state.record_write()]
-            point = index.point_writes(state.id, state.point(self._segment))
-            self.store.write([*new, *point, Put(Space.BATCHES, key, data)])
-            state.pointed(self._segment)
-            self._touched.add(state.id)
-        else:
-            self.store.put_batch(key, data)
-        if not known:
-            self._learn(state)
-            self._next_id += 1
-            self._named.append(state.id)
-        state.extend(batch.end_offset, size, batch.timestamp_us_max)
-        self._dirty[state.id] = state.end
-        self._tally.add(data)
-        self._segment_bytes += size
-        self.appended += 1
+        self._put(state, first, data, is_new=known is None)
+        if known is None:
+            self._name(state)
+        self._appended_to(state, batch.end_offset, data, len(data), batch.timestamp_us_max)
         return Appended(stream, epoch, first, len(batch), self.appended)
+
+    def _put(self, state: StreamState, first: int, data: bytes, *, is_new: bool) -> None:
+        """Store an entry, with an index point where one is due."""
+        self._check_room(len(data))
+        key = keys.batch_key(self._segment, state.id, first)
+        if not state.needs_point(self._segment):
+            self.store.put_batch(key, data)
+            return
+        new = [state.record_write()] if is_new else []
+        point = index.point_writes(state.id, state.point(self._segment))
+        self.store.write([*new, *point, Put(Space.BATCHES, key, data)])
+        state.pointed(self._segment)
+        self._touched.add(state.id)
+
+    def _appended_to(self, state: StreamState, end: int, data: bytes, size: int, latest_us: int) -> None:
+        """Note in the books that an entry is stored. ``size``: of its events."""
+        state.extend(end, size, latest_us)
+        self._dirty[state.id] = end
+        self._tally.add(data)
+        self._segment_bytes += len(data)
+        self.appended += 1
 
     def _check_room(self, size: int) -> None:
         """Ask for the free space now and then, so that RocksDB never meets a full disk in the middle of its work."""
@@ -236,8 +304,8 @@ class Log:
         with self._lock:
             for number, end in group.ends.items():
                 state = self._by_id[number]
-                state.durable = end
-                advanced[(state.stream, state.epoch)] = end
+                state.durable = max(state.durable, end)  # a copy may have been restarted meanwhile
+                advanced[(state.stream, state.epoch)] = state.durable
             self.synced = group.ticket
         return advanced
 
@@ -292,13 +360,23 @@ class Log:
             if self._flushed >= done or self._flush_due:
                 return
             with contextlib.suppress(DiskFull):  # then the next sync notes it
-                self.store.write([meta_write("flushed", done)])
+                self.store.write([meta_write("flushed", done), *self._stale_writes(done)])
                 self._flushed = done
+                self._stale = {segment: each for segment, each in self._stale.items() if segment > done}
                 self._unpromised_tallies -= set(range(done + 1))
                 self._tallies = {segment: tally for segment, tally in self._tallies.items() if segment > done}
         if self._ledger is not None and self._flushed == done:
             with contextlib.suppress(DiskFull):
                 self._ledger.settled(done)
+
+    def _stale_writes(self, done: int) -> list[Write]:
+        """What deletes the copies that were let go in segments up to ``done``."""
+        return [
+            drop_from_segment(segment, number, first)
+            for segment in self._stale
+            if segment <= done
+            for number, first in self._stale[segment].items()
+        ]
 
     # --- looking -------------------------------------------------------------------------------------------------
 
@@ -311,6 +389,10 @@ class Log:
 
     def info(self, stream: Stream, epoch: Epoch) -> StreamInfo:
         return _info(self.state(stream, epoch))
+
+    def find(self, stream: Stream, epoch: Epoch) -> StreamState | None:
+        """The state of a stream, what is not yet durable included; for looking only."""
+        return self._states.get((stream, epoch))
 
     def state(self, stream: Stream, epoch: Epoch) -> StreamState:
         """For this room: the state of a stream that must be known."""
@@ -386,22 +468,30 @@ class Log:
 
     # --- for retention and compaction ----------------------------------------------------------------------------
 
-    def change(self, state: StreamState, writes: list[Write], **values: int) -> None:
+    def change(self, state: StreamState, seen_start: int, writes: list[Write], **values: int) -> bool:
         """Give fields of a state new values, and write ``writes`` and its record together; all or nothing.
 
-        The state comes first: who does not find what was deleted knows from it why.
+        False, and nothing happens, if the stream no longer starts where the caller has seen it start: then it is a copy
+        that was restarted, and what the caller has seen of it is gone.
         """
         with self._lock:
-            before = {name: getattr(state, name) for name in values}
-            _set(state, values)
-            try:
-                self._write([*writes, state.record_write()])
-            except BaseException:
-                _set(state, before)
-                raise
+            if state.start != seen_start:
+                return False
+            self._change(state, writes, values)
         if self._ledger is not None:
             with contextlib.suppress(DiskFull):  # the record says it, too
                 self._ledger.started(state.id, state.start)
+        return True
+
+    def _change(self, state: StreamState, writes: list[Write], values: Mapping[str, int]) -> None:
+        """The state comes first: who does not find what was deleted knows from it why."""
+        before = {name: getattr(state, name) for name in values}
+        _set(state, values)
+        try:
+            self._write([*writes, state.record_write()])
+        except BaseException:
+            _set(state, before)
+            raise
 
     def close(self) -> None:
         """Sync and let go of the store. Readers that wait for more are woken."""

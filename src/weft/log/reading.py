@@ -136,11 +136,16 @@ def _in_segment(store: Store, state: StreamState, first: int, end: int, bytes_ex
 def _behind_damage(store: Store, state: StreamState, offset: int) -> Entry:
     """The entry that holds ``offset``, though others in its segment cannot be read; if it cannot, say what is lost."""
     _check_position(state, offset)  # retention may have passed while we were reading
-    entry = next((found for found in _readable(store, state, offset) if found.end > offset), None)
+    entry = next_readable(store, state, offset)
     if entry is None or entry.first > offset:
         end = state.durable if entry is None else entry.first
         raise EventsLost(Loss(state.stream, state.epoch, offset, end), DAMAGED)
     return entry
+
+
+def next_readable(store: Store, state: StreamState, offset: int) -> Entry | None:
+    """The entry that holds ``offset``, or else the next one that can be read."""
+    return next((entry for entry in _readable(store, state, offset) if entry.end > offset), None)
 
 
 def _readable(store: Store, state: StreamState, offset: int) -> Iterator[Entry]:

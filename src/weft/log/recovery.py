@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from weft.log import keys
-from weft.log.entries import Kind, read_sound_entry
+from weft.log.entries import Entry, Kind, read_sound_entry
 from weft.log.errors import LogDamaged, Loss, StoreCorrupt
 from weft.log.producers import Producers, Sent
 from weft.log.promises import Promises, Tally, decode
@@ -56,6 +56,7 @@ class Recovered:
     touched: set[int] = field(default_factory=set)  # streams in the current segment
     cuts: list[Cut] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)  # that make the cuts
+    stale: dict[int, dict[int, int]] = field(default_factory=dict)  # segment -> streams, before where they now start
 
 
 def read_promises(store: Store) -> Promises | None:
@@ -166,18 +167,22 @@ class _Tail:
             self._strangers = True
             return
         entry = read_sound_entry((key, value))
+        if offset < state.start:  # of a copy that was restarted; deleted once it is in table files
+            self._recovered.stale.setdefault(segment, {})[number] = state.start
+            self._count(segment, number, offset if entry is None else entry.end, value)
+            return
         self._ends[number] = max(self._ends.get(number, 0), offset + 1 if entry is None else entry.end)
         if number not in self._seen:
             self._seen.add(number)
             self._begin(state, offset)
         if number in self._stopped:
             return
-        if entry is None or entry.kind is not Kind.BATCH:
+        if entry is None or entry.kind is Kind.LOST:
             self._stopped[number] = (state.end, "a batch is not what was stored")
         elif offset != state.end:
             self._stopped[number] = (state.end, f"the next batch begins at {offset}")
         else:
-            self._extend(segment, state, Batch.read_stored(value))
+            self._extend(segment, state, entry)
 
     def _begin(self, state: StreamState, offset: int) -> None:
         """The stream's books were closed before this segment: take them up where its first batch is."""
@@ -190,19 +195,28 @@ class _Tail:
         point = keys.unpack_point(key, value)
         state.end, state.bytes_end, state.latest_us = point.offset, point.bytes_before, point.latest_us
 
-    def _extend(self, segment: int, state: StreamState, batch: Batch) -> None:
+    def _extend(self, segment: int, state: StreamState, entry: Entry) -> None:
         recovered = self._recovered
-        state.extend(batch.end_offset, len(batch.data), batch.timestamp_us_max)
-        promised = recovered.promises.streams.get(state.id)
-        if promised is not None and batch.end_offset <= promised.end:
-            self._counted.setdefault(segment, Tally(segment)).add(batch.data)
-        recovered.tallies.setdefault(segment, Tally(segment)).add(batch.data)
+        self._count(segment, state.id, entry.end, entry.data)
+        if entry.kind is Kind.BATCH:
+            batch = Batch.read_stored(entry.data)
+            state.extend(entry.end, len(entry.data), batch.timestamp_us_max)
+            if batch.producer is not None:
+                self._remember((state.id, batch.producer), batch)
+        else:
+            state.extend(entry.end, 0, state.latest_us)
         if segment == recovered.segment:
-            recovered.segment_bytes += len(batch.data)
             recovered.touched.add(state.id)
             state.pointed(segment)  # a point more, or one 64 KiB later than usual, does no harm
-        if batch.producer is not None:
-            self._remember((state.id, batch.producer), batch)
+
+    def _count(self, segment: int, number: int, end: int, data: bytes) -> None:
+        recovered = self._recovered
+        promised = recovered.promises.streams.get(number)
+        if promised is not None and end <= promised.end:
+            self._counted.setdefault(segment, Tally(segment)).add(data)
+        recovered.tallies.setdefault(segment, Tally(segment)).add(data)
+        if segment == recovered.segment:
+            recovered.segment_bytes += len(data)
 
     def _remember(self, key: tuple[int, bytes], batch: Batch) -> None:
         producers = self._recovered.producers

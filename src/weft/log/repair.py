@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weft.log.claim import Claim
+from weft.log.claim import Claim, looks
 from weft.log.errors import LogDamaged, Loss
-from weft.log.marks_file import MARKS_FILE, sync_directory
+from weft.log.marks_file import MARKS_FILE, MarksFile, sync_directory
 from weft.log.rebuild import Rebuild, Repaired
 from weft.log.recovery import find_trouble, read_promises
 from weft.log.rocks_store import DATABASE_DIR, RocksStore
@@ -28,7 +28,7 @@ from weft.log.store import Store
 from weft.log.survey import Progress, Survey, losses
 from weft.model.stream import Epoch
 
-__all__ = ["Health", "Repaired", "check", "diagnose", "examine", "finish_repair", "repair"]
+__all__ = ["Health", "Repaired", "check", "diagnose", "examine", "finish_repair", "place_of", "repair"]
 
 REPAIRED_DIR: Final = "repaired"  # the copy, once it is whole
 DAMAGED_DIR: Final = "damaged"  # the database that it replaces
@@ -48,14 +48,24 @@ class Health:
     trouble: str = ""  # why the log does not open or cannot be read everywhere, if so
 
     @property
+    def damage(self) -> tuple[object, ...]:
+        return (self.losses, self.damaged, self.trouble)
+
+    @property
     def is_sound(self) -> bool:
-        return not (self.losses or self.damaged or self.trouble)
+        return not any(self.damage)
 
 
 def check(path: Path, progress: Progress | None = None) -> Health:
     """Read all of a log without changing it, also one that does not open or that a node has open."""
-    with opened_for_looking(path) as (store, trouble):
-        return examine(store, progress, trouble)
+    before: Health | None = None
+    for _ in looks(path):
+        with opened_for_looking(place_of(path)) as (store, trouble):
+            health = examine(store, progress, trouble)
+        if health.is_sound or (before is not None and health.damage == before.damage):
+            break  # what is damaged stays so
+        before = health
+    return health
 
 
 def diagnose(path: Path, error: LogDamaged) -> LogDamaged:
@@ -113,17 +123,26 @@ def repair(path: Path, mint_epoch: Callable[[], Epoch], progress: Progress | Non
     return repaired
 
 
-def finish_repair(path: Path) -> None:
-    """Put a copy that is whole in the place of the log; remove one that is not."""
+def place_of(path: Path) -> Path:
+    """Where the log of a directory is: in a copy that is whole, if a repair was killed before that took its place."""
     copy = path / REPAIRED_DIR
-    if (copy / READY_FILE).exists():
-        if (copy / DATABASE_DIR).exists():
-            if (path / DATABASE_DIR).exists():
-                shutil.rmtree(path / DAMAGED_DIR, ignore_errors=True)
-                (path / DATABASE_DIR).rename(path / DAMAGED_DIR)
-            (copy / DATABASE_DIR).rename(path / DATABASE_DIR)
-        if (copy / MARKS_FILE).exists():
-            (copy / MARKS_FILE).rename(path / MARKS_FILE)
+    return copy if (copy / READY_FILE).exists() and (copy / DATABASE_DIR).exists() else path
+
+
+def finish_repair(path: Path) -> None:
+    """Put a copy that is whole in the place of the log; remove one that is not.
+
+    The database comes last: until it is in its place, the copy has all there is (``place_of``).
+    """
+    copy = place_of(path)
+    if copy != path:
+        marks = MarksFile(path)
+        marks.replace((copy / MARKS_FILE).read_bytes())
+        marks.close()
+        if (path / DATABASE_DIR).exists():
+            shutil.rmtree(path / DAMAGED_DIR, ignore_errors=True)
+            (path / DATABASE_DIR).rename(path / DAMAGED_DIR)
+        (copy / DATABASE_DIR).rename(path / DATABASE_DIR)
         sync_directory(path)
-    for done in (copy, path / DAMAGED_DIR):
+    for done in (path / REPAIRED_DIR, path / DAMAGED_DIR):
         shutil.rmtree(done, ignore_errors=True)

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.errors import UsageError
-from weft.log import index, keys
+from weft.log import index
+from weft.log.dropping import dropping
 from weft.log.errors import StoreCorrupt
 from weft.log.keys import Point
 from weft.log.log import Log
 from weft.log.records import StreamState
-from weft.log.store import DeleteRange, Space, Store, Write
+from weft.log.store import Store
 from weft.model import Epoch, Pattern, Stream, Topic, matches
 
 
@@ -63,12 +64,13 @@ def retain(log: Log, rules: Sequence[RetentionRule], now_us: int) -> list[Expire
             rule = rule_for(state.stream.topic, rules)
             if rule is None:
                 continue
+            start = state.start
             try:
                 wanted = _wanted(log.store, state, rule, now_us)
                 cut = None if wanted is None else _in_tables(log.store, state, wanted, log.flushed_segment)
                 wants_segment = wants_segment or cut is not wanted
-                if cut is not None and cut.offset > state.start:
-                    expired.append(_take(log, state, cut))
+                taken = _take(log, state, start, cut) if cut is not None and cut.offset > start else None
+                expired += [] if taken is None else [taken]
             except StoreCorrupt as error:
                 damage = error
         if wants_segment:
@@ -117,17 +119,7 @@ def _in_tables(store: Store, state: StreamState, wanted: Point, flushed: int) ->
     return cut
 
 
-def _take(log: Log, state: StreamState, cut: Point) -> Expired:
-    points = list(index.points(log.store, state.id, 0, cut.offset))
-    writes: list[Write] = []
-    for segment in sorted({point.segment for point in points}):
-        first, end = keys.batch_key(segment, state.id, 0), keys.batch_key(segment, state.id, cut.offset)
-        writes.append(DeleteRange(Space.BATCHES, first, end))
-    for table, end in (
-        (keys.INDEX, keys.index_key(state.id, cut.offset)),
-        (keys.TIMES, keys.time_key(state.id, cut.latest_us, cut.offset)),
-    ):
-        writes.append(DeleteRange(Space.TABLES, keys.stream_range(table, state.id)[0], end))
-    expired = Expired(state.stream, state.epoch, state.start, cut.offset, cut.bytes_before - state.bytes_start)
-    log.change(state, writes, start=cut.offset, bytes_start=cut.bytes_before)
-    return expired
+def _take(log: Log, state: StreamState, start: int, cut: Point) -> Expired | None:
+    writes, _ = dropping(log.store, state.id, cut.offset, cut.latest_us, log.flushed_segment)
+    expired = Expired(state.stream, state.epoch, start, cut.offset, cut.bytes_before - state.bytes_start)
+    return expired if log.change(state, start, writes, start=cut.offset, bytes_start=cut.bytes_before) else None

@@ -12,10 +12,14 @@ WRITE_BUFFER_BYTES: Final = 128 * MIB  # twice a segment: the log flushes, Rocks
 TABLES_BUFFER_BYTES: Final = 32 * MIB
 TABLE_FILE_BYTES: Final = 64 * MIB  # a segment
 WAL_BYTES_MAX: Final = 512 * MIB  # reached only if flushes do not keep up
+OPEN_FILES_MAX: Final = 512
+ALL_FILES: Final = -1  # open every table file at once, and keep it open
 BLOCK_CACHE_BYTES: Final = 64 * MIB
 
 
-def database_options(*, skip_damage: bool = False, compaction: bool = True) -> tuple[Options, Options]:
+def database_options(
+    *, skip_damage: bool = False, compaction: bool = True, open_files_max: int = OPEN_FILES_MAX
+) -> tuple[Options, Options]:
     """For batches (and the database as a whole) and for tables.
 
     ``skip_damage``: of a damaged write-ahead log, take also what is behind the damage. Without ``compaction``, RocksDB
@@ -30,6 +34,8 @@ def database_options(*, skip_damage: bool = False, compaction: bool = True) -> t
     tables = _base_options(skip_damage, compaction)
     tables.set_write_buffer_size(TABLES_BUFFER_BYTES)
     tables.set_block_based_table_factory(_blocks(cache, 4 * KIB))
+    for options in (batches, tables):
+        options.set_max_open_files(open_files_max)
     return batches, tables
 
 
@@ -45,7 +51,6 @@ def _base_options(skip_damage: bool, compaction: bool) -> Options:
     options.set_recycle_log_file_num(4)  # 15 to 20 % faster syncs: the file's size does not change
     options.set_max_total_wal_size(WAL_BYTES_MAX)
     options.set_max_background_jobs(2)
-    options.set_max_open_files(512)
     options.set_keep_log_file_num(2)
     options.set_compression_type(DBCompressionType.none())  # Arrow data is compressed by its publisher, or not at all
     return options

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,11 +26,11 @@ from rocksdict import AccessType, Rdict, ReadOptions, WriteBatch
 
 from weft.errors import StorageError
 from weft.limits import MIB
-from weft.log.claim import Claim
+from weft.log.claim import Claim, is_claimed
 from weft.log.errors import DiskFull, LogInUse, ReadOnly, StoreCorrupt
 from weft.log.gate import Gate
 from weft.log.marks_file import MARKS_FILE, MarksFile
-from weft.log.rocks_options import database_options
+from weft.log.rocks_options import ALL_FILES, OPEN_FILES_MAX, database_options
 from weft.log.store import Delete, DeleteRange, Put, Row, Space, Write
 
 __all__ = ["DATABASE_DIR", "MARKS_FILE", "RocksStore"]
@@ -56,7 +57,7 @@ class Fingerprint(msgspec.Struct, array_like=True):
 
 
 class RocksStore:
-    """``path`` holds the database in ``db`` and the marks in ``promised``."""
+    """``path`` holds the database in ``db`` and the marks in ``promised``. ``claim``: the caller's, if it has it."""
 
     def __init__(
         self, path: Path, *, read_only: bool = False, skip_damage: bool = False, claim: Claim | None = None
@@ -64,6 +65,7 @@ class RocksStore:
         self.path = path
         self._database_path = path / DATABASE_DIR
         self._read_only = read_only
+        self._beside_writer = read_only and claim is None and is_claimed(path)
         self._skip_damage = skip_damage
         self._gate = Gate()
         self.damage_met = ""
@@ -87,13 +89,21 @@ class RocksStore:
     def _open(self, access: AccessType) -> None:
         if (self._read_only or holds_data(self.path)) and not (self._database_path / "CURRENT").exists():
             raise StoreCorrupt("the database has no file CURRENT")
-        batches, tables = database_options(skip_damage=self._skip_damage, compaction=not self.damage_met)
+        batches, tables = database_options(
+            skip_damage=self._skip_damage, compaction=not self.damage_met, open_files_max=self._open_files_max()
+        )
         with translated(StoreCorrupt):
             self._batches = Rdict(
                 str(self._database_path), batches, column_families={Space.TABLES.value: tables}, access_type=access
             )
             self._tables = self._batches.get_column_family(Space.TABLES.value)
             self._tables_handle = self._batches.get_column_family_handle(Space.TABLES.value)
+
+    def _open_files_max(self) -> int:
+        """All, as far as the process may, beside a node that removes files once it has merged them."""
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        files = sum(name.endswith(".sst") for name, _ in self._files()) if self._beside_writer else allowed
+        return ALL_FILES if files < allowed else OPEN_FILES_MAX
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -121,7 +131,8 @@ class RocksStore:
             self.revive()
         try:  # not _attempt: a function more costs a tenth of the put
             self._batches.put(key, value)
-        except Exception:
+        except Exception as error:
+            _raise_unless_foreign(error)
             self._attempt(lambda: self._batches.put(key, value))
 
     def sync(self) -> None:
@@ -131,6 +142,7 @@ class RocksStore:
             try:
                 self._batches.flush_wal(True)  # the one call that lets go of the GIL
             except Exception as error:
+                _raise_unless_foreign(error)
                 raise self._failed(error) from error
 
     def flush(self, *, wait: bool = False) -> None:
@@ -157,7 +169,8 @@ class RocksStore:
         """Do something that writes. If RocksDB refuses it because of damage elsewhere, do it without compaction."""
         try:
             action()
-        except Exception as error:  # rocksdict raises plain Exception
+        except Exception as error:
+            _raise_unless_foreign(error)
             meaning = self._failed(error)
             if not isinstance(meaning, StoreCorrupt) or self.damage_met:
                 raise meaning from error
@@ -351,10 +364,15 @@ def translated(unknown: type[StorageError] = StorageError) -> Iterator[None]:
     """RocksDB speaks in sentences: what they mean to us. ``unknown``: what any other sentence means."""
     try:
         yield
-    except StorageError:
-        raise
-    except Exception as error:  # rocksdict raises plain Exception
+    except Exception as error:
+        _raise_unless_foreign(error)
         raise _meaning(str(error), unknown) from error
+
+
+def _raise_unless_foreign(error: Exception) -> None:
+    """rocksdict raises plain Exception, and the file of marks OSError. Anything else is ours, or a mistake of ours."""
+    if type(error) is not Exception and not isinstance(error, OSError):
+        raise error
 
 
 def _meaning(text: str, unknown: type[StorageError] = StorageError) -> StorageError:

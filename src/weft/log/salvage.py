@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ import msgspec
 from rocksdict import Rdict
 
 from weft.log import keys
-from weft.log.claim import is_claimed
+from weft.log.claim import looks
 from weft.log.errors import StoreCorrupt
 from weft.log.marks_file import MARKS_FILE, MarksFile
 from weft.log.promises import decode
@@ -27,8 +26,6 @@ from weft.log.rocks_store import DATABASE_DIR, Fingerprint, RocksStore, holds_da
 from weft.log.store import Put, Space
 
 COPY_PREFIX: Final = "diagnosis-"
-ATTEMPTS: Final = 5  # beside a node that works: files may vanish while we open
-ATTEMPT_INTERVAL_S: Final = 0.1
 
 
 @contextmanager
@@ -37,10 +34,27 @@ def opened_for_looking(path: Path) -> Iterator[tuple[RocksStore, str]]:
     store, trouble = _open(path)
     if store is not None:
         with closing(store):
-            yield store, ""
+            yield store, _lost_writes(path, store)
         return
     with copied(path) as copy, closing(RocksStore(copy, skip_damage=True)) as store:
         yield store, trouble
+
+
+def _lost_writes(path: Path, store: RocksStore) -> str:
+    """What to say if a write-ahead log is damaged; ``store`` has all of it that is left, so that it cannot tell."""
+    marks = store.read_marks()
+    promised = 0 if marks is None else decode(marks).sequence
+    try:
+        with closing(RocksStore(path, read_only=True)) as before_damage:
+            missing = promised - before_damage.sequence()
+    except StoreCorrupt as error:
+        return str(error)
+    if missing <= 0:
+        return ""
+    return (
+        f"the write-ahead log is damaged, {missing} writes before its end; positions of groups and peers may be older "
+        "than they were"
+    )
 
 
 @contextmanager
@@ -64,7 +78,8 @@ def forget_copies(path: Path) -> None:
 
 def _open(path: Path) -> tuple[RocksStore | None, str]:
     """The log, read only, if it opens and its books are those that were noted."""
-    for attempt in range(ATTEMPTS):
+    trouble = ""
+    for _ in looks(path):
         try:
             store = RocksStore(path, read_only=True, skip_damage=True)
         except StoreCorrupt as error:
@@ -74,9 +89,6 @@ def _open(path: Path) -> tuple[RocksStore | None, str]:
             if not trouble:
                 return store, ""
             store.close()
-        if attempt == ATTEMPTS - 1 or not is_claimed(path):
-            break
-        time.sleep(ATTEMPT_INTERVAL_S)
     return None, trouble
 
 

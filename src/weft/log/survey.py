@@ -117,6 +117,8 @@ class Survey:
         found = {stream_id: Found() for stream_id in self.streams}
         for stored in self.batches():
             stream = found.setdefault(stored.stream_id, Found())
+            if stored.stream_id in self.streams and stored.offset < self.streams[stored.stream_id].start:
+                continue  # of a copy that was restarted
             if stored.entry is None:
                 stream.damaged.append((stored.offset, stored.offset + 1))
             else:

@@ -68,12 +68,14 @@ class StreamPosition(_message.Message):
     def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., next_offset: _Optional[int] = ...) -> None: ...
 
 class StreamBatch(_message.Message):
-    __slots__ = ("stream", "batch")
+    __slots__ = ("stream", "batch", "first_offset")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     stream: StreamRef
     batch: bytes
-    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., batch: _Optional[bytes] = ...) -> None: ...
+    first_offset: int
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., batch: _Optional[bytes] = ..., first_offset: _Optional[int] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
     __slots__ = ("stream", "earliest_offset", "latest_offset", "bytes", "first_timestamp_us", "last_timestamp_us")
@@ -147,16 +149,16 @@ class PublishReply(_message.Message):
     def __init__(self, opened: _Optional[_Union[PublishOpened, _Mapping]] = ..., receipts: _Optional[_Union[Receipts, _Mapping]] = ..., refused: _Optional[_Union[PublishRefused, _Mapping]] = ...) -> None: ...
 
 class PublishOpened(_message.Message):
-    __slots__ = ("node_id", "epoch", "batch_bytes_max", "last_sequence")
+    __slots__ = ("node_id", "epoch", "batch_bytes_max", "addresses")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     BATCH_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
-    LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     epoch: int
     batch_bytes_max: int
-    last_sequence: int
-    def __init__(self, node_id: _Optional[str] = ..., epoch: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ..., last_sequence: _Optional[int] = ...) -> None: ...
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., epoch: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Receipts(_message.Message):
     __slots__ = ("receipts",)
@@ -243,10 +245,12 @@ class Credit(_message.Message):
     def __init__(self, bytes: _Optional[int] = ...) -> None: ...
 
 class Handled(_message.Message):
-    __slots__ = ("positions",)
+    __slots__ = ("positions", "generation")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     positions: _containers.RepeatedCompositeFieldContainer[StreamPosition]
-    def __init__(self, positions: _Optional[_Iterable[_Union[StreamPosition, _Mapping]]] = ...) -> None: ...
+    generation: int
+    def __init__(self, positions: _Optional[_Iterable[_Union[StreamPosition, _Mapping]]] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class SubscribeReply(_message.Message):
     __slots__ = ("opened", "delivery", "assignment", "error")
@@ -261,12 +265,16 @@ class SubscribeReply(_message.Message):
     def __init__(self, opened: _Optional[_Union[SubscribeOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class SubscribeOpened(_message.Message):
-    __slots__ = ("node_id", "positions")
+    __slots__ = ("node_id", "positions", "epoch", "addresses")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     positions: Positions
-    def __init__(self, node_id: _Optional[str] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ...) -> None: ...
+    epoch: int
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Delivery(_message.Message):
     __slots__ = ("batches",)
@@ -305,10 +313,12 @@ class FetchReply(_message.Message):
     def __init__(self, fetched: _Optional[_Union[FetchedBatches, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class FetchedBatches(_message.Message):
-    __slots__ = ("batches",)
+    __slots__ = ("batches", "first_offsets")
     BATCHES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     batches: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, batches: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    first_offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, batches: _Optional[_Iterable[bytes]] = ..., first_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PositionsRequest(_message.Message):
     __slots__ = ("pattern", "group", "timestamp_us")
@@ -467,16 +477,18 @@ class GroupInfo(_message.Message):
     def __init__(self, group: _Optional[str] = ..., members: _Optional[_Iterable[str]] = ..., streams: _Optional[_Iterable[_Union[GroupStream, _Mapping]]] = ...) -> None: ...
 
 class GroupStream(_message.Message):
-    __slots__ = ("position", "latest_offset", "member", "lag_us")
+    __slots__ = ("position", "latest_offset", "member", "lag_us", "earliest_offset")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     LATEST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     LAG_US_FIELD_NUMBER: _ClassVar[int]
+    EARLIEST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     position: StreamPosition
     latest_offset: int
     member: str
     lag_us: int
-    def __init__(self, position: _Optional[_Union[StreamPosition, _Mapping]] = ..., latest_offset: _Optional[int] = ..., member: _Optional[str] = ..., lag_us: _Optional[int] = ...) -> None: ...
+    earliest_offset: int
+    def __init__(self, position: _Optional[_Union[StreamPosition, _Mapping]] = ..., latest_offset: _Optional[int] = ..., member: _Optional[str] = ..., lag_us: _Optional[int] = ..., earliest_offset: _Optional[int] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
     __slots__ = ("topic", "origin")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from weft.wire.mesh import mesh_pb2 as weft_dot_wire_dot_mesh_dot_mesh__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dweft/wire/mesh/peerlink.proto\x1a\x19weft/wire/mesh/mesh.proto\"\xe3\x02\n\x0bPeerMessage\x12\x1f\n\thandshake\x18\x01 \x01(\x0b\x32\n.HandshakeH\x00\x12\x17\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x06.EventH\x00\x12\x13\n\x03\x61\x63k\x18\x03 \x01(\x0b\x32\x04.AckH\x00\x12\x1f\n\theartbeat\x18\x04 \x01(\x0b\x32\n.HeartbeatH\x00\x12\x1f\n\x07\x62\x61tches\x18\x10 \x01(\x0b\x32\x0c.PeerBatchesH\x00\x12\x19\n\x04\x61\x63ks\x18\x11 \x01(\x0b\x32\t.PeerAcksH\x00\x12\x1d\n\x06resume\x18\x12 \x01(\x0b\x32\x0b.PeerResumeH\x00\x12\x1d\n\x06gossip\x18\x13 \x01(\x0b\x32\x0b.PeerGossipH\x00\x12\x1b\n\x05probe\x18\x14 \x01(\x0b\x32\n.PeerProbeH\x00\x12%\n\ncompressed\x18\x15 \x01(\x0b\x32\x0f.PeerCompressedH\x00\x12\x1f\n\x07\x63losing\x18\x16 \x01(\x0b\x32\x0c.PeerClosingH\x00\x42\x05\n\x03msg\"\x8d\x01\n\tHandshake\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x02 \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\x03 \x03(\t\x12\x0c\n\x04mesh\x18\x10 \x01(\t\x12\r\n\x05\x65poch\x18\x11 \x01(\x04\x12\x13\n\x0bincarnation\x18\x12 \x01(\x04\x12\x11\n\taddresses\x18\x13 \x03(\t\"\x8d\x01\n\x05\x45vent\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12$\n\x07headers\x18\x04 \x03(\x0b\x32\x13.Event.HeadersEntry\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"$\n\x03\x41\x63k\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\",\n\tHeartbeat\x12\x11\n\ttimestamp\x18\x01 \x01(\x03\x12\x0c\n\x04\x65\x63ho\x18\x10 \x01(\x03\"*\n\x0bPeerBatches\x12\x1b\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\n.PeerBatch\"C\n\tPeerBatch\x12(\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32\x19.weft.mesh.v1.StreamBatch\x12\x0c\n\x04keep\x18\x02 \x01(\x08\"8\n\x08PeerAcks\x12,\n\x06synced\x18\x01 \x03(\x0b\x32\x1c.weft.mesh.v1.StreamPosition\"e\n\nPeerResume\x12/\n\tpositions\x18\x01 \x03(\x0b\x32\x1c.weft.mesh.v1.StreamPosition\x12&\n\x05leave\x18\x02 \x03(\x0b\x32\x17.weft.mesh.v1.StreamRef\"U\n\nPeerGossip\x12\x1c\n\x07\x64igests\x18\x01 \x03(\x0b\x32\x0b.NodeDigest\x12\x1a\n\x06states\x18\x02 \x03(\x0b\x32\n.NodeState\x12\r\n\x05reply\x18\x03 \x01(\x08\"`\n\nNodeDigest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x1b\n\x08liveness\x18\x04 \x01(\x0e\x32\t.Liveness\"\xc0\x01\n\tNodeState\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x1b\n\x08liveness\x18\x04 \x01(\x0e\x32\t.Liveness\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x12\x11\n\taddresses\x18\x06 \x03(\t\x12\x12\n\nneighbours\x18\x07 \x03(\t\x12\x10\n\x08interest\x18\x08 \x03(\t\x12\x17\n\x0finterest_capped\x18\t \x01(\x08\"\x82\x01\n\tPeerProbe\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x1a\n\x04ping\x18\x02 \x01(\x0b\x32\n.ProbePingH\x00\x12\x1a\n\x04pong\x18\x03 \x01(\x0b\x32\n.ProbePongH\x00\x12\"\n\x08indirect\x18\x04 \x01(\x0b\x32\x0e.ProbeIndirectH\x00\x42\x07\n\x05probe\"\x0b\n\tProbePing\"1\n\tProbePong\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"\x1f\n\rProbeIndirect\x12\x0e\n\x06target\x18\x01 \x01(\t\"W\n\x0ePeerCompressed\x12\"\n\x05\x63odec\x18\x01 \x01(\x0e\x32\x13.weft.mesh.v1.Codec\x12\x13\n\x0bplain_bytes\x18\x02 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\".\n\x0bPeerClosing\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07leaving\x18\x02 \x01(\x08*t\n\x08Liveness\x12\x18\n\x14LIVENESS_UNSPECIFIED\x10\x00\x12\x12\n\x0eLIVENESS_ALIVE\x10\x01\x12\x14\n\x10LIVENESS_SUSPECT\x10\x02\x12\x11\n\rLIVENESS_DEAD\x10\x03\x12\x11\n\rLIVENESS_LEFT\x10\x04\x32j\n\x08PeerLink\x12-\n\x0b\x45ventStream\x12\x0c.PeerMessage\x1a\x0c.PeerMessage(\x01\x30\x01\x12/\n\rControlStream\x12\x0c.PeerMessage\x1a\x0c.PeerMessage(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dweft/wire/mesh/peerlink.proto\x1a\x19weft/wire/mesh/mesh.proto\"\xe3\x02\n\x0bPeerMessage\x12\x1f\n\thandshake\x18\x01 \x01(\x0b\x32\n.HandshakeH\x00\x12\x17\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x06.EventH\x00\x12\x13\n\x03\x61\x63k\x18\x03 \x01(\x0b\x32\x04.AckH\x00\x12\x1f\n\theartbeat\x18\x04 \x01(\x0b\x32\n.HeartbeatH\x00\x12\x1f\n\x07\x62\x61tches\x18\x10 \x01(\x0b\x32\x0c.PeerBatchesH\x00\x12\x19\n\x04\x61\x63ks\x18\x11 \x01(\x0b\x32\t.PeerAcksH\x00\x12\x1d\n\x06resume\x18\x12 \x01(\x0b\x32\x0b.PeerResumeH\x00\x12\x1d\n\x06gossip\x18\x13 \x01(\x0b\x32\x0b.PeerGossipH\x00\x12\x1b\n\x05probe\x18\x14 \x01(\x0b\x32\n.PeerProbeH\x00\x12%\n\ncompressed\x18\x15 \x01(\x0b\x32\x0f.PeerCompressedH\x00\x12\x1f\n\x07\x63losing\x18\x16 \x01(\x0b\x32\x0c.PeerClosingH\x00\x42\x05\n\x03msg\"\x8d\x01\n\tHandshake\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x02 \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\x03 \x03(\t\x12\x0c\n\x04mesh\x18\x10 \x01(\t\x12\r\n\x05\x65poch\x18\x11 \x01(\x04\x12\x13\n\x0bincarnation\x18\x12 \x01(\x04\x12\x11\n\taddresses\x18\x13 \x03(\t\"\x8d\x01\n\x05\x45vent\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12$\n\x07headers\x18\x04 \x03(\x0b\x32\x13.Event.HeadersEntry\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"$\n\x03\x41\x63k\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\",\n\tHeartbeat\x12\x11\n\ttimestamp\x18\x01 \x01(\x03\x12\x0c\n\x04\x65\x63ho\x18\x10 \x01(\x03\"*\n\x0bPeerBatches\x12\x1b\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\n.PeerBatch\"u\n\tPeerBatch\x12(\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32\x19.weft.mesh.v1.StreamBatch\x12\x0c\n\x04keep\x18\x02 \x01(\x08\x12\x0f\n\x07\x66ollows\x18\x03 \x01(\x04\x12\x0f\n\x07\x65xpired\x18\x04 \x01(\x08\x12\x0e\n\x06latest\x18\x05 \x01(\x04\"8\n\x08PeerAcks\x12,\n\x06synced\x18\x01 \x03(\x0b\x32\x1c.weft.mesh.v1.StreamPosition\"q\n\nPeerResume\x12/\n\tpositions\x18\x01 \x03(\x0b\x32\x1c.weft.mesh.v1.StreamPosition\x12\x0f\n\x07origins\x18\x03 \x03(\t\x12\r\n\x05leave\x18\x04 \x03(\t\x12\x0c\n\x04more\x18\x05 \x01(\x08J\x04\x08\x02\x10\x03\"U\n\nPeerGossip\x12\x1c\n\x07\x64igests\x18\x01 \x03(\x0b\x32\x0b.NodeDigest\x12\x1a\n\x06states\x18\x02 \x03(\x0b\x32\n.NodeState\x12\r\n\x05reply\x18\x03 \x01(\x08\"`\n\nNodeDigest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x1b\n\x08liveness\x18\x04 \x01(\x0e\x32\t.Liveness\"\xc0\x01\n\tNodeState\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x1b\n\x08liveness\x18\x04 \x01(\x0e\x32\t.Liveness\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x12\x11\n\taddresses\x18\x06 \x03(\t\x12\x12\n\nneighbours\x18\x07 \x03(\t\x12\x10\n\x08interest\x18\x08 \x03(\t\x12\x17\n\x0finterest_capped\x18\t \x01(\x08\"\x82\x01\n\tPeerProbe\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x1a\n\x04ping\x18\x02 \x01(\x0b\x32\n.ProbePingH\x00\x12\x1a\n\x04pong\x18\x03 \x01(\x0b\x32\n.ProbePongH\x00\x12\"\n\x08indirect\x18\x04 \x01(\x0b\x32\x0e.ProbeIndirectH\x00\x42\x07\n\x05probe\"\x0b\n\tProbePing\"1\n\tProbePong\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\"\x1f\n\rProbeIndirect\x12\x0e\n\x06target\x18\x01 \x01(\t\"W\n\x0ePeerCompressed\x12\"\n\x05\x63odec\x18\x01 \x01(\x0e\x32\x13.weft.mesh.v1.Codec\x12\x13\n\x0bplain_bytes\x18\x02 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\".\n\x0bPeerClosing\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07leaving\x18\x02 \x01(\x08*t\n\x08Liveness\x12\x18\n\x14LIVENESS_UNSPECIFIED\x10\x00\x12\x12\n\x0eLIVENESS_ALIVE\x10\x01\x12\x14\n\x10LIVENESS_SUSPECT\x10\x02\x12\x11\n\rLIVENESS_DEAD\x10\x03\x12\x11\n\rLIVENESS_LEFT\x10\x04\x32j\n\x08PeerLink\x12-\n\x0b\x45ventStream\x12\x0c.PeerMessage\x1a\x0c.PeerMessage(\x01\x30\x01\x12/\n\rControlStream\x12\x0c.PeerMessage\x1a\x0c.PeerMessage(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,8 +34,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_EVENT_HEADERSENTRY']._loaded_options = None
   _globals['_EVENT_HEADERSENTRY']._serialized_options = b'8\001'
-  _globals['_LIVENESS']._serialized_start=1811
-  _globals['_LIVENESS']._serialized_end=1927
+  _globals['_LIVENESS']._serialized_start=1873
+  _globals['_LIVENESS']._serialized_end=1989
   _globals['_PEERMESSAGE']._serialized_start=61
   _globals['_PEERMESSAGE']._serialized_end=416
   _globals['_HANDSHAKE']._serialized_start=419
@@ -51,29 +51,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PEERBATCHES']._serialized_start=790
   _globals['_PEERBATCHES']._serialized_end=832
   _globals['_PEERBATCH']._serialized_start=834
-  _globals['_PEERBATCH']._serialized_end=901
-  _globals['_PEERACKS']._serialized_start=903
-  _globals['_PEERACKS']._serialized_end=959
-  _globals['_PEERRESUME']._serialized_start=961
-  _globals['_PEERRESUME']._serialized_end=1062
-  _globals['_PEERGOSSIP']._serialized_start=1064
-  _globals['_PEERGOSSIP']._serialized_end=1149
-  _globals['_NODEDIGEST']._serialized_start=1151
-  _globals['_NODEDIGEST']._serialized_end=1247
-  _globals['_NODESTATE']._serialized_start=1250
-  _globals['_NODESTATE']._serialized_end=1442
-  _globals['_PEERPROBE']._serialized_start=1445
-  _globals['_PEERPROBE']._serialized_end=1575
-  _globals['_PROBEPING']._serialized_start=1577
-  _globals['_PROBEPING']._serialized_end=1588
-  _globals['_PROBEPONG']._serialized_start=1590
-  _globals['_PROBEPONG']._serialized_end=1639
-  _globals['_PROBEINDIRECT']._serialized_start=1641
-  _globals['_PROBEINDIRECT']._serialized_end=1672
-  _globals['_PEERCOMPRESSED']._serialized_start=1674
-  _globals['_PEERCOMPRESSED']._serialized_end=1761
-  _globals['_PEERCLOSING']._serialized_start=1763
-  _globals['_PEERCLOSING']._serialized_end=1809
-  _globals['_PEERLINK']._serialized_start=1929
-  _globals['_PEERLINK']._serialized_end=2035
+  _globals['_PEERBATCH']._serialized_end=951
+  _globals['_PEERACKS']._serialized_start=953
+  _globals['_PEERACKS']._serialized_end=1009
+  _globals['_PEERRESUME']._serialized_start=1011
+  _globals['_PEERRESUME']._serialized_end=1124
+  _globals['_PEERGOSSIP']._serialized_start=1126
+  _globals['_PEERGOSSIP']._serialized_end=1211
+  _globals['_NODEDIGEST']._serialized_start=1213
+  _globals['_NODEDIGEST']._serialized_end=1309
+  _globals['_NODESTATE']._serialized_start=1312
+  _globals['_NODESTATE']._serialized_end=1504
+  _globals['_PEERPROBE']._serialized_start=1507
+  _globals['_PEERPROBE']._serialized_end=1637
+  _globals['_PROBEPING']._serialized_start=1639
+  _globals['_PROBEPING']._serialized_end=1650
+  _globals['_PROBEPONG']._serialized_start=1652
+  _globals['_PROBEPONG']._serialized_end=1701
+  _globals['_PROBEINDIRECT']._serialized_start=1703
+  _globals['_PROBEINDIRECT']._serialized_end=1734
+  _globals['_PEERCOMPRESSED']._serialized_start=1736
+  _globals['_PEERCOMPRESSED']._serialized_end=1823
+  _globals['_PEERCLOSING']._serialized_start=1825
+  _globals['_PEERCLOSING']._serialized_end=1871
+  _globals['_PEERLINK']._serialized_start=1991
+  _globals['_PEERLINK']._serialized_end=2097
 # @@protoc_insertion_point(module_scope)

@@ -107,12 +107,18 @@ class PeerBatches(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[PeerBatch, _Mapping]]] = ...) -> None: ...
 
 class PeerBatch(_message.Message):
-    __slots__ = ("batch", "keep")
+    __slots__ = ("batch", "keep", "follows", "expired", "latest")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
     batch: _mesh_pb2.StreamBatch
     keep: bool
-    def __init__(self, batch: _Optional[_Union[_mesh_pb2.StreamBatch, _Mapping]] = ..., keep: bool = ...) -> None: ...
+    follows: int
+    expired: bool
+    latest: int
+    def __init__(self, batch: _Optional[_Union[_mesh_pb2.StreamBatch, _Mapping]] = ..., keep: bool = ..., follows: _Optional[int] = ..., expired: bool = ..., latest: _Optional[int] = ...) -> None: ...
 
 class PeerAcks(_message.Message):
     __slots__ = ("synced",)
@@ -121,12 +127,16 @@ class PeerAcks(_message.Message):
     def __init__(self, synced: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ...) -> None: ...
 
 class PeerResume(_message.Message):
-    __slots__ = ("positions", "leave")
+    __slots__ = ("positions", "origins", "leave", "more")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    ORIGINS_FIELD_NUMBER: _ClassVar[int]
     LEAVE_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     positions: _containers.RepeatedCompositeFieldContainer[_mesh_pb2.StreamPosition]
-    leave: _containers.RepeatedCompositeFieldContainer[_mesh_pb2.StreamRef]
-    def __init__(self, positions: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ..., leave: _Optional[_Iterable[_Union[_mesh_pb2.StreamRef, _Mapping]]] = ...) -> None: ...
+    origins: _containers.RepeatedScalarFieldContainer[str]
+    leave: _containers.RepeatedScalarFieldContainer[str]
+    more: bool
+    def __init__(self, positions: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ..., origins: _Optional[_Iterable[str]] = ..., leave: _Optional[_Iterable[str]] = ..., more: bool = ...) -> None: ...
 
 class PeerGossip(_message.Message):
     __slots__ = ("digests", "states", "reply")

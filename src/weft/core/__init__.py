@@ -1,0 +1,33 @@
+"""What a node decides: inputs in, effects out. No I/O, no clock; it has the log, and a runtime that does the rest.
+
+>>> from weft.core.messages import Publish, Synced
+>>> from weft.log import MemoryStore, open_store
+>>> from weft.model import Batch, Epoch, NodeId, Topic
+>>> log = open_store(MemoryStore(), lambda: Epoch(1))
+>>> broker = Broker(NodeId("a"), log, BrokerSettings(), wall_offset_s=0.0)
+>>> told = broker.start(now_s=0.0)
+>>> broker.step(Publish(1, Topic("plant.t"), 0, Batch.from_columns([b"21.5"], 0)), now_s=0.1)
+[]
+>>> ticket = log.sync()
+>>> (receipts,) = broker.step(Synced(ticket, {}), now_s=0.2)
+>>> str(receipts.receipts[0].receipt)
+'plant.t@a/0:e1:0+1 synced'
+
+Read in this order:
+
+- ``messages``       all inputs and effects
+- ``broker``         the whole, as one step function
+- ``receipts``       what publishers are owed
+- ``subscriptions``, ``beginnings``   delivery to this node's subscribers, and where they start
+- ``routes``         what membership says, as trees and interest
+- ``replication``    links: ``outgoing`` and ``incoming`` copies, and ``plain`` peers that know only four messages
+- ``groups``, ``group_work``          members that share streams
+- ``topics``         the mesh's own topics
+- ``views``          how it all looks to people
+"""
+
+from weft.core.broker import Broker
+from weft.core.errors import CopiesMissing, TopicReserved
+from weft.core.settings import BrokerSettings
+
+__all__ = ["Broker", "BrokerSettings", "CopiesMissing", "TopicReserved"]

@@ -1,0 +1,109 @@
+"""Where a subscription begins in a stream.
+
+In a stream that the log has when the subscription is opened, that is known at once. Streams may be heard of later, and
+their history may still be on its way from another node: then the place may have to be looked for as events come in
+(``Search``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from weft.core.messages import Edge, FromPositions, FromTime, Start, StreamKey
+from weft.limits import OFFSET_MAX
+from weft.log import Log, StreamInfo
+from weft.log.errors import PositionAhead, PositionExpired
+from weft.model import NodeId
+
+Floors: TypeAlias = Mapping[StreamKey, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Begin at the first event at or after a time; if ``floored``, at the floor of the stream at the latest.
+
+    The floor is where a stream ended when the node that sends it heard of our interest: what comes from there on is
+    new, whatever its timestamps say.
+    """
+
+    timestamp_us: int
+    floored: bool = False
+
+    def find(self, log: Log, key: StreamKey, floors: Floors) -> int | None:
+        """The offset, or None as long as it is not there yet."""
+        stream, epoch = key
+        info = log.info(stream, epoch)
+        found = log.seek(stream, epoch, self.timestamp_us)
+        floor = max(floors.get(key, OFFSET_MAX), info.start) if self.floored else OFFSET_MAX
+        if found < info.end or floor <= info.end:
+            return min(found, floor)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Beginnings:
+    """The beginnings of one subscription. ``opened_us``: the wall clock when it was opened.
+
+    ``has_history``: of a group, that it has been there before. Streams in which it has no position are then new to it,
+    and it begins at their first event: nothing that came while its members were away is missed.
+    """
+
+    me: NodeId
+    start: Start
+    opened_us: int
+    has_history: bool = False
+
+    def at_opening(self, info: StreamInfo, *, live: bool) -> int | Search:
+        """In a stream that the log has when the subscription is opened. PositionExpired, PositionAhead.
+
+        ``live``: this node gets its events as they come. If not, there may be more elsewhere that is not new.
+        """
+        match self.start:
+            case Edge.EARLIEST:
+                return info.start
+            case Edge.OWN if self.has_history:
+                return info.start
+            case Edge.LATEST | Edge.OWN:
+                return info.end if live else Search(self.opened_us, floored=True)
+            case FromTime(timestamp_us):
+                return Search(timestamp_us)
+            case FromPositions():
+                return self._checked(info)
+            case _:
+                assert_never(self.start)
+
+    def later(self, info: StreamInfo) -> int | Search:
+        """In a stream that is heard of only now."""
+        match self.start:
+            case Edge.EARLIEST:
+                return info.start
+            case Edge.LATEST | Edge.OWN:
+                if info.stream.origin == self.me or self.has_history:
+                    return info.start
+                return Search(self.opened_us, floored=True)
+            case FromTime(timestamp_us):
+                return Search(timestamp_us)
+            case FromPositions():
+                return self._checked(info)
+            case _:
+                assert_never(self.start)
+
+    def _checked(self, info: StreamInfo) -> int:
+        assert isinstance(self.start, FromPositions), "only positions have to be checked"
+        key = (info.stream, info.epoch)
+        named = {(each.stream, each.epoch): each.offset for each in self.start.positions}
+        offset = named.get(key, info.start)
+        if offset < info.start:
+            raise PositionExpired(
+                f"offset {offset} of {info.stream} has expired", epoch=info.epoch, earliest=info.start, latest=info.end
+            )
+        if offset > info.end and info.stream.origin == self.me:  # a copy may still be on its way there
+            raise PositionAhead(
+                f"offset {offset} of {info.stream} has not been given yet",
+                epoch=info.epoch,
+                earliest=info.start,
+                latest=info.end,
+            )
+        return offset

@@ -1,0 +1,265 @@
+"""The core of a node: inputs in, effects out. It has the log, and decides; the runtime does.
+
+Receipts, deliveries, copies to peers and acknowledgements come only out of a ``Synced`` step, or later from what such a
+step made durable: nothing that could still be lost is ever told to anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from weft.core.beginnings import Beginnings
+from weft.core.group_work import GroupWork
+from weft.core.messages import (
+    AddCredit,
+    Effect,
+    FramesDropped,
+    Handled,
+    Input,
+    LinkDown,
+    LinkUp,
+    MemberForgotten,
+    MemberKnown,
+    MoveGroup,
+    Publish,
+    ReceivedAcks,
+    ReceivedCopies,
+    ReceivedPlain,
+    ReceivedPlainAck,
+    ReceivedResume,
+    Refused,
+    StreamKey,
+    Subscribe,
+    Synced,
+    TellInterest,
+    Tick,
+    Unsubscribe,
+)
+from weft.core.receipts import Owed, OwedReceipts
+from weft.core.replication import Replication
+from weft.core.routes import Routes, told_interest
+from weft.core.settings import BrokerSettings
+from weft.core.subscriptions import Subscriptions
+from weft.errors import WeftError
+from weft.limits import COPIES_MAX, INTEREST_DELAY_S, ROUTES_DELAY_S
+from weft.log import Log
+from weft.model import NodeId, Stream
+
+
+class Broker:
+    """``wall_offset_s``: what the wall clock is ahead of ``now_s``, in seconds since 1970."""
+
+    def __init__(self, me: NodeId, log: Log, settings: BrokerSettings, wall_offset_s: float) -> None:
+        self.me = me
+        self.log = log
+        self.routes = Routes(me)
+        floors: dict[StreamKey, int] = {}
+        self.subscriptions = Subscriptions(me, log, floors)
+        self.replication = Replication(me, log, self.routes, settings, floors)
+        self.group_work = GroupWork(me, log, self.subscriptions, settings.groups, wall_offset_s)
+        self._settings = settings
+        self._wall_offset_s = wall_offset_s
+        self._owed = OwedReceipts(self.replication.copies_at)
+        self._known: set[StreamKey] = {(info.stream, info.epoch) for info in log.streams()}
+        self._routes_due_s: float | None = None  # when to look at changes of the mesh
+        self._interest_due_s: float | None = None
+        self._interest_told: TellInterest | None = None
+        self._interest_told_s = float("-inf")
+
+    def start(self, now_s: float) -> list[Effect]:
+        """Before any step: what the log knows of groups, and what this node wants of the mesh."""
+        effects = self.group_work.start(now_s)
+        self._interest_due_s = now_s
+        return [*effects, *self._settle(now_s)]
+
+    @property
+    def receipts_owed(self) -> int:
+        return len(self._owed)
+
+    # --- inputs and time -----------------------------------------------------------------------------------------
+
+    def get_timer(self) -> float | None:
+        """When to call ``step`` with a ``Tick``; None: not before something else happens."""
+        if self.subscriptions.busy or self.replication.busy:
+            return 0.0
+        timers_s = (
+            self._routes_due_s,
+            self.replication.orphans_due_s,
+            self._interest_due_s,
+            self._owed.get_timer(),
+            self.replication.get_timer(),
+            self.group_work.get_timer(),
+        )
+        return min((each for each in timers_s if each is not None), default=None)
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        effects = self._step(event, now_s)
+        return [*effects, *self._settle(now_s)]
+
+    def _step(self, event: Input, now_s: float) -> list[Effect]:
+        match event:
+            case Publish():
+                return self._publish(event, now_s)
+            case Synced():
+                return self._synced(event, now_s)
+            case Subscribe() | AddCredit() | Handled() | Unsubscribe() | MoveGroup():
+                return self._from_subscriber(event, now_s)
+            case LinkUp() | LinkDown() | MemberKnown() | MemberForgotten():
+                return self._mesh_changed(event, now_s)
+            case ReceivedCopies() | ReceivedAcks() | ReceivedResume() | FramesDropped():
+                return self._from_peer(event, now_s)
+            case ReceivedPlain():
+                return self.replication.received_plain(event, self._now_us(now_s))
+            case ReceivedPlainAck():
+                return self.replication.received_plain_ack(event)
+            case Tick():
+                return self._tick(now_s)
+            case _:
+                assert_never(event)
+
+    def _settle(self, now_s: float) -> list[Effect]:
+        """What every step ends with: what has become possible to send, and what has become due to say."""
+        effects: list[Effect] = []
+        if any(due_s is not None and due_s <= now_s for due_s in (self._routes_due_s, self.replication.orphans_due_s)):
+            self._routes_due_s = None
+            effects += self.replication.follow_routes(now_s)
+        effects += self.subscriptions.pump()
+        effects += self.replication.pump(now_s)
+        if self._interest_due_s is not None and self._interest_due_s <= now_s:
+            effects += self._tell_interest(now_s)
+        return effects
+
+    def _tick(self, now_s: float) -> list[Effect]:
+        self.replication.expire(now_s)
+        return [*self._owed.expire(now_s), *self.group_work.tick(now_s)]
+
+    def _now_us(self, now_s: float) -> int:
+        return int((now_s + self._wall_offset_s) * 1_000_000)
+
+    # --- publishing ----------------------------------------------------------------------------------------------
+
+    def _publish(self, publish: Publish, now_s: float) -> list[Effect]:
+        copies = min(max(publish.copies, self._settings.copies_of(publish.topic)), COPIES_MAX)
+        try:
+            appended = self.log.append(Stream(publish.topic, self.me, publish.partition), publish.batch)
+        except WeftError as error:
+            return [Refused(publish.request, error)]
+        self._owed.add(Owed(publish.request, appended, copies, now_s + self._settings.copies_timeout_s))
+        if copies > 1:
+            self.replication.keep_copies((appended.stream, appended.epoch), copies)
+        # A batch that was sent again may be durable long since: then no sync will follow it.
+        return self._owed.synced(self.log.synced) if appended.ticket <= self.log.synced else []
+
+    def _synced(self, synced: Synced, now_s: float) -> list[Effect]:
+        """Receipts first; then everybody who waits for the events."""
+        effects = self._owed.synced(synced.ticket)
+        for key in synced.advanced:
+            if key not in self._known:
+                effects += self._stream_known(key, now_s)
+        self.subscriptions.advanced(synced.advanced)
+        effects += self.replication.synced(synced.advanced)
+        effects += self.group_work.synced(synced.ticket, synced.advanced, now_s)
+        return effects
+
+    def _stream_known(self, key: StreamKey, now_s: float) -> list[Effect]:
+        self._known.add(key)
+        stream, epoch = key
+        info = self.log.info(stream, epoch)
+        effects = self.subscriptions.stream_known(info)
+        self.replication.stream_known(info)
+        return [*effects, *self.group_work.stream_known(key, now_s)]
+
+    # --- subscribers ---------------------------------------------------------------------------------------------
+
+    def _from_subscriber(
+        self, event: Subscribe | AddCredit | Handled | Unsubscribe | MoveGroup, now_s: float
+    ) -> list[Effect]:
+        match event:
+            case Subscribe():
+                return self._subscribe(event, now_s)
+            case AddCredit(number, credit_bytes):
+                subscription = self.subscriptions.get(number)
+                if subscription is not None:
+                    self.subscriptions.add_credit(subscription, credit_bytes)
+                return []
+            case Handled():
+                return self.group_work.handled(event, now_s)
+            case Unsubscribe(number):
+                effects = self.group_work.leave(number, now_s)
+                self.subscriptions.close(number)
+                self._interest_changed(now_s)
+                return effects
+            case MoveGroup():
+                return self.group_work.move(event, now_s)
+            case _:
+                assert_never(event)
+
+    def _subscribe(self, request: Subscribe, now_s: float) -> list[Effect]:
+        if request.group:
+            effects = self.group_work.join(request, now_s)
+        else:
+            effects = self.subscriptions.open(request, Beginnings(self.me, request.start, self._now_us(now_s)))
+        self._interest_changed(now_s)
+        return effects
+
+    def _interest_changed(self, now_s: float) -> None:
+        if self._interest_due_s is None:
+            self._interest_due_s = max(now_s, self._interest_told_s + INTEREST_DELAY_S)
+
+    def _tell_interest(self, now_s: float) -> list[Effect]:
+        self._interest_due_s = None
+        interest = told_interest(self.subscriptions.patterns())
+        tell = TellInterest(interest.patterns, interest.widened)
+        if tell == self._interest_told:
+            return []
+        self._interest_told, self._interest_told_s = tell, now_s
+        return [tell]
+
+    # --- the mesh ------------------------------------------------------------------------------------------------
+
+    def _mesh_changed(self, event: LinkUp | LinkDown | MemberKnown | MemberForgotten, now_s: float) -> list[Effect]:
+        effects: list[Effect] = []
+        changed = True
+        match event:
+            case LinkUp(peer, plain=True):
+                effects += self.replication.plain_link_up(peer)
+            case LinkUp(peer):
+                self.replication.link_up(peer, now_s)
+                self._keep_copies()
+            case LinkDown(peer):
+                self.replication.link_down(peer)
+                self._keep_copies()
+            case MemberKnown(state):
+                changed = self.routes.know(state)
+                effects += self.group_work.member_known(state, now_s)
+            case MemberForgotten(node):
+                changed = self.routes.forget(node)
+            case _:
+                assert_never(event)
+        if changed and self._routes_due_s is None:
+            self._routes_due_s = now_s + ROUTES_DELAY_S
+        return effects
+
+    def _keep_copies(self) -> None:
+        for key, copies in self._owed.wanted_copies().items():
+            self.replication.keep_copies(key, copies)
+
+    def _from_peer(
+        self, event: ReceivedCopies | ReceivedAcks | ReceivedResume | FramesDropped, now_s: float
+    ) -> list[Effect]:
+        match event:
+            case ReceivedCopies():
+                return self.replication.received_copies(event)
+            case ReceivedAcks():
+                return self._copied(self.replication.received_acks(event, now_s))
+            case ReceivedResume():
+                self.replication.received_resume(event)
+                return []
+            case FramesDropped(peer):
+                return self.replication.frames_dropped(peer, now_s)
+            case _:
+                assert_never(event)
+
+    def _copied(self, keys: Iterable[StreamKey]) -> list[Effect]:
+        return [effect for key in keys for effect in self._owed.copied(key)]

@@ -1,0 +1,13 @@
+"""What a node may have to say to a client that is neither the log's nor the client's fault."""
+
+from __future__ import annotations
+
+from weft.errors import UsageError, WeftError
+
+
+class CopiesMissing(WeftError):
+    """The events are kept here, but not on as many nodes as were asked for."""
+
+
+class TopicReserved(UsageError):
+    """Topics below ``weft.`` are the mesh's own."""

@@ -1,0 +1,161 @@
+"""What nodes tell each other about a group: events on its topic, compacted by key.
+
+====================  ===============================================  =================================================
+key                   payload                                          meaning
+====================  ===============================================  =================================================
+``n:node-a``          JSON, ``{"billing-1": {"pattern": "plant.>",     all members of the group at this node, and what
+                      "turn": 1, "held": ["plant.t@node-b/0:e7"]}}``   they hold; empty: there are none
+``p:plant.t@b/0:e7``  ``2:1234``                                       where the group stands in it: version, offset
+====================  ===============================================  =================================================
+
+Both are full statements, never a change of an earlier one, so that the last event of a key is all there is to know. An
+empty payload is a tombstone to the log: what is not needed goes away by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from weft.core.groups.names import is_member
+from weft.core.messages import StreamKey
+from weft.errors import PeerError, UsageError
+from weft.limits import (
+    GROUP_HELD_MAX,
+    GROUP_MEMBERS_MAX,
+    GROUP_STATE_BYTES_MAX,
+    GROUP_STREAMS_KEPT_MAX,
+    OFFSET_MAX,
+)
+from weft.model import Event, NodeId, Pattern, parse_node_id, parse_pattern, parse_position
+from weft.model.stream import NUMBER, TEXT_CHARACTERS_MAX
+
+NODE: Final = b"n:"
+POSITION: Final = b"p:"
+PLACE_TEXT: Final = re.compile(rf"{NUMBER}:{NUMBER}".encode())
+PLACE_BYTES_MAX: Final = 39  # two numbers of 19 digits and the colon
+
+
+class BadGroupEvent(PeerError):
+    """An event on a group's topic that no node says."""
+
+
+class Place(NamedTuple):
+    """Where a group stands in a stream. The greater one counts: ``version`` grows whenever somebody moves the group by
+    hand, and only so can it go back. A tuple, because the order is that of a tuple."""
+
+    version: int
+    offset: int
+
+
+class MemberState(NamedTuple):
+    """A member as its node tells of it. ``turn``: of two nodes that have it, the one with the higher turn counts."""
+
+    pattern: Pattern
+    turn: int
+    held: frozenset[StreamKey]
+
+
+MembersState: TypeAlias = Mapping[str, MemberState]
+
+
+class NodeSaid(NamedTuple):
+    node: NodeId
+    members: MembersState
+
+
+class PlaceSaid(NamedTuple):
+    key: StreamKey
+    place: Place
+
+
+class _WireMember(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    pattern: str
+    turn: int
+    held: list[str]
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(dict[str, _WireMember])
+
+
+def node_event(node: NodeId, members: MembersState) -> Event:
+    """All that a node has to say of its members; sorted, so that the same always has the same bytes."""
+    wire = {
+        name: _WireMember(state.pattern, state.turn, sorted(map(text_of, state.held)))
+        for name, state in sorted(members.items())
+    }
+    return Event(_ENCODER.encode(wire) if wire else b"", 0, NODE + node.encode())
+
+
+def place_event(key: StreamKey, place: Place) -> Event:
+    return Event(b"%d:%d" % place, 0, POSITION + text_of(key).encode())
+
+
+def text_of(key: StreamKey) -> str:
+    stream, epoch = key
+    return f"{stream}:e{epoch}"
+
+
+def read_untrusted(event: Event) -> NodeSaid | PlaceSaid:
+    """What an event on a group's topic says; raise only BadGroupEvent, whatever it is."""
+    key = event.key or b""
+    try:
+        if key.startswith(NODE):
+            return NodeSaid(parse_node_id(key.removeprefix(NODE).decode()), _members_untrusted(event.payload))
+        if key.startswith(POSITION):
+            return PlaceSaid(_key_of(key.removeprefix(POSITION).decode()), _place_untrusted(event.payload))
+    except (UsageError, UnicodeDecodeError) as error:
+        raise BadGroupEvent(f"a name in an event about a group is not one: {error}") from None
+    raise BadGroupEvent("an event about a group has no key that is known", key=key[:32])
+
+
+def _members_untrusted(payload: bytes) -> MembersState:
+    if not payload:
+        return {}
+    if len(payload) > GROUP_STATE_BYTES_MAX:
+        raise BadGroupEvent("the state of a group is too large", bytes=len(payload), limit=GROUP_STATE_BYTES_MAX)
+    try:
+        wire = _DECODER.decode(payload)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise BadGroupEvent(f"the state of a group is not what it should be: {error}") from None
+    if len(wire) > GROUP_MEMBERS_MAX:
+        raise BadGroupEvent("too many members at one node", members=len(wire), limit=GROUP_MEMBERS_MAX)
+    held = sum(len(each.held) for each in wire.values())
+    if held > GROUP_HELD_MAX:
+        raise BadGroupEvent("too many streams held at one node", streams=held, limit=GROUP_HELD_MAX)
+    return {_checked_name(name): _member(each) for name, each in wire.items()}
+
+
+def _member(wire: _WireMember) -> MemberState:
+    if not 1 <= wire.turn <= OFFSET_MAX:
+        raise BadGroupEvent("turns count from 1", turn=wire.turn, limit=OFFSET_MAX)
+    return MemberState(parse_pattern(wire.pattern), wire.turn, frozenset(map(_key_of, wire.held)))
+
+
+def _checked_name(name: str) -> str:
+    if not is_member(name):
+        raise BadGroupEvent("not the name of a member", name=name[:80])
+    return name
+
+
+@lru_cache(maxsize=GROUP_STREAMS_KEPT_MAX)  # a node tells the same streams whenever one of them changes
+def _key_of(text: str) -> StreamKey:
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise BadGroupEvent("no stream has so long a name", characters=len(text), limit=TEXT_CHARACTERS_MAX)
+    position = parse_position(f"{text}:0")
+    return position.stream, position.epoch
+
+
+def _place_untrusted(payload: bytes) -> Place:
+    found = PLACE_TEXT.fullmatch(payload) if len(payload) <= PLACE_BYTES_MAX else None
+    if found is None:
+        raise BadGroupEvent("not a position of a group: expected version:offset", payload=payload[:32])
+    place = Place(int(found[1]), int(found[2]))
+    if max(place) > OFFSET_MAX:
+        raise BadGroupEvent("position of a group out of range", place=tuple(place), limit=OFFSET_MAX)
+    return place

@@ -1,0 +1,269 @@
+"""One group as one node sees it: its own members, what others said, and what follows for every stream.
+
+Inputs only note what is new. ``tick`` decides, all at once: who should have each stream, what each hold becomes, which
+free streams to claim; then it tells members and the mesh. The order of what is said matters: positions before the state
+that gives their streams away, so that who takes a stream knows where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import inf
+from typing import assert_never
+
+from weft.core.groups.effects import CommitPositions, GroupEffect, Replaced, Say
+from weft.core.groups.events import MembersState, NodeSaid, PlaceSaid, node_event, place_event
+from weft.core.groups.members import Claimed, Hold, Member, Paused, Served
+from weft.core.groups.names import topic_of
+from weft.core.groups.owners import Candidate, Owners, rank
+from weft.core.groups.places import Places
+from weft.core.groups.reports import Report, Reports
+from weft.core.groups.settings import GroupSettings
+from weft.core.messages import StreamKey
+from weft.errors import UsageError
+from weft.limits import GROUP_HELD_MAX, GROUP_MEMBERS_MAX, GROUP_POSITIONS_MAX, GROUP_SAY_EVENTS_MAX, OFFSET_MAX
+from weft.model import Epoch, NodeId, Pattern, Position
+
+
+class Group:
+    """``streams`` and ``lives`` are those of ``Groups``, and change without notice; ``touch`` tells of it."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        name: str,
+        settings: GroupSettings,
+        streams: Mapping[StreamKey, None],
+        lives: Mapping[NodeId, Epoch],
+        logged: Iterable[Position],
+        now_s: float,
+    ) -> None:
+        self.name = name
+        self.places = Places(me, logged)
+        self.reports = Reports(lives)
+        self.members: dict[str, Member] = {}
+        self._me = me
+        self._settings = settings
+        self._streams = streams
+        self._lives = lives
+        self._owners = Owners()
+        self._holders: dict[StreamKey, Member] = {}  # a stream is held by at most one member here
+        self._said: MembersState = {}  # what the mesh has been told last of the members here
+        self._decide_at_s = inf
+        self._publish_at_s = inf
+        self._adopt_at_s = inf
+        self._publish(now_s + settings.publish_interval_s)
+
+    # --- inputs --------------------------------------------------------------------------------------------------
+
+    def touch(self, now_s: float) -> None:
+        """Something changed that decisions depend on."""
+        self._decide_at_s = min(self._decide_at_s, now_s)
+
+    def join(self, subscription: int, name: str, pattern: Pattern, now_s: float) -> list[GroupEffect]:
+        earlier = self.members.get(name)
+        if earlier is None and len(self.members) >= GROUP_MEMBERS_MAX:
+            raise UsageError(f"group {self.name} has too many members at this node", limit=GROUP_MEMBERS_MAX)
+        turn = min(max(self.reports.turn(name), earlier.turn if earlier else 0) + 1, OFFSET_MAX)
+        effects: list[GroupEffect] = []
+        if earlier is not None:
+            self.leave(earlier, now_s)
+            effects.append(Replaced(earlier.subscription))
+        self.members[name] = Member(subscription, name, pattern, turn)
+        self.touch(now_s)
+        return effects
+
+    def leave(self, member: Member, now_s: float) -> None:
+        """What it held is free at once."""
+        del self.members[member.name]
+        for key in member.holds:
+            del self._holders[key]
+        self.hurry(now_s)
+
+    def handled(
+        self, member: Member, positions: Iterable[Position], generation: int, now_s: float
+    ) -> list[GroupEffect]:
+        new = [each for each in positions if self._counts(member, each) and self._advance(each)]
+        if new:
+            self._publish(now_s + self._settings.publish_interval_s)
+        if member.answer(generation):
+            self.touch(now_s)
+        return [CommitPositions(self.name, tuple(new))] if new else []
+
+    def move(self, positions: tuple[Position, ...], now_s: float) -> list[GroupEffect]:
+        """Said and written at once: whoever asked for it waits until it is durable."""
+        keys = {(each.stream, each.epoch) for each in positions}
+        if len(keys | self.places.keys()) > GROUP_POSITIONS_MAX:
+            raise UsageError(f"group {self.name} has positions in too many streams", limit=GROUP_POSITIONS_MAX)
+        for each in positions:
+            self.places.move((each.stream, each.epoch), each.offset)
+        self.touch(now_s)
+        return [*self._say_places(), CommitPositions(self.name, positions)]
+
+    def stream_known(self, key: StreamKey, now_s: float) -> None:
+        self._owners.add(key)
+        if self._owners.get(key):
+            self.touch(now_s)
+
+    def hear_node(self, said: NodeSaid, epoch: Epoch, offset: int, now_s: float) -> bool:
+        """Whether there was room for it."""
+        if said.node == self._me:  # from an earlier life; whatever it says that is not so any more is taken back
+            self._said = said.members
+            self.touch(now_s)
+            return True
+        if not self.reports.has_room_for(said.node):
+            return False
+        if self.reports.hear(said.node, Report(epoch, offset, said.members)):
+            self.touch(now_s)
+        return True
+
+    def hear_place(self, said: PlaceSaid, origin: NodeId, now_s: float) -> bool:
+        """Whether there was room for it."""
+        if not self.places.has_room_for(said.key):
+            return False
+        if origin == self._me:
+            self.places.recall(said.key, said.place)
+        elif self.places.hear(said.key, said.place, origin) and said.key in self._holders:
+            self.touch(now_s)
+        return True
+
+    def adopt_places(self, node: NodeId, turn: int, now_s: float) -> None:
+        """That node is gone: what it said of positions is said by another one, the next in turn if the first does not
+        know it."""
+        self.places.adopt(node)
+        if self.places.orphaned:
+            self._adopt_at_s = min(self._adopt_at_s, now_s + turn * self._settings.publish_interval_s)
+
+    def hurry(self, now_s: float) -> None:
+        """Nothing can wait any more."""
+        self._publish(now_s)
+        self.touch(now_s)
+
+    # --- decisions -----------------------------------------------------------------------------------------------
+
+    @property
+    def due_s(self) -> float:
+        return min(self._decide_at_s, self._publish_at_s, self._adopt_at_s)
+
+    def tick(self, now_s: float) -> list[GroupEffect]:
+        effects: list[GroupEffect] = []
+        decides = self._decide_at_s <= now_s
+        if decides:
+            self._elect()
+            self._step(now_s)
+            self._claim(now_s)
+            effects += filter(None, (member.assign() for member in self.members.values()))
+            self._decide_at_s = self._deadline_s(now_s)
+        if self._adopt_at_s <= now_s:
+            self._adopt_at_s = inf
+            self.places.speak_for_orphans()
+            self._publish(now_s)
+        if self._publish_at_s <= now_s:
+            effects += self._say_places()
+        if decides:
+            effects += self._say_members()
+        return effects
+
+    def holder(self, key: StreamKey) -> tuple[NodeId, str] | None:
+        """Who has a stream; of several the one that will keep it."""
+        holders = self.reports.holders(key)
+        if own := self._holders.get(key):
+            holders.append((self._me, own.name))
+        return max(holders, key=lambda each: rank(key, each[1], each[0]), default=None)
+
+    def candidates(self) -> frozenset[Candidate]:
+        """All living members. Of those with the same name, the one that joined last."""
+        latest: dict[str, tuple[int, NodeId, Pattern]] = {}
+        for name, member in self.members.items():
+            latest[name] = member.turn, self._me, member.pattern
+        for node, members in self.reports.live():
+            for name, state in members.items():
+                heard = state.turn, node, state.pattern
+                latest[name] = max(latest.get(name, heard), heard)
+        return frozenset(Candidate(node, name, pattern) for name, (_, node, pattern) in latest.items())
+
+    def _elect(self) -> None:
+        """A node without members of its own need not know whose each stream is."""
+        self._owners.set_candidates(self.candidates() if self.members else frozenset(), self._streams)
+
+    def _step(self, now_s: float) -> None:
+        for member in self.members.values():
+            for key, hold in list(member.holds.items()):
+                after = self._next(member, key, hold, now_s)
+                if after is not None:
+                    member.holds[key] = after
+                    continue
+                del member.holds[key], self._holders[key]
+                self._publish(now_s)
+
+    def _next(self, member: Member, key: StreamKey, hold: Hold, now_s: float) -> Hold | None:
+        """What becomes of a hold; None: the stream is let go."""
+        version = self.places.version(key)
+        rightful = self._is_owner(member, key)
+        match hold:
+            case Claimed(until_s):
+                if not rightful:
+                    return None
+                return hold if now_s < until_s or self.reports.holders(key) else Served(version)
+            case Served(began):
+                if rightful and began == version:
+                    return hold
+                return Paused(began, member.generation + 1, now_s + self._settings.release_timeout_s)
+            case Paused():
+                if not member.has_let_go(hold, now_s):
+                    return hold
+                return Served(version) if rightful else None
+            case _:
+                assert_never(hold)
+
+    def _claim(self, now_s: float) -> None:
+        """Want every stream that belongs to a member here and that nobody has."""
+        settle_s = self._settings.settle_s if self._lives else 0.0  # alone, there is nobody to listen to
+        for key, owner in self._owners.items():
+            if owner.node != self._me or key in self._holders or self.reports.holders(key):
+                continue
+            if len(self._holders) >= GROUP_HELD_MAX:
+                return
+            member = self._holders[key] = self.members[owner.name]
+            member.holds[key] = Claimed(now_s + settle_s) if settle_s else Served(self.places.version(key))
+
+    def _deadline_s(self, now_s: float) -> float:
+        """When a hold may change by time alone."""
+        holds = (hold for member in self.members.values() for hold in member.holds.values())
+        times_s = (hold.until_s for hold in holds if not isinstance(hold, Served))
+        return min((each for each in times_s if each > now_s), default=inf)
+
+    def _is_owner(self, member: Member, key: StreamKey) -> bool:
+        owner = self._owners.get(key)
+        return owner is not None and (owner.node, owner.name) == (self._me, member.name)
+
+    # --- positions and what is said ------------------------------------------------------------------------------
+
+    def _counts(self, member: Member, position: Position) -> bool:
+        """A member speaks only of what it has, and not of what it handled before the group was moved."""
+        key = position.stream, position.epoch
+        match member.holds.get(key):
+            case Served(version) | Paused(version):
+                return version == self.places.version(key)
+            case Claimed() | None:
+                return False
+
+    def _advance(self, position: Position) -> bool:
+        return self.places.advance((position.stream, position.epoch), position.offset)
+
+    def _publish(self, at_s: float) -> None:
+        if self.places.unsaid:
+            self._publish_at_s = min(self._publish_at_s, at_s)
+
+    def _say_places(self) -> list[GroupEffect]:
+        self._publish_at_s = inf
+        events = [place_event(key, place) for key, place in self.places.take_unsaid()]
+        firsts = range(0, len(events), GROUP_SAY_EVENTS_MAX)
+        return [Say(topic_of(self.name), tuple(events[first : first + GROUP_SAY_EVENTS_MAX])) for first in firsts]
+
+    def _say_members(self) -> list[GroupEffect]:
+        members = {name: member.state() for name, member in self.members.items()}
+        if members == self._said:
+            return []
+        self._said = members
+        return [Say(topic_of(self.name), (node_event(self._me, members),))]

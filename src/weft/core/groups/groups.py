@@ -1,0 +1,225 @@
+"""All groups of a node: what the broker talks to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import inf
+
+from weft.core.groups.effects import GroupEffect
+from weft.core.groups.events import BadGroupEvent, NodeSaid, read_untrusted
+from weft.core.groups.group import Group
+from weft.core.groups.members import Member
+from weft.core.groups.names import group_of, parse_group, parse_member, unnamed
+from weft.core.groups.settings import GroupSettings
+from weft.core.messages import StreamKey
+from weft.core.topics import GROUPS
+from weft.errors import UsageError
+from weft.limits import GROUPS_MAX
+from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, covers
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupMember:
+    """A living member of a group, anywhere in the mesh."""
+
+    node: NodeId
+    name: str
+    pattern: Pattern
+
+
+class Groups:
+    """``positions``: what the node's log has of a group.
+
+    Inputs return what has to be done at once. Everything that can wait for the next input to come is decided in
+    ``tick``, when ``get_timer`` says so: often at once.
+    """
+
+    def __init__(self, me: NodeId, settings: GroupSettings, positions: Callable[[str], Iterable[Position]]) -> None:
+        self.refused = 0  # events of others that were bad, or that there was no room for
+        self._me = me
+        self._settings = settings
+        self._positions = positions
+        self._groups: dict[str, Group] = {}
+        self._waiting: dict[str, Group] = {}  # those that have something to do at some time
+        self._subscriptions: dict[int, tuple[Group, Member]] = {}
+        self._streams: dict[StreamKey, None] = {}
+        self._lives: dict[NodeId, Epoch] = {}  # of the other nodes
+        self._epochs: dict[NodeId, Epoch] = {}  # also of those that are gone
+
+    # --- members -------------------------------------------------------------------------------------------------
+
+    def join(self, subscription: int, group: str, member: str, pattern: Pattern, now_s: float) -> list[GroupEffect]:
+        """An empty ``member`` is given a name of its own. Raise UsageError for what cannot be."""
+        assert subscription not in self._subscriptions, "a subscription joins once"
+        parse_group(group)
+        name = parse_member(member) if member else unnamed(self._me, subscription)
+        if covers(GROUPS, pattern):
+            raise UsageError(
+                "what is said about groups is not shared by a group: subscribe without one", pattern=pattern
+            )
+        found = self._get(group, now_s)
+        if found is None:
+            raise UsageError("too many groups", group=group, limit=GROUPS_MAX)
+        earlier = found.members.get(name)
+        effects = found.join(subscription, name, pattern, now_s)
+        if earlier is not None:
+            del self._subscriptions[earlier.subscription]
+        self._subscriptions[subscription] = found, found.members[name]
+        self._wait(found)
+        return effects
+
+    def leave(self, subscription: int, now_s: float) -> list[GroupEffect]:
+        """Its streams are free at once. One that was replaced, or was in no group, is ignored."""
+        if found := self._subscriptions.pop(subscription, None):
+            group, member = found
+            group.leave(member, now_s)
+            self._wait(group)
+        return []
+
+    def handled(
+        self, subscription: int, positions: Iterable[Position], generation: int, now_s: float
+    ) -> list[GroupEffect]:
+        """Positions of streams that it does not hold are ignored: they are late."""
+        if found := self._subscriptions.get(subscription):
+            group, member = found
+            effects = group.handled(member, positions, generation, now_s)
+            self._wait(group)
+            return effects
+        return []
+
+    def move(self, group: str, positions: Iterable[Position], now_s: float) -> list[GroupEffect]:
+        """Put a group elsewhere. Members that have these streams lose them and get them back, wherever they are."""
+        found = self._get(parse_group(group), now_s)
+        if found is None:
+            raise UsageError("too many groups", group=group, limit=GROUPS_MAX)
+        effects = found.move(tuple(positions), now_s)
+        self._wait(found)
+        return effects
+
+    def close(self, now_s: float) -> list[GroupEffect]:
+        """All members leave, and the mesh is told: the last effects before the node stops."""
+        for subscription in list(self._subscriptions):
+            self.leave(subscription, now_s)
+        for group in self._groups.values():
+            group.hurry(now_s)
+            self._wait(group)
+        return self.tick(now_s)
+
+    # --- the world -----------------------------------------------------------------------------------------------
+
+    def stream_known(self, key: StreamKey, now_s: float) -> list[GroupEffect]:
+        """A stream is in this node's log, from now on or since it was opened."""
+        if key not in self._streams:
+            self._streams[key] = None
+            for group in self._groups.values():
+                group.stream_known(key, now_s)
+                self._wait(group)
+        return []
+
+    def heard(self, key: StreamKey, batch: Batch, now_s: float) -> list[GroupEffect]:
+        """Events about a group: of other nodes, and of all of them, this one included, when the log is opened."""
+        stream, epoch = key
+        name = group_of(stream.topic)
+        group = None if name is None else self._get(name, now_s)
+        if group is None:
+            self.refused += len(batch)
+            return []
+        for offset, event in enumerate(batch, batch.base_offset):
+            if not self._hear_untrusted(group, event, stream.origin, epoch, offset, now_s):
+                self.refused += 1
+        self._wait(group)
+        return []
+
+    def node_lives(self, node: NodeId, epoch: Epoch, alive: bool, now_s: float) -> list[GroupEffect]:
+        """What membership says of another node: ``alive`` also if it is only suspected."""
+        if node == self._me:
+            return []
+        before = self._lives.get(node), self._epochs.get(node)
+        self._epochs[node] = epoch
+        if alive:
+            self._lives[node] = epoch
+        else:
+            self._lives.pop(node, None)
+        if (self._lives.get(node), epoch) == before:
+            return []
+        lost = not alive or before[1] not in (None, epoch)
+        turn = 1 + sum(other < self._me for other in self._lives if other != node)
+        for group in self._groups.values():
+            if node in group.reports:
+                group.touch(now_s)
+            if lost:
+                group.adopt_places(node, turn, now_s)
+            self._wait(group)
+        return []
+
+    def node_forgotten(self, node: NodeId) -> None:
+        """Membership has no more room for a node that was long gone."""
+        self._epochs.pop(node, None)
+        self._lives.pop(node, None)
+
+    def tick(self, now_s: float) -> list[GroupEffect]:
+        effects: list[GroupEffect] = []
+        for group in list(self._waiting.values()):
+            if group.due_s <= now_s:
+                effects += group.tick(now_s)
+                self._wait(group)
+        return effects
+
+    def get_timer(self) -> float | None:
+        """When ``tick`` is due; None: not before something happens."""
+        return min((group.due_s for group in self._waiting.values()), default=None)
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        return sorted(self._groups)
+
+    def position(self, group: str, key: StreamKey) -> int | None:
+        found = self._groups.get(group)
+        place = found.places.get(key) if found else None
+        return place.offset if place else None
+
+    def positions(self, group: str) -> list[Position]:
+        """Where a group stands, as far as it is known here; a stream may occur in several epochs."""
+        found = self._groups.get(group)
+        return sorted(found.places.positions()) if found else []
+
+    def holder(self, group: str, key: StreamKey) -> tuple[NodeId, str] | None:
+        """The node and the member that have a stream."""
+        found = self._groups.get(group)
+        return found.holder(key) if found else None
+
+    def members(self, group: str) -> list[GroupMember]:
+        found = self._groups.get(group)
+        return sorted(GroupMember(each.node, each.name, each.pattern) for each in found.candidates()) if found else []
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _get(self, name: str, now_s: float) -> Group | None:
+        """The group of this name, if there is room for it."""
+        group = self._groups.get(name)
+        if group is None and len(self._groups) < GROUPS_MAX:
+            logged = self._positions(name)
+            group = Group(self._me, name, self._settings, self._streams, self._lives, logged, now_s)
+            self._groups[name] = group
+        return group
+
+    def _wait(self, group: Group) -> None:
+        """Note whether a group waits for its time. A node may know thousands that do not."""
+        if group.due_s < inf:
+            self._waiting[group.name] = group
+        else:
+            self._waiting.pop(group.name, None)
+
+    def _hear_untrusted(
+        self, group: Group, event: Event, origin: NodeId, epoch: Epoch, offset: int, now_s: float
+    ) -> bool:
+        """Whether it was taken in: a node speaks of positions and of its own members."""
+        try:
+            said = read_untrusted(event)
+        except BadGroupEvent:
+            return False
+        if isinstance(said, NodeSaid):
+            return said.node == origin and group.hear_node(said, epoch, offset, now_s)
+        return group.hear_place(said, origin, now_s)

@@ -1,0 +1,78 @@
+"""A member of a group at this node, and what it is to each stream that it has or is about to have.
+
+A stream that it holds goes through these, one after the other and back:
+
+=========  ==========================================================  =================================================
+hold       meaning                                                     what comes next
+=========  ==========================================================  =================================================
+Claimed    others have been told that it wants the stream              nobody else held it for a while: Served
+Served     it gets the stream's events                                 it is somebody else's, or was moved: Paused
+Paused     it was told to let go                                       it did, or was too slow: gone, or Served again
+=========  ==========================================================  =================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from weft.core.groups.effects import Assignment
+from weft.core.groups.events import MemberState
+from weft.core.messages import StreamKey
+from weft.model import Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """``version`` of the group's position where serving began: what is handled counts only for this one."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """``generation``: of the assignment without the stream; with the answer to it, the stream is let go."""
+
+    version: int
+    generation: int
+    until_s: float
+
+
+Hold: TypeAlias = Claimed | Served | Paused
+
+
+@dataclass(slots=True)
+class Member:
+    subscription: int
+    name: str
+    pattern: Pattern
+    turn: int
+    generation: int = 0  # of the last assignment
+    taken_over: int = 0  # the last generation that the member has answered
+    holds: dict[StreamKey, Hold] = field(default_factory=dict)
+    assigned: frozenset[StreamKey] = frozenset()
+
+    def state(self) -> MemberState:
+        return MemberState(self.pattern, self.turn, frozenset(self.holds))
+
+    def assign(self) -> Assignment | None:
+        """All it is served now, if that is not what it was told last."""
+        served = frozenset(key for key, hold in self.holds.items() if isinstance(hold, Served))
+        if served == self.assigned:
+            return None
+        self.assigned = served
+        self.generation += 1
+        return Assignment(self.subscription, self.generation, tuple(sorted(served)))
+
+    def answer(self, generation: int) -> bool:
+        """It has taken over an assignment; whether something was waiting for that."""
+        before, self.taken_over = self.taken_over, max(self.taken_over, min(generation, self.generation))
+        return self.taken_over > before and any(isinstance(hold, Paused) for hold in self.holds.values())
+
+    def has_let_go(self, hold: Paused, now_s: float) -> bool:
+        return self.taken_over >= hold.generation or now_s >= hold.until_s

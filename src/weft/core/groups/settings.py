@@ -1,0 +1,35 @@
+"""The knobs of groups, with their ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from weft import limits
+from weft.errors import UsageError
+
+# Knob -> least, most.
+RANGES: Final[dict[str, tuple[float, float]]] = {
+    "publish_interval_s": (0.01, 60.0),
+    "release_timeout_s": (0.1, 600.0),
+    "settle_s": (0.0, 30.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """``publish_interval_s``: how far behind positions may be on other nodes.
+
+    ``release_timeout_s``: how long a member may take to let go of a stream. ``settle_s``: how long a node that wants a
+    stream listens for others that want it, too.
+    """
+
+    publish_interval_s: float = limits.GROUP_PUBLISH_INTERVAL_S
+    release_timeout_s: float = limits.GROUP_RELEASE_TIMEOUT_S
+    settle_s: float = limits.GROUP_SETTLE_S
+
+    def __post_init__(self) -> None:
+        for knob, (least, most) in RANGES.items():
+            value = getattr(self, knob)
+            if not least <= value <= most:  # written so that NaN fails too
+                raise UsageError(f"{knob} is out of range", value=value, least=least, most=most)

@@ -1,0 +1,379 @@
+"""What goes into the core of a node and what comes out: inputs and effects.
+
+Clients and links are numbered by the runtime: a ``request`` is one batch of one publisher, a ``subscription`` one
+subscriber's stream. A peer is its node id: there is one link per peer (PL-01). Everything here has been checked at the
+border; ``weft.transport`` turns the messages of ``mesh.proto`` and ``peerlink.proto`` into these and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from weft.errors import WeftError
+from weft.membership import NodeState
+from weft.model import Batch, Epoch, NodeId, Pattern, Position, Receipt, Stream, Topic
+
+StreamKey: TypeAlias = tuple[Stream, Epoch]
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+class Edge(Enum):
+    """Where a subscription begins, when that is not a time or a place."""
+
+    OWN = "own"  # where its group stands; the latest where it has no position, and without a group
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class FromTime:
+    """At the first event of every stream at or after this time."""
+
+    timestamp_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class FromPositions:
+    """At these positions; streams that are not named begin at their earliest event."""
+
+    positions: tuple[Position, ...]
+
+
+Start: TypeAlias = Edge | FromTime | FromPositions
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A batch on its way to a peer.
+
+    ``follows``: where the sender's batch before this one ended; offsets in between exist no more. ``expired``:
+    retention took what the receiver lacks before this batch. ``latest``: the end of the stream when the sender heard of
+    the receiver's interest; who subscribed to what comes from now on begins there.
+    """
+
+    stream: Stream
+    epoch: Epoch
+    batch: Batch
+    follows: int
+    expired: bool = False
+    keep: bool = False
+    latest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A stored batch for a subscriber; its events before ``first_offset`` are not meant."""
+
+    stream: Stream
+    epoch: Epoch
+    data: bytes
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlainEvent:
+    """An event as the design document's four messages know it."""
+
+    topic: Topic
+    offset: int
+    payload: bytes
+    headers: Mapping[str, str]
+
+
+# --- inputs: publishers ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """``copies``: hold the receipt until so many nodes, this one included, have the batch synced."""
+
+    request: int
+    topic: Topic
+    partition: int
+    batch: Batch
+    copies: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """A sync is done: all tickets up to this one are durable, and these streams up to these offsets."""
+
+    ticket: int
+    advanced: Mapping[StreamKey, int]
+
+
+# --- inputs: subscribers ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """``credit_bytes``: how much may be on its way to the subscriber; it grows with ``AddCredit``."""
+
+    subscription: int
+    pattern: Pattern
+    start: Start
+    credit_bytes: int
+    group: str = ""
+    member: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddCredit:
+    subscription: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """Everything before these positions is handled. ``generation``: the last assignment the member has taken over."""
+
+    subscription: int
+    positions: tuple[Position, ...]
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    subscription: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveGroup:
+    """Put a group's positions elsewhere, back or forth."""
+
+    request: int
+    group: str
+    positions: tuple[Position, ...]
+
+
+# --- inputs: peers ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """``plain``: the peer knows only the four messages of the design document."""
+
+    peer: NodeId
+    plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedCopies:
+    peer: NodeId
+    copies: tuple[Copy, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedAcks:
+    """Everything before these positions is synced at the peer."""
+
+    peer: NodeId
+    positions: tuple[Position, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedResume:
+    """A child says which origins' streams it wants from us, and what it has of them."""
+
+    peer: NodeId
+    origins: tuple[NodeId, ...]
+    positions: tuple[Position, ...]
+    leave: tuple[NodeId, ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedPlain:
+    peer: NodeId
+    event: PlainEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedPlainAck:
+    peer: NodeId
+    topic: Topic
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FramesDropped:
+    """The link's queue was full for too long and frames to this peer were thrown away (PL-02)."""
+
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class MemberKnown:
+    """Membership has something new of a node, this one included."""
+
+    state: NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class MemberForgotten:
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The time of ``Broker.get_timer`` has come."""
+
+
+Input: TypeAlias = (
+    Publish
+    | Synced
+    | Subscribe
+    | AddCredit
+    | Handled
+    | Unsubscribe
+    | MoveGroup
+    | LinkUp
+    | LinkDown
+    | ReceivedCopies
+    | ReceivedAcks
+    | ReceivedResume
+    | ReceivedPlain
+    | ReceivedPlainAck
+    | FramesDropped
+    | MemberKnown
+    | MemberForgotten
+    | Tick
+)
+
+# --- effects ---------------------------------------------------------------------------------------------------------
+
+
+class Receipted(NamedTuple):
+    """``repeated``: the batch was in the log already; this is its first receipt. A tuple: there is one per batch."""
+
+    request: int
+    receipt: Receipt
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Receipts:
+    """What one sync made safe."""
+
+    receipts: tuple[Receipted, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    request: int
+    error: WeftError
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMoved:
+    """The positions of ``MoveGroup`` are durable."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Where each stream that is known begins for this subscription."""
+
+    subscription: int
+    positions: tuple[Position, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    subscription: int
+    batches: tuple[Delivered, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """All streams that this member of a group has from now on, and where each begins."""
+
+    subscription: int
+    generation: int
+    positions: tuple[Position, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The subscription cannot go on; nothing more comes for it."""
+
+    subscription: int
+    error: WeftError
+
+
+@dataclass(frozen=True, slots=True)
+class SendCopies:
+    peer: NodeId
+    copies: tuple[Copy, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendAcks:
+    peer: NodeId
+    positions: tuple[Position, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendResume:
+    peer: NodeId
+    origins: tuple[NodeId, ...]
+    positions: tuple[Position, ...]
+    leave: tuple[NodeId, ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SendPlain:
+    peer: NodeId
+    events: tuple[PlainEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendPlainAck:
+    peer: NodeId
+    topic: Topic
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropLink:
+    """The peer broke the protocol: close the link and say why."""
+
+    peer: NodeId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TellInterest:
+    """Give this to membership (``SetInterest``): what this node wants, aggregated."""
+
+    patterns: tuple[Pattern, ...]
+    capped: bool
+
+
+Effect: TypeAlias = (
+    Receipts
+    | Refused
+    | GroupMoved
+    | Opened
+    | Deliver
+    | Assigned
+    | Ended
+    | SendCopies
+    | SendAcks
+    | SendResume
+    | SendPlain
+    | SendPlainAck
+    | DropLink
+    | TellInterest
+)

@@ -1,0 +1,212 @@
+"""What one peer gets of this node's log: a child in the trees of some origins.
+
+The child says what it has (``resume``); from there on it is sent every stream that somebody in its branch wants, as far
+as the window goes. What is sent is always read from the log, so a frame that is lost costs only time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from weft.core.messages import Copy, StreamKey
+from weft.limits import LINK_READ_BYTES_MAX
+from weft.log import Log, StreamInfo
+from weft.log.errors import EventsLost, PositionExpired
+from weft.model import Batch, NodeId, Position
+
+
+@dataclass(slots=True)
+class Cursor:
+    """How far the child is in one stream. ``latest``: where the stream ended when the child's wish was heard of."""
+
+    sent: int
+    acked: int
+    wanted: bool = False
+    latest: int = 0
+
+
+@dataclass(slots=True)
+class Flying:
+    """Sent and not yet acknowledged."""
+
+    key: StreamKey
+    end: int
+    bytes: int
+
+
+class Outgoing:
+    """``wants(key)``: whether the child, or somebody behind it, wants a stream."""
+
+    def __init__(self, peer: NodeId, log: Log, window_bytes: int, wants: Callable[[StreamKey], bool]) -> None:
+        self.peer = peer
+        self.origins: set[NodeId] = set()  # whose streams the child wants from us
+        self._orphans: set[NodeId] = set()  # origins out of reach: the child may not know that we have their streams
+        self.cursors: dict[StreamKey, Cursor] = {}
+        self.damaged: dict[StreamKey, EventsLost] = {}  # streams that cannot be sent on: the log has lost events
+        self._kept: set[StreamKey] = set()  # that the child is to have for safety's sake
+        self._log = log
+        self._window_bytes = window_bytes
+        self._wants = wants
+        self._behind: dict[StreamKey, None] = {}  # streams with more to send, in turn
+        self._flying: dict[StreamKey, deque[Flying]] = {}
+        self.flying_bytes = 0
+        self.progress_s = 0.0  # when the child last acknowledged something, or there was nothing to acknowledge
+
+    # --- what the child wants ------------------------------------------------------------------------------------
+
+    def resume(self, origins: Iterable[NodeId], positions: Iterable[Position], streams: Iterable[StreamInfo]) -> None:
+        """The child wants these origins' streams from us, and has them up to these positions."""
+        has = {(each.stream, each.epoch): each.offset for each in positions}
+        asked = set(origins)
+        self.origins |= asked
+        for info in streams:
+            if info.stream.origin in asked:
+                key = (info.stream, info.epoch)
+                self._land(key)
+                known = self.cursors.get(key)
+                offset = has.get(key, 0)
+                self.cursors[key] = Cursor(offset, offset, latest=known.latest if known else 0)
+                self._look(key, info.end)
+
+    def leave(self, origins: Iterable[NodeId]) -> None:
+        """Another parent serves these from now on."""
+        left = set(origins)
+        self.origins -= left
+        self._drop(left - self._orphans)
+
+    def adopt(self, orphans: set[NodeId], streams: Iterable[StreamInfo]) -> None:
+        """These origins are out of reach, so nobody is the child's parent for them; whoever has their streams is."""
+        gone = self._orphans - orphans - self.origins
+        self._orphans = orphans
+        self._drop(gone)
+        for info in streams:
+            if info.stream.origin in orphans and (info.stream, info.epoch) not in self.cursors:
+                self.cursors[(info.stream, info.epoch)] = Cursor(0, 0)
+                self._look((info.stream, info.epoch), info.end)
+
+    def _drop(self, origins: set[NodeId]) -> None:
+        for key in [key for key in self.cursors if key[0].origin in origins]:
+            self._land(key)
+            del self.cursors[key]
+            self._behind.pop(key, None)
+
+    def stream_known(self, info: StreamInfo, latest: int) -> None:
+        """A stream is new in our log."""
+        if info.stream.origin in self.origins or info.stream.origin in self._orphans:
+            key = (info.stream, info.epoch)
+            self.cursors.setdefault(key, Cursor(0, 0))
+            self._look(key, latest)
+
+    def look_again(self, end_of: Callable[[StreamKey], int]) -> None:
+        """The mesh has changed: somebody may want more or less than before."""
+        for key in self.cursors:
+            self._look(key, end_of(key))
+
+    def keep(self, key: StreamKey) -> None:
+        """The child is to have this stream, wanted or not."""
+        self._kept.add(key)
+        if key in self.cursors:
+            self._look(key, self.cursors[key].latest)
+
+    def _look(self, key: StreamKey, latest: int) -> None:
+        cursor = self.cursors[key]
+        wanted = key in self._kept or self._wants(key)
+        if wanted and not cursor.wanted:
+            cursor.latest = latest
+            self._behind[key] = None
+        cursor.wanted = wanted
+
+    # --- sending -------------------------------------------------------------------------------------------------
+
+    def advanced(self, key: StreamKey) -> None:
+        cursor = self.cursors.get(key)
+        if cursor is not None and cursor.wanted:
+            self._behind[key] = None
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._behind) and self.flying_bytes < self._window_bytes
+
+    def pump(self, floors: Callable[[StreamKey], int], now_s: float) -> list[Copy]:
+        """What can be sent now: one turn of one stream."""
+        while self.ready:
+            key = next(iter(self._behind))
+            del self._behind[key]
+            cursor = self.cursors.get(key)
+            if cursor is None or not cursor.wanted or key in self.damaged:
+                continue
+            try:
+                copies = self._read(key, cursor, floors(key))
+            except EventsLost as error:
+                self.damaged[key] = error
+                continue
+            if copies:
+                self._fly(key, copies, now_s)
+                return copies
+        return []
+
+    def _read(self, key: StreamKey, cursor: Cursor, floor: int) -> list[Copy]:
+        stream, epoch = key
+        info = self._log.info(stream, epoch)
+        if cursor.sent >= info.end:
+            return []
+        expired = cursor.sent < info.start
+        follows = cursor.sent
+        first = info.start if expired else cursor.sent
+        bytes_max = min(LINK_READ_BYTES_MAX, self._window_bytes - self.flying_bytes)
+        try:
+            stored = self._log.read(stream, epoch, first, info.end, bytes_max)
+        except PositionExpired:  # retention was quicker
+            self._behind[key] = None
+            return []
+        copies = []
+        for data in stored:
+            batch = Batch.read_stored(data)
+            latest = max(cursor.latest, floor)
+            copies.append(Copy(stream, epoch, batch, follows, expired, key in self._kept, latest))
+            follows, expired = batch.end_offset, False
+        cursor.sent = follows if stored else info.end  # compaction took all there was
+        if cursor.sent < info.end:
+            self._behind[key] = None
+        return copies
+
+    def _fly(self, key: StreamKey, copies: list[Copy], now_s: float) -> None:
+        if not self.flying_bytes:
+            self.progress_s = now_s
+        flying = self._flying.setdefault(key, deque())
+        for copy in copies:
+            flying.append(Flying(key, copy.batch.end_offset, len(copy.batch.data)))
+            self.flying_bytes += len(copy.batch.data)
+
+    # --- acknowledgements ----------------------------------------------------------------------------------------
+
+    def acked(self, position: Position, now_s: float) -> bool:
+        """The child has synced a stream up to there (PL-04); whether that is news."""
+        key = (position.stream, position.epoch)
+        cursor = self.cursors.get(key)
+        if cursor is None or position.offset <= cursor.acked:
+            return False
+        cursor.acked = position.offset
+        cursor.sent = max(cursor.sent, cursor.acked)
+        self.progress_s = now_s
+        flying = self._flying.get(key)
+        while flying and flying[0].end <= position.offset:
+            self.flying_bytes -= flying.popleft().bytes
+        if flying is not None and not flying:
+            del self._flying[key]
+        return True
+
+    def rewind(self, now_s: float) -> None:
+        """What was not acknowledged is sent again."""
+        for key in list(self._flying):
+            self._land(key)
+            cursor = self.cursors[key]
+            cursor.sent = cursor.acked
+            self._behind[key] = None
+        self.progress_s = now_s
+
+    def _land(self, key: StreamKey) -> None:
+        """Nothing of this stream is under way any more."""
+        self.flying_bytes -= sum(each.bytes for each in self._flying.pop(key, ()))

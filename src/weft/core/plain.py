@@ -1,0 +1,160 @@
+"""Peers that know only the four messages of the design document (PL-05).
+
+What they send is the stream (topic, their node id, partition 0). What they get: all streams of a topic, merged into one
+sequence without gaps. The sequence is a stream of its own in our log, one per peer and topic, so that a number once
+given to an event stays with it over crashes; what has been merged is noted behind it, so a crash in between merges a
+few events again and loses none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Final
+
+from weft.core.incoming import end_of
+from weft.core.messages import PlainEvent, StreamKey
+from weft.core.topics import PLAIN_PREFIX, is_own, selects
+from weft.limits import LINK_READ_BYTES_MAX, PLAIN_WINDOW_EVENTS
+from weft.log import Log
+from weft.log.errors import DiskFull, PositionExpired
+from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Stream, Topic, parse_topic
+
+PLAIN_EPOCH: Final = Epoch(1)  # the document knows none
+DIGEST_BYTES: Final = 12
+
+
+def merged_stream(me: NodeId, peer: NodeId, topic: Topic) -> Stream:
+    """Where the sequence for a peer and topic is kept. Topic and id may be too long for a name: a digest of both."""
+    digest = blake2b(f"{peer}\n{topic}".encode(), digest_size=DIGEST_BYTES).hexdigest()
+    return Stream(parse_topic(f"{PLAIN_PREFIX}{digest}"), me, 0)
+
+
+def take_plain(log: Log, peer: NodeId, event: PlainEvent, now_us: int) -> bool:
+    """Keep an event of a plain peer; False if it is here already. UsageError if it cannot be kept at all."""
+    stream = Stream(event.topic, peer, 0)
+    end = end_of(log, stream, PLAIN_EPOCH)
+    if end is not None and event.offset < end:
+        return False
+    batch = Batch.from_events([Event(event.payload, now_us, None, event.headers or None)])
+    if end is not None and event.offset > end:  # links are in order: what lies between does not exist at the peer
+        log.append_gap(stream, PLAIN_EPOCH, event.offset)
+    log.append_copy(stream, PLAIN_EPOCH, batch.with_base_offset(event.offset))
+    return True
+
+
+class PlainLink:
+    """One plain peer, as long as its link stands."""
+
+    def __init__(self, peer: NodeId, me: NodeId, log: Log, patterns: Iterable[Pattern]) -> None:
+        self.peer = peer
+        self._me = me
+        self._log = log
+        self._patterns = tuple(patterns)
+        self._places = {(each.stream, each.epoch): each.offset for each in log.cursors(peer)}
+        self._topics: dict[Stream, Topic] = {}  # merged stream -> topic
+        self._sent: dict[Stream, int] = {}  # merged stream -> next number to send
+        self._owed: dict[Topic, None] = {}  # topics to acknowledge once durable
+        for info in log.streams():
+            self.stream_known((info.stream, info.epoch))
+
+    def selects(self, key: StreamKey) -> bool:
+        """Whether the peer gets this stream: not its own, and never what the mesh keeps for itself."""
+        stream, _ = key
+        if stream.origin == self.peer or is_own(stream.topic):
+            return False
+        return any(selects(pattern, stream.topic) for pattern in self._patterns)
+
+    # --- to the peer ---------------------------------------------------------------------------------------------
+
+    def stream_known(self, key: StreamKey) -> None:
+        stream, _ = key
+        if self.selects(key):
+            merged = merged_stream(self._me, self.peer, stream.topic)
+            if merged not in self._topics:
+                self._topics[merged] = stream.topic
+                self._sent[merged] = self._places.get((merged, self._log.epoch), 0)
+            self.merge(key)
+
+    def merge(self, key: StreamKey) -> None:
+        """Give the durable events of a stream, as far as they have none, their numbers in the sequence for the peer.
+
+        When there is no room for that, it waits for the next time that the stream goes on.
+        """
+        if self.selects(key):
+            with suppress(DiskFull):
+                self._merge(key)
+
+    def _merge(self, key: StreamKey) -> None:
+        stream, epoch = key
+        info = self._log.info(stream, epoch)
+        place = max(self._places.get(key, 0), info.start)
+        while place < info.end:
+            try:
+                stored = self._log.read(stream, epoch, place, info.end, LINK_READ_BYTES_MAX)
+            except PositionExpired:
+                place = self._log.info(stream, epoch).start
+                continue
+            merged = merged_stream(self._me, self.peer, stream.topic)
+            for data in stored:  # sliced: without its producer, who would be taken for one that repeats itself
+                self._log.append(merged, Batch.read_stored(data).slice(place))
+            place = Batch.read_stored(stored[-1]).end_offset if stored else info.end
+            self._move(Position(stream, epoch, place))
+
+    def _move(self, position: Position) -> None:
+        self._places[(position.stream, position.epoch)] = position.offset
+        self._log.move_cursor(self.peer, [position])
+
+    def to_send(self) -> list[PlainEvent]:
+        """What the peer can get now: numbered events that are durable, as far as the window goes."""
+        events: list[PlainEvent] = []
+        for merged, topic in self._topics.items():
+            events += self._events(merged, topic)
+        return events
+
+    def _events(self, merged: Stream, topic: Topic) -> list[PlainEvent]:
+        state = self._log.find(merged, self._log.epoch)
+        if state is None:
+            return []
+        acked = max(self._places.get((merged, self._log.epoch), 0), state.start)
+        first = max(self._sent[merged], state.start)
+        end = min(state.durable, acked + PLAIN_WINDOW_EVENTS)
+        if first >= end:
+            return []
+        events: list[PlainEvent] = []
+        for data in self._log.read(merged, self._log.epoch, first, end, LINK_READ_BYTES_MAX):
+            batch = Batch.read_stored(data)
+            at = max(first, batch.base_offset)
+            wanted = batch.events_from(at)[: end - at]
+            events += (PlainEvent(topic, at + place, e.payload, e.headers or {}) for place, e in enumerate(wanted))
+        if events:
+            self._sent[merged] = events[-1].offset + 1
+        return events
+
+    def acked(self, topic: Topic, offset: int) -> None:
+        """The peer has everything of the topic up to and including this number."""
+        merged = merged_stream(self._me, self.peer, topic)
+        if merged in self._topics and self._places.get((merged, self._log.epoch), 0) <= offset < self._sent[merged]:
+            self._move(Position(merged, self._log.epoch, offset + 1))
+
+    def rewind(self) -> None:
+        """What was not acknowledged is sent again."""
+        for merged in self._sent:
+            self._sent[merged] = self._places.get((merged, self._log.epoch), 0)
+
+    # --- from the peer -------------------------------------------------------------------------------------------
+
+    def owe(self, topic: Topic) -> None:
+        self._owed[topic] = None
+
+    def acks(self) -> list[tuple[Topic, int]]:
+        """Topics and the last number of each that is durable here."""
+        acks = []
+        for topic in list(self._owed):
+            state = self._log.find(Stream(topic, self.peer, 0), PLAIN_EPOCH)
+            if state is not None and state.durable > state.start:
+                acks.append((topic, state.durable - 1))
+            if state is None or state.durable == state.end:
+                del self._owed[topic]
+        return acks

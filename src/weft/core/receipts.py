@@ -1,0 +1,102 @@
+"""Receipts that are owed. One comes only out of a sync, and with ``copies`` only when enough peers have synced, too."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from weft.core.errors import CopiesMissing
+from weft.core.messages import Effect, Receipted, Receipts, Refused, StreamKey
+from weft.log import Appended
+from weft.model import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    request: int
+    appended: Appended
+    copies: int
+    deadline_s: float
+
+    @property
+    def key(self) -> StreamKey:
+        return (self.appended.stream, self.appended.epoch)
+
+    @property
+    def end(self) -> int:
+        return self.appended.first_offset + self.appended.count
+
+    def receipted(self, copies: int) -> Receipted:
+        place = self.appended
+        receipt = Receipt(place.stream, place.epoch, place.first_offset, place.count, copies)
+        return Receipted(self.request, receipt, place.repeated)
+
+
+class OwedReceipts:
+    """``copies_at``: on how many nodes, this one included, a stream is safe up to an offset."""
+
+    def __init__(self, copies_at: Callable[[StreamKey, int], int]) -> None:
+        self._copies_at = copies_at
+        self._unsynced: deque[Owed] = deque()  # by ticket
+        self._uncopied: dict[StreamKey, deque[Owed]] = {}  # durable here, not yet on enough nodes; by offset
+
+    def __len__(self) -> int:
+        return len(self._unsynced) + sum(map(len, self._uncopied.values()))
+
+    def add(self, owed: Owed) -> None:
+        self._unsynced.append(owed)
+
+    def synced(self, ticket: int) -> list[Effect]:
+        """All tickets up to this one are durable here."""
+        receipts: list[Receipted] = []
+        waiting: dict[StreamKey, None] = {}
+        while self._unsynced and self._unsynced[0].appended.ticket <= ticket:
+            owed = self._unsynced.popleft()
+            if owed.copies <= 1:
+                receipts.append(owed.receipted(1))
+            else:
+                self._uncopied.setdefault(owed.key, deque()).append(owed)
+                waiting[owed.key] = None
+        effects: list[Effect] = [Receipts(tuple(receipts))] if receipts else []
+        return [*effects, *(effect for key in waiting for effect in self.copied(key))]
+
+    def copied(self, key: StreamKey) -> list[Effect]:
+        """A peer has synced more of this stream."""
+        waiting = self._uncopied.get(key)
+        receipts: list[Receipted] = []
+        while waiting and (copies := self._copies_at(key, waiting[0].end)) >= waiting[0].copies:
+            receipts.append(waiting.popleft().receipted(copies))
+        if waiting is not None and not waiting:
+            del self._uncopied[key]
+        return [Receipts(tuple(receipts))] if receipts else []
+
+    def wanted_copies(self) -> dict[StreamKey, int]:
+        """Streams with receipts that wait for copies, and how many at most."""
+        wanted: dict[StreamKey, int] = {}
+        for owed in (*self._unsynced, *(each for waiting in self._uncopied.values() for each in waiting)):
+            if owed.copies > 1:
+                wanted[owed.key] = max(owed.copies, wanted.get(owed.key, 0))
+        return wanted
+
+    def get_timer(self) -> float | None:
+        return min((waiting[0].deadline_s for waiting in self._uncopied.values()), default=None)
+
+    def expire(self, now_s: float) -> list[Effect]:
+        """Refuse what has waited too long for copies. The events stay, and may still be copied later."""
+        effects: list[Effect] = []
+        for key, waiting in list(self._uncopied.items()):
+            while waiting and waiting[0].deadline_s <= now_s:  # who came first waits no longer than who came later
+                effects.append(self._missing(waiting.popleft()))
+            if not waiting:
+                del self._uncopied[key]
+        return effects
+
+    def _missing(self, owed: Owed) -> Refused:
+        place = owed.appended
+        error = CopiesMissing(
+            f"kept at {place.stream} from offset {place.first_offset} on, but not on enough nodes",
+            asked=owed.copies,
+            have=self._copies_at(owed.key, owed.end),
+        )
+        return Refused(owed.request, error)

@@ -1,0 +1,294 @@
+"""Copies to and from peers: one link per peer, one parent per origin, children that are served from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+
+from weft.core.incoming import Incoming, Taken
+from weft.core.messages import (
+    DropLink,
+    Effect,
+    ReceivedAcks,
+    ReceivedCopies,
+    ReceivedPlain,
+    ReceivedPlainAck,
+    ReceivedResume,
+    SendAcks,
+    SendCopies,
+    SendPlain,
+    SendPlainAck,
+    SendResume,
+    StreamKey,
+)
+from weft.core.outgoing import Outgoing
+from weft.core.plain import PlainLink, take_plain
+from weft.core.routes import Routes
+from weft.core.settings import BrokerSettings
+from weft.core.topics import is_own
+from weft.errors import StorageError, UsageError
+from weft.limits import ORPHAN_DELAY_S, RESUME_POSITIONS_MAX
+from weft.log import Log, StreamInfo
+from weft.model import NodeId, Position
+
+
+@dataclass(slots=True)
+class Link:
+    """A peer that knows batches and positions."""
+
+    incoming: Incoming
+    outgoing: Outgoing
+    resuming: list[ReceivedResume] = field(default_factory=list)  # parts of a resume that is not complete yet
+
+
+class Replication:
+    """``floors``: of each stream, where it ended when its sender heard of our interest."""
+
+    def __init__(
+        self, me: NodeId, log: Log, routes: Routes, settings: BrokerSettings, floors: MutableMapping[StreamKey, int]
+    ) -> None:
+        self.links: dict[NodeId, Link] = {}
+        self.plain: dict[NodeId, PlainLink] = {}
+        self._me = me
+        self._log = log
+        self._routes = routes
+        self._settings = settings
+        self._floors = floors
+        self._origins = {info.stream.origin for info in log.streams()}
+        self._lost_s: dict[NodeId, float] = {}  # origins that are out of reach, and since when
+        self._orphans: set[NodeId] = set()
+        self.orphans_due_s: float | None = None  # when to follow the routes again, should nothing else happen
+
+    # --- links ---------------------------------------------------------------------------------------------------
+
+    def link_up(self, peer: NodeId, now_s: float) -> None:
+        outgoing = Outgoing(
+            peer,
+            self._log,
+            self._settings.window_bytes,
+            lambda key: self._routes.wants(peer, key[0].origin, key[0].topic),
+        )
+        outgoing.progress_s = now_s
+        self.links[peer] = Link(Incoming(peer, self._me, self._log), outgoing)
+
+    def plain_link_up(self, peer: NodeId) -> list[Effect]:
+        self.plain[peer] = PlainLink(peer, self._me, self._log, self._settings.plain_patterns)
+        return self._send_plain(self.plain[peer])
+
+    def link_down(self, peer: NodeId) -> None:
+        self.links.pop(peer, None)
+        self.plain.pop(peer, None)
+
+    # --- trees ---------------------------------------------------------------------------------------------------
+
+    def follow_routes(self, now_s: float) -> list[Effect]:
+        """The mesh has changed: ask new parents for what they have, leave the old ones, and serve who wants now."""
+        self._find_orphans(now_s)
+        theirs = [info for info in self._log.streams() if info.stream.origin in self._orphans] if self._orphans else []
+        for link in self.links.values():
+            link.outgoing.look_again(self._end_of)
+            link.outgoing.adopt(self._orphans, theirs)
+        parents = {origin: self._parents(origin) for origin in self._known_origins()}
+        effects: list[Effect] = []
+        for peer, link in self.links.items():
+            asked = {origin for origin, peers in parents.items() if peer in peers}
+            new, gone = asked - link.incoming.asked, link.incoming.asked - asked
+            if new or gone:
+                link.incoming.asked = asked
+                effects += self._resume(peer, new, gone)
+        return effects
+
+    def _known_origins(self) -> set[NodeId]:
+        return {*self._routes.origins(), *self._origins} - {self._me}
+
+    def _parents(self, origin: NodeId) -> set[NodeId]:
+        """Whom to get an origin's streams from: the parent in its tree.
+
+        An orphan has no tree, and anybody may have what it left behind: everybody is asked. While the link to the
+        parent is not there yet, or no longer, it stays as it is.
+        """
+        if origin in self._orphans:
+            return set(self.links)
+        parent = self._routes.topology.parent(origin, self._me)
+        if parent in self.links:
+            return {parent}
+        return {peer for peer, link in self.links.items() if origin in link.incoming.asked}
+
+    def _find_orphans(self, now_s: float) -> None:
+        """Origins whose streams we have and that have been out of reach for a while: gossip may just be on its way."""
+        topology = self._routes.topology
+        lost = {origin for origin in self._origins - {self._me} if topology.parent(origin, self._me) is None}
+        self._lost_s = {origin: self._lost_s.get(origin, now_s) for origin in lost}
+        self._orphans = {origin for origin, since_s in self._lost_s.items() if since_s + ORPHAN_DELAY_S <= now_s}
+        waiting_s = (since_s for origin, since_s in self._lost_s.items() if origin not in self._orphans)
+        self.orphans_due_s = min((since_s + ORPHAN_DELAY_S for since_s in waiting_s), default=None)
+
+    def _resume(self, peer: NodeId, origins: Iterable[NodeId], leave: Iterable[NodeId] = ()) -> list[Effect]:
+        wanted = set(origins)
+        has = [
+            Position(info.stream, info.epoch, info.end) for info in self._log.streams() if info.stream.origin in wanted
+        ]
+        chunks = [has[at : at + RESUME_POSITIONS_MAX] for at in range(0, len(has), RESUME_POSITIONS_MAX)] or [[]]
+        names, left = tuple(sorted(wanted)), tuple(sorted(leave))
+        return [
+            SendResume(peer, names, tuple(chunk), left, more=place < len(chunks) - 1)
+            for place, chunk in enumerate(chunks)
+        ]
+
+    def received_resume(self, resume: ReceivedResume) -> None:
+        link = self.links.get(resume.peer)
+        if link is None:
+            return
+        link.resuming.append(resume)
+        if resume.more:
+            return
+        parts, link.resuming = link.resuming, []
+        link.outgoing.leave(origin for part in parts for origin in part.leave)
+        origins = [origin for part in parts for origin in part.origins]
+        if origins:
+            positions = [position for part in parts for position in part.positions]
+            link.outgoing.resume(origins, positions, self._log.streams())
+
+    # --- copies --------------------------------------------------------------------------------------------------
+
+    def received_copies(self, received: ReceivedCopies) -> list[Effect]:
+        """Keep what follows. A full disk keeps nothing: it is not acknowledged, and so sent again."""
+        link = self.links.get(received.peer)
+        if link is None:
+            return []
+        known = False
+        missing: set[NodeId] = set()
+        for copy in received.copies:
+            key = (copy.stream, copy.epoch)
+            try:
+                taken = link.incoming.take(copy)
+            except StorageError:
+                break
+            match taken:
+                case Taken.KEPT:
+                    self._floors[key] = max(copy.latest, self._floors.get(key, 0))
+                case Taken.KNOWN:
+                    known = True
+                case Taken.MISSING:
+                    if link.incoming.tell_missing(key):
+                        missing.add(copy.stream.origin)
+        effects = self._resume(received.peer, missing) if missing else []
+        return [*effects, *self._acks(link, {})] if known else effects
+
+    def received_acks(self, acks: ReceivedAcks, now_s: float) -> list[StreamKey]:
+        """The streams of which the peer now has more."""
+        link = self.links.get(acks.peer)
+        if link is None:
+            return []
+        return [(each.stream, each.epoch) for each in acks.positions if link.outgoing.acked(each, now_s)]
+
+    def synced(self, advanced: Mapping[StreamKey, int]) -> list[Effect]:
+        """Acknowledge what a sync made durable, and see who wants it."""
+        effects: list[Effect] = []
+        for link in self.links.values():
+            effects += self._acks(link, advanced)
+            for key in advanced:
+                link.outgoing.advanced(key)
+        for plain in self.plain.values():
+            for key in advanced:
+                plain.merge(key)
+            effects += (SendPlainAck(plain.peer, topic, offset) for topic, offset in plain.acks())
+            effects += self._send_plain(plain)
+        return effects
+
+    def _acks(self, link: Link, advanced: Mapping[StreamKey, int]) -> list[Effect]:
+        positions = link.incoming.acks(advanced)
+        return [SendAcks(link.incoming.peer, positions)] if positions else []
+
+    def stream_known(self, info: StreamInfo) -> None:
+        """Of a stream that is new here, nothing is old news to our children, unless it was to us."""
+        key = (info.stream, info.epoch)
+        self._origins.add(info.stream.origin)
+        for link in self.links.values():
+            link.outgoing.stream_known(info, self._floors.get(key, 0))
+        for plain in self.plain.values():
+            plain.stream_known(key)
+
+    def pump(self, now_s: float) -> list[Effect]:
+        """What can be sent now; a turn for everybody."""
+        effects: list[Effect] = []
+        for peer, link in self.links.items():
+            copies = link.outgoing.pump(lambda key: self._floors.get(key, 0), now_s)
+            if copies:
+                effects.append(SendCopies(peer, tuple(copies)))
+        return effects
+
+    @property
+    def busy(self) -> bool:
+        return any(link.outgoing.ready for link in self.links.values())
+
+    # --- safety --------------------------------------------------------------------------------------------------
+
+    def keep_copies(self, key: StreamKey, copies: int) -> None:
+        """Have so many nodes, this one included, keep a stream of ours: those first that want it anyway."""
+        candidates = sorted(self.links.values(), key=lambda link: (not _wants(link, key), link.outgoing.peer))
+        for link in candidates[: copies - 1]:
+            link.outgoing.keep(key)
+
+    def copies_at(self, key: StreamKey, end: int) -> int:
+        """On how many nodes, this one included, a stream of ours is durable up to an offset."""
+        cursors = (link.outgoing.cursors.get(key) for link in self.links.values())
+        return 1 + sum(cursor is not None and cursor.acked >= end for cursor in cursors)
+
+    # --- when things go wrong --------------------------------------------------------------------------------------
+
+    def frames_dropped(self, peer: NodeId, now_s: float) -> list[Effect]:
+        if peer in self.plain:
+            self.plain[peer].rewind()
+            return self._send_plain(self.plain[peer])
+        if peer in self.links:
+            self.links[peer].outgoing.rewind(now_s)
+        return []
+
+    def get_timer(self) -> float | None:
+        flying = [link.outgoing.progress_s for link in self.links.values() if link.outgoing.flying_bytes]
+        return min(flying) + self._settings.ack_timeout_s if flying else None
+
+    def expire(self, now_s: float) -> None:
+        """Send again what has not been acknowledged for too long."""
+        for link in self.links.values():
+            outgoing = link.outgoing
+            if outgoing.flying_bytes and now_s - outgoing.progress_s >= self._settings.ack_timeout_s:
+                outgoing.rewind(now_s)
+
+    # --- plain peers -----------------------------------------------------------------------------------------------
+
+    def received_plain(self, received: ReceivedPlain, now_us: int) -> list[Effect]:
+        plain = self.plain.get(received.peer)
+        if plain is None:
+            return []
+        if is_own(received.event.topic):
+            return [DropLink(received.peer, f"topics below weft. are the mesh's own: {received.event.topic}")]
+        try:
+            kept = take_plain(self._log, received.peer, received.event, now_us)
+        except UsageError as error:
+            return [DropLink(received.peer, f"an event that cannot be kept: {error}")]
+        except StorageError:
+            return []  # not acknowledged, and so sent again with the next link
+        plain.owe(received.event.topic)
+        return [] if kept else [SendPlainAck(plain.peer, topic, offset) for topic, offset in plain.acks()]
+
+    def received_plain_ack(self, ack: ReceivedPlainAck) -> list[Effect]:
+        plain = self.plain.get(ack.peer)
+        if plain is None:
+            return []
+        plain.acked(ack.topic, ack.offset)
+        return self._send_plain(plain)
+
+    def _send_plain(self, plain: PlainLink) -> list[Effect]:
+        events = plain.to_send()
+        return [SendPlain(plain.peer, tuple(events))] if events else []
+
+    def _end_of(self, key: StreamKey) -> int:
+        stream, epoch = key
+        return self._log.info(stream, epoch).end
+
+
+def _wants(link: Link, key: StreamKey) -> bool:
+    cursor = link.outgoing.cursors.get(key)
+    return cursor is not None and cursor.wanted

@@ -1,0 +1,101 @@
+"""Which way events come and go, from what membership says: who wants a topic, and everybody's place in every tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from typing import Final
+
+from weft.core.topics import GROUPS, is_own
+from weft.limits import INTEREST_OWN_PATTERNS_MAX, INTEREST_PATTERNS_MAX
+from weft.membership import NodeState
+from weft.model import NodeId, Pattern, Topic
+from weft.routing import Interest, InterestTable, Topology, aggregate
+
+ALWAYS: Final = (GROUPS,)  # every node knows where every group stands
+
+
+class Routes:
+    """A view of the mesh. ``me`` is this node."""
+
+    def __init__(self, me: NodeId) -> None:
+        self.me = me
+        self._states: dict[NodeId, NodeState] = {}
+        self._users = InterestTable()
+        self._own = InterestTable()
+        self._topology = Topology({})
+        self._stale = False  # the topology is behind the states
+
+    # --- what membership says ------------------------------------------------------------------------------------
+
+    def know(self, state: NodeState) -> bool:
+        """Take over what a node says; whether that may change a route."""
+        before = self._states.get(state.node_id)
+        if state.liveness.gone:
+            return self.forget(state.node_id)
+        self._states[state.node_id] = state
+        version = (state.incarnation, state.version)
+        self._users.update(state.node_id, version, (each for each in state.interest if not is_own(each)))
+        self._own.update(state.node_id, version, (each for each in state.interest if is_own(each)))
+        if before is None or before.neighbours != state.neighbours:
+            self._stale = True
+        return self._stale or before is None or before.interest != state.interest
+
+    def forget(self, node: NodeId) -> bool:
+        if self._states.pop(node, None) is None:
+            return False
+        self._users.remove(node)
+        self._own.remove(node)
+        self._stale = True
+        return True
+
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    @property
+    def topology(self) -> Topology:
+        if self._stale:
+            self._topology = self._topology.updated(_links(self._states.values()))
+            self._stale = False
+        return self._topology
+
+    @property
+    def states(self) -> dict[NodeId, NodeState]:
+        """Of the nodes that live."""
+        return self._states
+
+    def origins(self) -> list[NodeId]:
+        """Everybody whose events there may be, without this node; plain peers of others included."""
+        named = {neighbour for state in self._states.values() for neighbour in state.neighbours}
+        return sorted((named | self._states.keys()) - {self.me})
+
+    def interested(self, topic: Topic) -> frozenset[NodeId]:
+        return (self._own if is_own(topic) else self._users).who(topic)
+
+    def wants(self, child: NodeId, origin: NodeId, topic: Topic) -> bool:
+        """Whether somebody wants the topic in the branch of the origin's tree that begins with this child.
+
+        A child that our view has elsewhere, or whose origin is out of reach, is asked for itself alone.
+        """
+        return self._has_wish(child, origin, self.interested(topic))
+
+    def _has_wish(self, child: NodeId, origin: NodeId, interested: Set[NodeId]) -> bool:
+        return child in interested or child in self.topology.next_hops(origin, self.me, interested)
+
+
+def _links(states: Iterable[NodeState]) -> dict[NodeId, Iterable[NodeId]]:
+    """The links that nodes tell of. Who is no member (a plain peer) tells of none: those of the others count for it."""
+    links: dict[NodeId, Iterable[NodeId]] = {state.node_id: state.neighbours for state in states}
+    strangers: dict[NodeId, list[NodeId]] = {}
+    for node, neighbours in links.items():
+        for neighbour in neighbours:
+            if neighbour not in links:
+                strangers.setdefault(neighbour, []).append(node)
+    return {**links, **strangers}
+
+
+def told_interest(patterns: Iterable[Pattern]) -> Interest:
+    """What a node tells the mesh: its subscribers' patterns, and the mesh's own topics apart, so that widening one list
+    does not lose the other."""
+    users = [each for each in patterns if not is_own(each)]
+    own = aggregate([*ALWAYS, *(each for each in patterns if is_own(each))], INTEREST_OWN_PATTERNS_MAX)
+    others = aggregate(users, INTEREST_PATTERNS_MAX - INTEREST_OWN_PATTERNS_MAX) if users else Interest((), False)
+    return Interest(tuple(sorted((*own.patterns, *others.patterns))), own.widened or others.widened)

@@ -1,0 +1,221 @@
+"""Delivery to the subscribers of this node: each has a cursor in every stream that it selected, and is served from the
+log as far as its credit goes. So nothing is queued, and who is slow holds up nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+
+from weft.core.beginnings import Beginnings, Search
+from weft.core.messages import Deliver, Delivered, Effect, Ended, Opened, StreamKey, Subscribe
+from weft.core.topics import Selection, selects
+from weft.errors import UsageError, WeftError
+from weft.limits import LINK_READ_BYTES_MAX, PUMP_BYTES_MAX
+from weft.log import Log, StreamInfo
+from weft.model import Batch, NodeId, Pattern, Position
+
+
+@dataclass(slots=True)
+class Subscription:
+    """One subscriber. A member of a group reads only the streams in ``cursors``; others read all they selected."""
+
+    id: int
+    pattern: Pattern
+    group: str
+    member: str
+    credit_bytes: int
+    beginnings: Beginnings
+    cursors: dict[StreamKey, int] = field(default_factory=dict)
+    searches: dict[StreamKey, Search] = field(default_factory=dict)
+    behind: dict[StreamKey, None] = field(default_factory=dict)  # streams with more to read, in turn
+
+    def position(self, key: StreamKey, place: int | Search) -> None:
+        self.drop(key)
+        if isinstance(place, Search):
+            self.searches[key] = place
+        else:
+            self.cursors[key] = place
+        self.behind[key] = None
+
+    def reads(self, key: StreamKey) -> bool:
+        return key in self.cursors or key in self.searches
+
+    def drop(self, key: StreamKey) -> None:
+        self.cursors.pop(key, None)
+        self.searches.pop(key, None)
+        self.behind.pop(key, None)
+
+
+class Subscriptions:
+    """All subscribers of this node."""
+
+    def __init__(self, me: NodeId, log: Log, floors: MutableMapping[StreamKey, int]) -> None:
+        self._me = me
+        self._log = log
+        self._floors = floors
+        self._all: dict[int, Subscription] = {}
+        self._selection: Selection[int] = Selection()
+        self._ready: dict[int, None] = {}  # subscriptions that may have something to read, in turn
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._all.values())
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def get(self, subscription: int) -> Subscription | None:
+        return self._all.get(subscription)
+
+    def patterns(self) -> set[Pattern]:
+        return {each.pattern for each in self._all.values()}
+
+    # --- coming and going ----------------------------------------------------------------------------------------
+
+    def open(self, request: Subscribe, beginnings: Beginnings) -> list[Effect]:
+        """Without a group. The effects say where it begins, or that it cannot."""
+        live = {info.stream for info in self.selected(request.pattern) if self.is_live(info)}
+        subscription = self.add(request, beginnings)
+        try:
+            for info in self.selected(request.pattern):
+                place = beginnings.at_opening(info, live=info.stream in live)
+                subscription.position((info.stream, info.epoch), place)
+        except WeftError as error:
+            return self._end(subscription, error)
+        self._ready[subscription.id] = None
+        return [Opened(subscription.id, positions_of(subscription.cursors))]
+
+    def add(self, request: Subscribe, beginnings: Beginnings) -> Subscription:
+        if request.subscription in self._all:
+            raise UsageError("there is a subscription of this number", subscription=request.subscription)
+        subscription = Subscription(
+            request.subscription, request.pattern, request.group, request.member, request.credit_bytes, beginnings
+        )
+        self._all[subscription.id] = subscription
+        self._selection.add(subscription.pattern, subscription.id)
+        return subscription
+
+    def close(self, subscription: int) -> Subscription | None:
+        closed = self._all.pop(subscription, None)
+        if closed is not None:
+            self._selection.remove(closed.pattern, closed.id)
+            self._ready.pop(closed.id, None)
+        return closed
+
+    def _end(self, subscription: Subscription, error: WeftError) -> list[Effect]:
+        self.close(subscription.id)
+        return [Ended(subscription.id, error)]
+
+    def is_live(self, info: StreamInfo) -> bool:
+        """Whether this node gets the stream's events as they come: it is its own, or somebody here wants it already.
+
+        If not, what was told of it before says nothing any more.
+        """
+        if info.stream.origin == self._me or self._selection.match(info.stream.topic):
+            return True
+        self._floors.pop((info.stream, info.epoch), None)
+        return False
+
+    def selected(self, pattern: Pattern) -> list[StreamInfo]:
+        """The streams of the log that a pattern selects."""
+        return [info for info in self._log.streams(pattern) if selects(pattern, info.stream.topic)]
+
+    # --- what there is to read -----------------------------------------------------------------------------------
+
+    def stream_known(self, info: StreamInfo) -> list[Effect]:
+        """A stream is new in the log."""
+        key = (info.stream, info.epoch)
+        effects: list[Effect] = []
+        for number in self._selection.match(info.stream.topic):
+            subscription = self._all[number]
+            if not subscription.group and not subscription.reads(key):  # it may have been opened after the sync
+                try:
+                    subscription.position(key, subscription.beginnings.later(info))
+                except WeftError as error:
+                    effects += self._end(subscription, error)
+                else:
+                    self._ready[number] = None
+        return effects
+
+    def advanced(self, keys: Iterable[StreamKey]) -> None:
+        """These streams have more that is durable."""
+        for key in keys:
+            for number in self._selection.match(key[0].topic):
+                subscription = self._all[number]
+                if subscription.reads(key):
+                    subscription.behind[key] = None
+                    self._ready[number] = None
+
+    def assign(self, subscription: Subscription, places: dict[StreamKey, int | Search]) -> None:
+        """A member of a group reads these streams from now on, and no others; where it reads already, it goes on."""
+        for key in [*subscription.cursors, *subscription.searches]:
+            if key not in places:
+                subscription.drop(key)
+        for key, place in places.items():
+            if not subscription.reads(key):
+                subscription.position(key, place)
+        self._ready[subscription.id] = None
+
+    def add_credit(self, subscription: Subscription, credit_bytes: int) -> None:
+        subscription.credit_bytes += credit_bytes
+        self._ready[subscription.id] = None
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Somebody has more to read now."""
+        return bool(self._ready)
+
+    def pump(self) -> list[Effect]:
+        """What can be delivered now; a bounded amount for everybody in turn."""
+        effects: list[Effect] = []
+        for number in list(self._ready):
+            effects += self._pump(self._all[number])
+        return effects
+
+    def _pump(self, subscription: Subscription) -> list[Effect]:
+        delivered: list[Delivered] = []
+        size = 0
+        try:
+            while subscription.behind and subscription.credit_bytes > 0 and size < PUMP_BYTES_MAX:
+                key = next(iter(subscription.behind))
+                del subscription.behind[key]
+                for each in self._read(subscription, key):
+                    delivered.append(each)
+                    size += len(each.data)
+                    subscription.credit_bytes -= len(each.data)
+        except WeftError as error:
+            return [*_deliver(subscription, delivered), *self._end(subscription, error)]
+        if not subscription.behind or subscription.credit_bytes <= 0:
+            self._ready.pop(subscription.id, None)
+        return _deliver(subscription, delivered)
+
+    def _read(self, subscription: Subscription, key: StreamKey) -> list[Delivered]:
+        """The next batches of one stream. If there are more, it takes its place at the end of the line."""
+        stream, epoch = key
+        search = subscription.searches.get(key)
+        if search is not None:
+            found = search.find(self._log, key, self._floors)
+            if found is None:
+                return []
+            subscription.position(key, found)
+            del subscription.behind[key]
+        cursor = subscription.cursors[key]
+        durable = self._log.info(stream, epoch).end
+        if cursor >= durable:
+            return []
+        bytes_max = min(LINK_READ_BYTES_MAX, max(subscription.credit_bytes, 1))
+        batches = self._log.read(stream, epoch, cursor, durable, bytes_max)
+        end = Batch.read_stored(batches[-1]).end_offset if batches else durable  # compaction took all there was
+        subscription.cursors[key] = end
+        if end < durable:
+            subscription.behind[key] = None
+        return [Delivered(stream, epoch, data, cursor) for data in batches]
+
+
+def positions_of(cursors: dict[StreamKey, int]) -> tuple[Position, ...]:
+    return tuple(Position(stream, epoch, offset) for (stream, epoch), offset in sorted(cursors.items()))
+
+
+def _deliver(subscription: Subscription, delivered: list[Delivered]) -> list[Effect]:
+    return [Deliver(subscription.id, tuple(delivered))] if delivered else []

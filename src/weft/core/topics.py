@@ -1,0 +1,48 @@
+"""Topics below ``weft.`` belong to the mesh itself. A pattern selects them only if it names that first token.
+
+So ``>`` is every event of every user and nothing else, and who wants to look at the mesh's own events asks for
+``weft.>``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+from weft.model import Pattern, Topic, matches, parse_pattern
+from weft.routing import Trie
+
+OWN_TOKEN: Final = "weft"
+GROUPS_PREFIX: Final = "weft.groups."
+GROUPS: Final = parse_pattern("weft.groups.>")
+PLAIN_PREFIX: Final = "weft.plain."
+
+V = TypeVar("V", bound=str | int)
+
+
+def is_own(name: Topic | Pattern) -> bool:
+    """Whether a topic is the mesh's own, or a pattern selects such topics."""
+    return name.split(".", 1)[0] == OWN_TOKEN
+
+
+def selects(pattern: Pattern, topic: Topic) -> bool:
+    return matches(pattern, topic) and is_own(pattern) == is_own(topic)
+
+
+class Selection(Generic[V]):
+    """Who selected a topic, by ``selects``: one trie for the mesh's own topics and one for all others."""
+
+    def __init__(self) -> None:
+        self._users: Trie[V] = Trie()
+        self._own: Trie[V] = Trie()
+
+    def add(self, pattern: Pattern, value: V) -> bool:
+        return self._trie(pattern).add(pattern, value)
+
+    def remove(self, pattern: Pattern, value: V) -> bool:
+        return self._trie(pattern).remove(pattern, value)
+
+    def match(self, topic: Topic) -> tuple[V, ...]:
+        return self._trie(topic).match(topic)
+
+    def _trie(self, name: Topic | Pattern) -> Trie[V]:
+        return self._own if is_own(name) else self._users

@@ -1,0 +1,68 @@
+"""How the core of a node looks to people: who would get a topic and why, what each peer and subscriber is served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.core.broker import Broker
+from weft.core.topics import is_own, selects
+from weft.model import NodeId, Pattern, Position, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """A node that an event would reach, or would not. ``path``: the nodes from the origin to it."""
+
+    node_id: NodeId
+    pattern: Pattern
+    path: tuple[NodeId, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLag:
+    """``lag_events``: what a peer wants and has not acknowledged. ``acked``: how far it is in every stream it wants."""
+
+    peer: NodeId
+    plain: bool
+    lag_events: int
+    flying_bytes: int
+    origins: tuple[NodeId, ...]
+    acked: tuple[Position, ...]
+
+
+def explain(broker: Broker, topic: Topic, origin: NodeId | None = None) -> list[Recipient]:
+    """Everybody who is interested in a topic, and whether and how its events get there from ``origin``."""
+    source = origin or broker.me
+    recipients = []
+    for node in sorted(broker.routes.interested(topic)):
+        state = broker.routes.states[node]
+        pattern = next(each for each in state.interest if selects(each, topic))
+        path = broker.routes.topology.path(source, node) or ()
+        recipients.append(Recipient(node, pattern, path, _reason(broker, topic, source, node, path)))
+    return recipients
+
+
+def _reason(broker: Broker, topic: Topic, source: NodeId, node: NodeId, path: tuple[NodeId, ...]) -> str:
+    if node == broker.me:
+        here = [each for each in broker.subscriptions if selects(each.pattern, topic)]
+        groups = sorted({each.group for each in here if each.group})
+        who = f"{len(here)} subscriptions here" + (f", groups {', '.join(groups)}" if groups else "")
+        return who if here else "the mesh's own" if is_own(topic) else "a subscription that has just gone"
+    if not path:
+        return f"interested, but there is no path from {source}: it gets the events once there is one"
+    if broker.routes.states[node].interest_capped:
+        return "interested; its patterns were widened, so it may get more than it asked for"
+    return "interested"
+
+
+def link_lags(broker: Broker) -> list[LinkLag]:
+    lags = []
+    for peer, link in broker.replication.links.items():
+        wanted = {key: each for key, each in link.outgoing.cursors.items() if each.wanted}
+        lag = sum(max(broker.log.info(*key).end - cursor.acked, 0) for key, cursor in wanted.items())
+        acked = tuple(Position(stream, epoch, each.acked) for (stream, epoch), each in sorted(wanted.items()))
+        origins = tuple(sorted(link.outgoing.origins))
+        lags.append(LinkLag(peer, False, lag, link.outgoing.flying_bytes, origins, acked))
+    lags += (LinkLag(peer, True, 0, 0, (), ()) for peer in broker.replication.plain)
+    return sorted(lags, key=lambda each: each.peer)

@@ -1,0 +1,158 @@
+"""Groups from a subscriber's side: members share streams, and nothing handled is handed out again."""
+
+from __future__ import annotations
+
+from tests.core.stage import Reader, Stage
+from weft.core.messages import Edge, MoveGroup
+from weft.log.errors import PositionExpired
+from weft.log.retention import RetentionRule, retain
+from weft.model import parse_pattern, parse_position
+
+
+def topics_of(reader: Reader) -> set[str]:
+    return {each.stream.topic for each in reader.assigned[-1].positions} if reader.assigned else set()
+
+
+def publish_all(stage: Stage, text: str, name: str = "a") -> None:
+    for number in range(8):
+        stage[name].publish(f"t.{number}", f"{number}{text}")
+
+
+def test_members_share_the_streams_and_every_event_goes_to_one() -> None:
+    stage = Stage("a")
+    publish_all(stage, "-")
+    stage.run()
+    one = stage["a"].subscribe("t.*", Edge.LATEST, group="g", member="m1")
+    stage.run()
+    two = stage["a"].subscribe("t.*", Edge.LATEST, group="g", member="m2")
+    stage.run()
+    assert not topics_of(two), "it waits until the first one has let go"
+    stage["a"].handled(one)
+    stage.run()
+    assert topics_of(one) | topics_of(two) == {f"t.{number}" for number in range(8)}
+    assert topics_of(one) and topics_of(two)
+    assert not topics_of(one) & topics_of(two)
+    publish_all(stage, "x")
+    stage.run()
+    assert sorted(one.texts + two.texts) == [f"{number}x" for number in range(8)]
+
+
+def test_who_leaves_is_followed_by_another_who_goes_on_behind_what_was_handled() -> None:
+    stage = Stage("a")
+    one = stage["a"].subscribe("t.*", group="g", member="m1")
+    stage.run()
+    publish_all(stage, "1")
+    stage.run()
+    stage["a"].handled(one)
+    publish_all(stage, "2")
+    stage.run()
+    stage["a"].unsubscribe(one)
+    two = stage["a"].subscribe("t.*", group="g", member="m2")
+    stage.run()
+    assert sorted(two.texts) == [f"{number}2" for number in range(8)]
+
+
+def test_a_group_remembers_where_it_stands_and_misses_no_topic_that_came_meanwhile() -> None:
+    stage = Stage("a")
+    one = stage["a"].subscribe("t.*", group="g")
+    stage["a"].publish("t.0", "seen")
+    stage.run()
+    stage["a"].handled(one)
+    stage["a"].unsubscribe(one)
+    stage.run()
+    stage["a"].publish("t.0", "later")
+    stage["a"].publish("t.new", "new")
+    stage.run()
+    stage.kill("a")
+    stage.restart()
+    two = stage["a"].subscribe("t.*", group="g")
+    stage.run()
+    assert sorted(two.texts) == ["later", "new"]
+
+
+def test_a_new_group_begins_with_what_is_new_or_where_it_asks_to() -> None:
+    stage = Stage("a")
+    stage["a"].publish("t.0", "old")
+    stage.run()
+    new = stage["a"].subscribe("t.*", Edge.OWN, group="g1")
+    whole = stage["a"].subscribe("t.*", Edge.EARLIEST, group="g2")
+    stage.run()
+    assert (new.texts, whole.texts) == ([], ["old"])
+
+
+def test_a_group_that_was_moved_reads_again() -> None:
+    stage = Stage("a")
+    reader = stage["a"].subscribe("t", group="g")
+    stage["a"].publish("t", "1", "2", "3")
+    stage.run()
+    stage["a"].handled(reader)
+    stage.run()
+    stage["a"].step(MoveGroup(99, "g", (parse_position("t@a/0:e7:1"),)))
+    assert not stage["a"].moved
+    stage.run()
+    stage["a"].handled(reader)
+    stage.run(20.0)
+    assert stage["a"].moved == [99]
+    assert reader.texts == ["1", "2", "3", "2", "3"]
+
+
+def test_a_move_is_told_when_it_is_durable_however_full_the_disk_was() -> None:
+    stage = Stage("a")
+    reader = stage["a"].subscribe("t", group="g")
+    stage["a"].publish("t", "1")
+    stage.run()
+    stage["a"].unsubscribe(reader)
+    stage.run()
+    stage["a"].store.disk_bytes_max = 0
+    stage["a"].step(MoveGroup(99, "g", (parse_position("t@a/0:e7:1"),)))
+    stage.run()
+    assert not stage["a"].moved
+    stage["a"].store.disk_bytes_max = 1 << 60
+    stage.run()
+    assert stage["a"].moved == [99]
+    assert stage["a"].log.positions("g") == [parse_position("t@a/0:e7:1")]
+
+
+def test_a_group_that_retention_overtook_is_told() -> None:
+    stage = Stage("a")
+    reader = stage["a"].subscribe("t", group="g")
+    stage["a"].publish("t", "1", at_us=1)
+    stage.run()
+    stage["a"].unsubscribe(reader)
+    stage["a"].log.begin_segment()
+    stage["a"].publish("t", "2")
+    stage.run()
+    rule = RetentionRule(parse_pattern("t"), age_us_max=100_000_000)
+    retain(stage["a"].log, [rule], now_us=int(stage.now_s * 1e6))
+    again = stage["a"].subscribe("t", group="g")
+    stage.run()
+    assert isinstance(again.error, PositionExpired)
+    assert again.error.facts == {"epoch": 7, "earliest": 1, "latest": 2}
+
+
+def test_members_at_different_nodes_share_and_take_over() -> None:
+    stage = Stage("a", "b", "c")
+    stage.link("a-b", "b-c")
+    one = stage["b"].subscribe("t.*", Edge.EARLIEST, group="g", member="m1")
+    two = stage["c"].subscribe("t.*", Edge.EARLIEST, group="g", member="m2")
+    stage.run()
+    publish_all(stage, "1")
+    stage.run(20.0)
+    assert sorted(one.texts + two.texts) == [f"{number}1" for number in range(8)]
+    assert one.texts and two.texts
+    for name, reader in (("b", one), ("c", two)):
+        stage[name].handled(reader)
+    stage.run(20.0)
+    stage.kill("c")
+    publish_all(stage, "2")
+    stage.run(20.0)
+    assert sorted(text for text in one.texts if text[1] == "2") == [f"{number}2" for number in range(8)]
+    assert len(one.texts) == len(set(one.texts)), "what the other one had handled is not handed out again"
+
+
+def test_a_group_does_not_get_what_is_said_about_groups() -> None:
+    stage = Stage("a")
+    reader = stage["a"].subscribe(">", Edge.EARLIEST, group="g")
+    stage["a"].publish("t", "x")
+    stage.run(20.0)
+    assert reader.texts == ["x"]

@@ -1,0 +1,293 @@
+"""Stories of several nodes: events reach whoever wants them, by one way, in order, and nobody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.stage import Stage
+from weft.core import BrokerSettings
+from weft.core.messages import Edge, FramesDropped, FromPositions, SendCopies
+from weft.core.views import explain, link_lags
+from weft.log.retention import RetentionRule, retain
+from weft.model import NodeId, parse_pattern, parse_position, parse_topic
+
+
+def copies_sent(stage: Stage, name: str, topic: str) -> int:
+    """How many batches of a topic a node sent to its peers."""
+    sent = [effect for effect in stage[name].sent if isinstance(effect, SendCopies)]
+    return sum(copy.stream.topic == topic for effect in sent for copy in effect.copies)
+
+
+@pytest.mark.req("MSH-02", "MSH-03")
+def test_events_cross_a_chain_to_whoever_wants_them_and_go_nowhere_else() -> None:
+    stage = Stage("a", "b", "c", "d")
+    stage.link("a-b", "b-c", "b-d")
+    reader = stage["c"].subscribe("plant.*")
+    stage.run()
+    stage["a"].publish("plant.t", "1")
+    stage["a"].publish("other.t", "2")
+    stage.run()
+    assert reader.events == [("plant.t@a/0:e7:0", "1")]
+    topics = {name: {info.stream.topic for info in stage[name].log.streams()} for name in "bcd"}
+    assert topics == {"b": {"plant.t"}, "c": {"plant.t"}, "d": set()}
+
+
+@pytest.mark.req("MSH-02")
+def test_a_ring_delivers_each_event_once() -> None:
+    stage = Stage("a", "b", "c", "d")
+    stage.link("a-b", "b-c", "c-d", "d-a")
+    readers = [stage[name].subscribe(">") for name in "abcd"]
+    stage.run()
+    for name in "abcd":
+        stage[name].publish("t", name)
+    stage.run()
+    assert all(sorted(reader.texts) == list("abcd") for reader in readers)
+    assert sum(copies_sent(stage, name, "t") for name in "abcd") == 12, "three copies of each of four events"
+
+
+@pytest.mark.req("MSH-05")
+def test_a_late_subscriber_elsewhere_gets_the_history() -> None:
+    stage = Stage("a", "b", "c")
+    stage.link("a-b", "b-c")
+    stage["a"].publish("t", "1", "2")
+    stage["a"].publish("t", "3")
+    stage.run()
+    reader = stage["c"].subscribe("t", Edge.EARLIEST)
+    stage.run()
+    assert reader.texts == ["1", "2", "3"]
+
+
+def test_who_wants_only_what_is_new_gets_no_history_from_elsewhere() -> None:
+    stage = Stage("a", "b", "c")
+    stage.link("a-b", "b-c")
+    stage["a"].publish("t", "old")
+    stage.run()
+    reader = stage["c"].subscribe("t", Edge.LATEST)
+    stage.run()
+    stage["a"].publish("t", "new", at_us=1)
+    stage.run()
+    assert reader.texts == ["new"]
+
+
+def test_what_was_published_while_the_wish_was_on_its_way_is_new() -> None:
+    stage = Stage("a", "b")
+    stage["a"].publish("t", "old")
+    stage.run()
+    reader = stage["b"].subscribe("t", Edge.LATEST)
+    stage.run(1.0)
+    stage["a"].publish("t", "meanwhile")
+    stage.run(1.0)
+    stage.link("a-b")
+    stage.run()
+    assert reader.texts == ["meanwhile"]
+
+
+def test_a_copy_that_is_behind_is_not_taken_for_new() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    first = stage["b"].subscribe("t")
+    stage["a"].publish("t", "1")
+    stage.run()
+    stage["b"].unsubscribe(first)
+    stage.run()
+    stage["a"].publish("t", "2")
+    stage.run()
+    assert len(stage["b"].log.streams()) == 1
+    reader = stage["b"].subscribe("t", Edge.LATEST)
+    stage.run()
+    stage["a"].publish("t", "3")
+    stage.run()
+    assert reader.texts == ["3"]
+
+
+@pytest.mark.req("PL-04")
+def test_a_link_that_comes_back_goes_on_after_the_last_ack() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    reader = stage["b"].subscribe("t")
+    stage["a"].publish("t", "1")
+    stage.run()
+    stage.cut("a-b")
+    stage["a"].publish("t", "2")
+    stage.run()
+    stage["a"].sent.clear()
+    stage.link("a-b")
+    stage.run()
+    assert reader.texts == ["1", "2"]
+    assert copies_sent(stage, "a", "t") == 1, "what was acknowledged is not sent again"
+
+
+def test_a_cut_in_a_ring_is_bypassed_without_gap_or_repetition() -> None:
+    stage = Stage("a", "b", "c", "d")
+    stage.link("a-b", "b-c", "c-d", "d-a")
+    reader = stage["c"].subscribe("t")
+    stage.run()
+    for number in range(10):
+        stage["a"].publish("t", str(number))
+        if number == 5:
+            stage.cut("b-c")
+        if number == 8:
+            stage.link("b-c")
+            stage.cut("c-d")
+    stage.run()
+    assert reader.texts == [str(number) for number in range(10)]
+
+
+def test_what_a_dead_origin_left_behind_still_goes_on() -> None:
+    stage = Stage("a", "b", "c")
+    stage.link("a-b", "b-c")
+    reader = stage["c"].subscribe("t")
+    stage.run()
+    stage.cut("b-c")
+    stage["a"].publish("t", "last words")
+    stage.link("b-c")
+    while not any(info.stream.topic == "t" and info.end for info in stage["b"].log.streams()):
+        assert stage._turn(), "the event never reached the node in the middle"
+    stage.kill("a")
+    stage.run()
+    assert reader.texts == ["last words"]
+
+
+@pytest.mark.req("NFR-02")
+def test_a_killed_node_comes_back_with_all_that_had_a_receipt() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    reader = stage["b"].subscribe("t")
+    stage.run()
+    stage.cut("a-b")
+    kept = stage["a"].publish("t", "kept")
+    stage.run()
+    lost = stage["a"].publish("t", "lost")
+    receipts = stage["a"].receipts
+    assert kept in receipts
+    assert lost not in receipts
+    stage.kill("a")
+    stage.restart()
+    stage.link("a-b")
+    stage.run()
+    assert reader.texts == ["kept"]
+
+
+def test_a_node_that_lost_its_disk_is_not_mixed_up_with_its_earlier_life() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    reader = stage["b"].subscribe("t")
+    stage["a"].publish("t", "1", "2")
+    stage.run()
+    stage.kill("a")
+    stage.restart(epoch=8)
+    stage.link("a-b")
+    stage["a"].publish("t", "3")
+    stage.run()
+    assert reader.events == [("t@a/0:e7:0", "1"), ("t@a/0:e7:1", "2"), ("t@a/0:e8:0", "3")]
+
+
+def test_a_subscriber_moves_to_another_node_and_goes_on_where_it_was() -> None:
+    stage = Stage("a", "b", "c")
+    stage.link("a-b", "b-c")
+    first = stage["b"].subscribe("t")
+    stage["a"].publish("t", "1")
+    stage["a"].publish("t", "2")
+    stage.run()
+    stage["b"].unsubscribe(first)
+    again = stage["c"].subscribe("t", FromPositions((parse_position("t@a/0:e7:1"),)))
+    stage.run()
+    assert again.texts == ["2"]
+
+
+def test_frames_that_were_dropped_are_sent_again() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    reader = stage["b"].subscribe("t")
+    stage.run()
+    stage["a"].publish("t", "1")
+    stage["a"].sync()
+    stage._flying.clear()
+    stage.run()
+    assert reader.texts == []
+    stage["a"].step(FramesDropped(NodeId("b")))
+    stage.run()
+    assert reader.texts == ["1"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_does_not_follow_is_not_taken_and_the_sender_is_told(first: bool) -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    reader = stage["b"].subscribe("t")
+    if not first:
+        stage["a"].publish("t", "0")
+    stage.run()
+    stage["a"].publish("t", "1")
+    stage["a"].sync()
+    stage._flying.clear()
+    stage["a"].publish("t", "2")
+    stage.run()
+    assert reader.texts == (["1", "2"] if first else ["0", "1", "2"])
+
+
+def test_a_peer_that_acknowledges_nothing_gets_it_again_after_a_while() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    reader = stage["b"].subscribe("t")
+    stage.run()
+    stage["b"].store.disk_bytes_max = 0
+    stage["a"].publish("t", "1")
+    stage.run(10.0)
+    assert reader.texts == []
+    stage["b"].store.disk_bytes_max = 1 << 60
+    stage.run(60.0)
+    assert reader.texts == ["1"]
+
+
+def test_no_more_is_under_way_than_the_window() -> None:
+    window_bytes = 100_000
+    stage = Stage("a", "b", settings=BrokerSettings(window_bytes=window_bytes))
+    stage.link("a-b")
+    reader = stage["b"].subscribe("t")
+    stage.run()
+    texts = [str(number) * 20_000 for number in range(10)]
+    for text in texts:
+        stage["a"].publish("t", text)
+    stage["a"].sync()
+    (lag,) = link_lags(stage["a"].broker)
+    assert lag.lag_events == 10
+    assert 0 < lag.flying_bytes < window_bytes + 21_000
+    stage.run()
+    assert reader.texts == texts
+    (lag,) = link_lags(stage["a"].broker)
+    assert (lag.lag_events, lag.flying_bytes) == (0, 0)
+
+
+def test_a_copy_that_retention_overtook_says_so_to_its_reader() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    reader = stage["b"].subscribe("t")
+    stage["a"].publish("t", "1", at_us=1)
+    stage.run()
+    stage.cut("a-b")
+    stage["a"].publish("t", "2", at_us=2)
+    stage.run()
+    stage["a"].log.begin_segment()
+    stage["a"].publish("t", "3")
+    stage.run()
+    retain(stage["a"].log, [RetentionRule(parse_pattern("t"), age_us_max=100_000_000)], now_us=int(stage.now_s * 1e6))
+    stage.link("a-b")
+    stage.run()
+    assert reader.texts == ["1"]
+    assert reader.error is not None
+    assert reader.error.facts["earliest"] == 2
+    late = stage["b"].subscribe("t")
+    stage.run()
+    assert late.texts == ["3"]
+
+
+def test_explain_says_who_gets_a_topic_by_which_way() -> None:
+    stage = Stage("a", "b", "c", "d")
+    stage.link("a-b", "b-c")
+    stage["c"].subscribe("plant.*")
+    stage["d"].subscribe(">")
+    stage["a"].subscribe("plant.t")
+    stage.run()
+    found = {each.node_id: (each.pattern, each.path) for each in explain(stage["a"].broker, parse_topic("plant.t"))}
+    assert found == {"a": ("plant.t", ("a",)), "c": ("plant.*", ("a", "b", "c")), "d": (">", ())}

@@ -1,0 +1,98 @@
+"""Receipts: after the sync, never before; once for a batch that is sent twice; with copies, when they are safe."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.stage import Stage
+from weft.core import CopiesMissing
+from weft.core.messages import Publish
+from weft.log.errors import DiskFull, OutOfSequence
+from weft.model import Batch, parse_topic
+
+PRODUCER = bytes(range(16))
+
+
+def sent(stage: Stage, sequence: int, *texts: str) -> int:
+    """Publish as a producer that numbers its batches."""
+    actor = stage["a"]
+    actor.requests += 1
+    batch = Batch.from_columns([text.encode() for text in texts], 0, producer=PRODUCER, sequence=sequence)
+    actor.step(Publish(actor.requests, parse_topic("t"), 0, batch))
+    return actor.requests
+
+
+def test_a_receipt_follows_the_sync_that_made_the_batch_durable() -> None:
+    stage = Stage("a")
+    request = stage["a"].publish("t", "x", "y")
+    assert not stage["a"].receipts
+    stage["a"].sync()
+    receipted = stage["a"].receipts[request]
+    assert (str(receipted.receipt), receipted.repeated) == ("t@a/0:e7:0+2 synced", False)
+
+
+@pytest.mark.req("SDK-01")
+def test_a_batch_that_is_sent_again_gets_its_first_receipt() -> None:
+    stage = Stage("a")
+    first, again = sent(stage, 1, "x"), sent(stage, 1, "x")
+    stage.run()
+    receipts = stage["a"].receipts
+    assert receipts[first].receipt == receipts[again].receipt
+    assert (receipts[first].repeated, receipts[again].repeated) == (False, True)
+
+
+def test_a_batch_that_is_too_old_to_tell_is_refused() -> None:
+    stage = Stage("a")
+    sent(stage, 5, "x")
+    old = sent(stage, 4, "y")
+    stage.run()
+    assert isinstance(stage["a"].refused[old], OutOfSequence)
+
+
+def test_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
+    stage = Stage("a")
+    actor = stage["a"]
+    actor.store.disk_bytes_max = 0
+    refused = actor.publish("t", "x")
+    assert isinstance(actor.refused[refused], DiskFull)
+    actor.store.disk_bytes_max = 1 << 60
+    taken = actor.publish("t", "x")
+    stage.run()
+    assert taken in actor.receipts
+
+
+def test_copies_hold_the_receipt_until_so_many_nodes_have_synced() -> None:
+    stage = Stage("a", "b", "c")
+    stage.link("a-b", "a-c")
+    stage.run()
+    request = stage["a"].publish("t", "x", copies=2)
+    stage["a"].sync()
+    assert request not in stage["a"].receipts
+    stage.run()
+    assert stage["a"].receipts[request].receipt.copies == 2
+    kept = [name for name in ("b", "c") if stage[name].log.streams()]
+    assert len(kept) == 1, "nobody else is interested, and two copies were asked for"
+
+
+def test_copies_that_nobody_can_keep_are_refused_after_a_while() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    stage.run()
+    request = stage["a"].publish("t", "x", copies=3)
+    stage.run(30.0)
+    error = stage["a"].refused[request]
+    assert isinstance(error, CopiesMissing)
+    assert error.facts == {"asked": 3, "have": 2}
+
+
+def test_copies_are_made_when_the_peer_comes_back() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    stage.run()
+    stage.cut("a-b")
+    request = stage["a"].publish("t", "x", copies=2)
+    stage.run(1.0)
+    assert request not in stage["a"].receipts
+    stage.link("a-b")
+    stage.run()
+    assert stage["a"].receipts[request].receipt.copies == 2

@@ -1,0 +1,148 @@
+"""Delivery to a node's own subscribers: where they begin, what they may have, and what they must never get."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.stage import Stage
+from weft.core.messages import AddCredit, Edge, FromPositions, FromTime
+from weft.log.errors import PositionAhead, PositionExpired
+from weft.log.retention import RetentionRule, retain
+from weft.model import Position, parse_pattern, parse_position
+
+
+@pytest.mark.req("MSH-01")
+def test_nothing_is_delivered_before_it_is_durable() -> None:
+    stage = Stage("a")
+    reader = stage["a"].subscribe("t")
+    stage["a"].publish("t", "x")
+    assert not reader.batches
+    stage.run()
+    assert reader.events == [("t@a/0:e7:0", "x")]
+
+
+@pytest.mark.req("LOG-06")
+@pytest.mark.parametrize(
+    ("start", "wanted"),
+    [
+        (Edge.EARLIEST, ["1", "2", "3", "4"]),
+        (Edge.LATEST, ["4"]),
+        (Edge.OWN, ["4"]),
+        (FromTime(2_000_000), ["2", "3", "4"]),
+        (FromTime(10_000_000_000), []),
+        (FromPositions((parse_position("t@a/0:e7:2"),)), ["3", "4"]),
+        (FromPositions(()), ["1", "2", "3", "4"]),
+    ],
+    ids=str,
+)
+def test_where_a_subscription_begins(start: Edge | FromTime | FromPositions, wanted: list[str]) -> None:
+    stage = Stage("a")
+    for number in (1, 2, 3):
+        stage["a"].publish("t", str(number), at_us=number * 1_000_000)
+    stage.run()
+    reader = stage["a"].subscribe("t", start)
+    stage["a"].publish("t", "4", at_us=4_000_000)
+    stage.run()
+    assert reader.texts == wanted
+
+
+@pytest.mark.parametrize("start", [Edge.LATEST, Edge.OWN, Edge.EARLIEST])
+def test_a_topic_that_is_new_begins_with_its_first_event_whatever_its_time(start: Edge) -> None:
+    stage = Stage("a")
+    reader = stage["a"].subscribe("*", start)
+    stage["a"].publish("t", "x", at_us=1)
+    stage.run()
+    assert reader.texts == ["x"]
+
+
+def test_a_subscription_may_begin_within_a_batch() -> None:
+    stage = Stage("a")
+    stage["a"].publish("t", "1", "2", "3")
+    stage.run()
+    reader = stage["a"].subscribe("t", FromPositions((parse_position("t@a/0:e7:1"),)))
+    stage.run()
+    assert reader.texts == ["2", "3"]
+
+
+def test_a_position_that_has_not_been_given_is_refused() -> None:
+    stage = Stage("a")
+    stage["a"].publish("t", "1")
+    stage.run()
+    reader = stage["a"].subscribe("t", FromPositions((parse_position("t@a/0:e7:2"),)))
+    assert isinstance(reader.error, PositionAhead)
+    assert reader.error.facts == {"epoch": 7, "earliest": 0, "latest": 1}
+
+
+def test_a_position_that_has_expired_is_refused_with_what_there_is() -> None:
+    stage = Stage("a")
+    for number in range(3):
+        stage["a"].publish("t", str(number), at_us=number)
+    stage.run()
+    stage["a"].log.begin_segment()
+    stage["a"].publish("t", "3", at_us=2_000_000_000)
+    stage.run()
+    retain(stage["a"].log, [RetentionRule(parse_pattern("t"), age_us_max=1_000_000)], now_us=2_000_000_000)
+    reader = stage["a"].subscribe("t", FromPositions((parse_position("t@a/0:e7:0"),)))
+    assert isinstance(reader.error, PositionExpired)
+    assert reader.error.facts == {"epoch": 7, "earliest": 3, "latest": 4}
+
+
+def test_wildcards_do_not_select_the_topics_of_the_mesh_itself() -> None:
+    stage = Stage("a")
+    everything, inbox = stage["a"].subscribe(">"), stage["a"].subscribe("weft.inbox.>")
+    stage["a"].publish("weft.inbox.me", "x")
+    stage["a"].publish("t", "y")
+    stage.run()
+    assert (everything.texts, inbox.texts) == (["y"], ["x"])
+
+
+def test_a_subscriber_gets_no_more_than_its_credit() -> None:
+    stage = Stage("a")
+    for number in range(10):
+        stage["a"].publish("t", str(number) * 1000)
+    stage.run()
+    reader = stage["a"].subscribe("t", credit=1)
+    assert len(reader.batches) == 1, "one batch more than the credit, or nothing would ever come"
+    stage["a"].inbox.clear()  # it gives nothing back
+    stage.run()
+    assert len(reader.batches) == 1
+    stage["a"].step(AddCredit(reader.number, 1 << 20))
+    stage.run()
+    assert [text[0] for text in reader.texts] == list("0123456789")
+
+
+def test_a_slow_subscriber_holds_up_nobody() -> None:
+    stage = Stage("a")
+    slow = stage["a"].subscribe("t", credit=0)
+    quick = stage["a"].subscribe("t")
+    stage["a"].publish("t", "x")
+    stage.run()
+    assert (slow.texts, quick.texts) == ([], ["x"])
+
+
+def test_streams_take_turns() -> None:
+    stage = Stage("a")
+    for _ in range(100):
+        stage["a"].publish("long", "x" * 100_000)
+    stage["a"].publish("short", "y")
+    stage.run()
+    reader = stage["a"].subscribe("*", credit=4 << 20)
+    assert "y" in reader.texts, "the short one did not wait for all of the long one"
+
+
+def test_who_unsubscribes_gets_nothing_more() -> None:
+    stage = Stage("a")
+    reader = stage["a"].subscribe("t")
+    stage["a"].unsubscribe(reader)
+    stage["a"].publish("t", "x")
+    stage.run()
+    assert not reader.batches
+
+
+def test_positions_say_where_a_subscription_begins() -> None:
+    stage = Stage("a")
+    stage["a"].publish("t", "1", "2")
+    stage.run()
+    reader = stage["a"].subscribe("t", Edge.LATEST)
+    epoch = stage["a"].log.epoch
+    assert reader.opened == (Position(parse_position("t@a/0:e7:0").stream, epoch, 2),)
