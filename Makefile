@@ -5,13 +5,13 @@ READY := .venv/.ready
 NODE_DIR := tests/interop/coaty
 NODE_READY := $(NODE_DIR)/node_modules/.ready
 
-.PHONY: help demo test check format bench fuzz requirements proto clean
+.PHONY: help demo test check format bench fuzz sim soak requirements proto clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
 
 demo: $(READY)  ## a two-minute tour
-	@$(BIN)/python tools/demo.py
+	@$(BIN)/python -m tools.demo
 
 test: $(READY) node  ## every test (under 10 minutes)
 	$(BIN)/pytest -n 2
@@ -30,9 +30,16 @@ bench: $(READY)  ## the speed figures in docs/benchmarks.md
 	$(BIN)/python -m bench.codec
 	$(BIN)/python -m bench.routing
 	$(BIN)/python -m bench.log
+	$(BIN)/python -m bench.mesh
 
 fuzz: $(READY)  ## a million damaged inputs for every decoder; ARGS="--target emm-parse" for one
 	$(BIN)/python tools/fuzz.py $(ARGS)
+
+sim: $(READY)  ## ten thousand simulated meshes, each from a seed of its own; ARGS="--seed 7 --trace" for one
+	$(BIN)/python tools/sim.py $(or $(ARGS),--seeds 10000 --jobs 2)
+
+soak: $(READY)  ## the long runs: hundreds of kills, of damaged files and of full disks
+	WEFT_SOAK=1 $(BIN)/pytest tests/log
 
 requirements: $(READY)  ## which tests prove which requirement; ARGS=--strict fails on open ones
 	@$(BIN)/python tools/requirements.py $(ARGS)

@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.figures import Figure, report
 from bench.log_append import append_figures
 from bench.log_common import Sizes, new_log, stream, to_tables
-from bench.log_read import fill, read_figures, seek_figures
+from bench.log_read import fill, read_figures, seek_figures, tail_figures
 from bench.log_space import crash_figures, interleaved_figures
 from rich.console import Console
 
@@ -31,12 +31,14 @@ def run(place: Path, sizes: Sizes) -> list[Figure]:
     figures += append_figures(place, sizes)
     console.print(f"{sizes.seek_events:,} events in one stream", style="dim")
     target = stream("bench.seek")
-    with new_log(place, "seek") as log:
+    with new_log(place, "seek", recent_bytes=0) as log:
         fill(log, target, sizes.seek_events)
         to_tables(log)
         figures += seek_figures(log, target, sizes)
         console.print("many topics", style="dim")
         figures += read_figures(place, log, target, sizes)
+    console.print("the end of a stream", style="dim")
+    figures += tail_figures(place, sizes)
     console.print("crashes", style="dim")
     figures += crash_figures(place)
     console.print("64 streams", style="dim")

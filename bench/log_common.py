@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.figures import Figure
 
-from weft.limits import SEGMENT_BYTES
+from weft.limits import RECENT_BYTES_MAX, SEGMENT_BYTES
 from weft.log import Log, open_log
 from weft.model import Batch, Epoch, NodeId, Stream, parse_topic
 
@@ -59,8 +59,8 @@ def batch_of(events: int, first_us: int = 0) -> Batch:
 
 
 @contextmanager
-def new_log(place: Path, name: str) -> Iterator[Log]:
-    log = open_log(place / name, lambda: EPOCH)
+def new_log(place: Path, name: str, recent_bytes: int = RECENT_BYTES_MAX) -> Iterator[Log]:
+    log = open_log(place / name, lambda: EPOCH, recent_bytes=recent_bytes)
     try:
         yield log
     finally:

@@ -11,8 +11,19 @@ from pathlib import Path
 import numpy as np
 from bench.figures import Figure
 from bench.harness import Case, measure
-from bench.log_common import EPOCH, PAYLOAD_BYTES, Sizes, batch_of, latency_figures, opened_s, stream, to_tables
+from bench.log_common import (
+    EPOCH,
+    PAYLOAD_BYTES,
+    Sizes,
+    batch_of,
+    latency_figures,
+    new_log,
+    opened_s,
+    stream,
+    to_tables,
+)
 
+from weft.limits import RECENT_BYTES_MAX
 from weft.log import Log, open_log
 from weft.model import Batch, Stream
 
@@ -57,6 +68,21 @@ def _idle(_: int) -> None:
         pass
 
 
+def tail_figures(place: Path, sizes: Sizes) -> list[Figure]:
+    """Reading each batch right after its sync, as a subscriber at the end of a stream does."""
+    target, batch = stream("bench.tail"), batch_of(100)
+    figures: list[Figure] = []
+    for where, recent_bytes in (("in memory", RECENT_BYTES_MAX), ("in RocksDB", 0)):
+        with new_log(place, "tail", recent_bytes=recent_bytes) as log:
+            took: list[float] = []
+            for _ in range(min(sizes.seeks, 1000)):
+                first = log.append(target, batch).first_offset
+                log.sync()
+                took += _timed(lambda at: log.read(target, EPOCH, at), [first])
+            figures += latency_figures(f"read the newest batch, {where}", took, note="of 100 events")
+    return figures
+
+
 def read_all(log: Log, target: Stream, first: int, end: int) -> None:
     at = first
     while at < end:
@@ -83,7 +109,7 @@ def read_figures(place: Path, replayed: Log, target: Stream, sizes: Sizes) -> li
     events = min(sizes.seek_events, 1_000_000)
     replay = Case("replay of stored batches, warm", partial(read_all, replayed, target, 0, events), events)
     paths = {topics: place / f"topics{topics}" for topics in sizes.topic_counts}
-    logs = {topics: open_log(path, lambda: EPOCH) for topics, path in paths.items()}
+    logs = {topics: open_log(path, lambda: EPOCH, recent_bytes=0) for topics, path in paths.items()}
     by_topics: list[Case] = []
     for topics, log in logs.items():
         many_topics(log, topics, sizes)

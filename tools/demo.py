@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.rule import Rule
 
+from tools.demo_mesh import show_mesh
 from weft.cli.packet_input import Captured
 from weft.cli.packet_output import print_tree
 from weft.model import Batch, Event, matches, parse_pattern, parse_topic
@@ -82,6 +83,7 @@ def gateways_decode_columns(node: emm.Credentials) -> None:
 NODE = uuid4()
 
 if __name__ == "__main__":
+    show_mesh(console, say)
     secret = secrets.token_bytes(32)
     trust = emm.TrustStore()
     trust.add_hmac_key(NODE, b"key1", secret)
@@ -89,4 +91,4 @@ if __name__ == "__main__":
     attackers_try(device_sends_an_event(credentials, gateway), gateway)
     events_travel_in_batches()
     gateways_decode_columns(credentials)
-    say("Next: take packets apart yourself with `.venv/bin/weft packet decode --help`.")
+    say("Next: start a mesh of your own (README.md), or take packets apart with `.venv/bin/weft packet decode --help`.")

@@ -137,6 +137,7 @@ LINK_QUEUE_FRAMES_MAX: Final = 8192  # batches waiting for one peer; of 1 KiB ea
 LINK_QUEUE_BYTES_MAX: Final = 32 * MIB  # more than a peer may have unacknowledged, so that honest windows fit
 LINK_URGENT_BYTES_MAX: Final = 32 * MIB  # acks and resumes that a peer does not take: then the link is given up
 LINK_SEND_TIMEOUT_S: Final = 5.0  # a peer that took nothing for so long is not about to
+LINK_TELL_S_MIN: Final = 0.1  # between two reports of what was thrown away: each makes the core send it again
 LINK_FRAME_BYTES: Final = 1 * MIB  # batches are put together up to this: below, frames cost; above, they block others
 LINK_FRAME_ACKS_MAX: Final = 4096  # in one frame: about 400 KiB
 LINK_READ_BYTES: Final = 1 * MIB  # of frames handled before other tasks have their turn: 1 to 10 ms
@@ -224,6 +225,7 @@ GROUP_STREAMS_KEPT_MAX: Final = 65_536  # names of streams whose parts are remem
 
 GROUP_PUBLISH_INTERVAL_S: Final = 1.0  # what another node may hand out again when this one dies
 GROUP_RELEASE_TIMEOUT_S: Final = 10.0  # for what a member has in hand; afterwards it counts as stuck
+GROUP_START_S: Final = 30.0  # after a start, until it is clear which of the nodes that the log tells of are alive
 GROUP_SETTLE_S: Final = 0.25  # twice what an event takes through a mesh of a few hops, each with a sync
 
 # --- Capture files -----------------------------------------------------------------------------------------------
@@ -239,6 +241,7 @@ CAPTURE_EXTENSION_HEADERS_MAX: Final = 8  # of IPv6, in one packet; more than tw
 SEGMENT_BYTES: Final = 64 * MIB  # one table file: written twice (write-ahead log, table) and never again
 INDEX_BYTES: Final = 64 * KIB  # of a stream between two index points: a time is found after reading no more than that
 READ_BYTES_MAX: Final = 4 * MIB  # of one read, unless a single batch is larger
+RECENT_BYTES_MAX: Final = 32 * MIB  # of the last batches, in memory: what readers at the end of a stream ask for
 PRODUCER_RECEIPTS_MAX: Final = 64  # per producer and stream: more than a client has in flight
 PRODUCERS_MAX: Final = 100_000  # per log; those that were silent longest are forgotten
 DISK_RESERVE_BYTES: Final = 256 * MIB  # kept free: RocksDB needs room to flush what it has already taken
@@ -264,7 +267,6 @@ CLIENT_REQUESTS_MAX: Final = 65_536  # requests without a reply, per client
 PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
 GROUP_LABELS_MAX: Final = 256  # as peers
 REFUSAL_LABELS_MAX: Final = 32  # codes of refusals; there are fourteen
-LATENCY_WINDOW: Final = 512  # frames that quantiles are taken of: the last seconds of a busy link
 ADMIN_CONNECTIONS_MAX: Final = 64  # to the admin HTTP server: a few scrapers and people; more get a 503
 
 # --- what a node does for clients --------------------------------------------------------------------------------
@@ -280,3 +282,36 @@ INBOX_AGE_S: Final = 3600  # replies to requests are read within seconds or neve
 # --- the command line --------------------------------------------------------------------------------------------
 
 CONTEXTS_FILE_BYTES_MAX: Final = 1 * MIB  # hundreds of contexts with long tokens
+
+# --- security ----------------------------------------------------------------------------------------------------
+
+SECURITY_FILE_BYTES_MAX: Final = 16 * MIB  # keys, trust, certificates: 40,000 keys of devices
+SECURITY_RELOAD_INTERVAL_S: Final = 1.0  # a revoked key is noticed within it; a look is one stat call
+CERTIFICATE_LIFETIME_S: Final = 24 * 3600  # SEC-01; a stolen one is of no use tomorrow
+CERTIFICATE_LIFETIME_S_MIN: Final = 1  # for tests; X.509 counts in seconds
+CERTIFICATE_LIFETIME_S_MAX: Final = 90 * 24 * 3600  # whoever wants longer ones wants no renewal, and has another CA
+CERTIFICATE_BACKDATE_S_MAX: Final = 60.0  # before the CA's own time: clocks that are a little behind take it at once
+AUTHORITY_LIFETIME_S: Final = 10 * 365 * 24 * 3600  # root and intermediate, as step-ca has it
+CERTIFICATE_CHAIN_BYTES_MAX: Final = 64 * KIB  # a leaf and its intermediates take 2
+CERTIFICATE_CHAIN_MAX: Final = 8  # certificates in it; two are usual
+CERTIFICATE_NAMES_MAX: Final = 32  # DNS names and addresses of one node
+RENEWAL_BACKOFF_S_MIN: Final = 1.0  # a CA that restarts is back in a few seconds
+RENEWAL_BACKOFF_S_MAX: Final = 300.0  # a third of a day is left when renewal begins: a hundred attempts
+TOKEN_LIFETIME_S: Final = 300  # as step-ca's; long enough to carry it to another machine
+TOKEN_LEEWAY_S: Final = 60  # between clocks, as step-ca has it
+TOKEN_BYTES_MAX: Final = 8 * KIB  # 32 names of 60 characters take 3
+USED_TOKENS_MAX: Final = 100_000  # not yet expired: 300 a second; more are refused until some expire
+CA_BODY_BYTES_MAX: Final = 64 * KIB  # a request and a token; the same bound holds for a CA's answers
+CA_CONNECTIONS_MAX: Final = 256  # enrolling or renewing at a time; each takes milliseconds
+CA_CALL_TIMEOUT_S: Final = 10.0  # connecting, and then each read
+API_KEYS_MAX: Final = 10_000  # in one store: looked up by id, so only the file grows
+API_KEY_PATTERNS_MAX: Final = 64  # for publishing, and for subscribing: all are tried for each call
+API_KEY_CHARS_MAX: Final = 128  # of a presented key; ours have 54
+API_KEYS_CACHED_MAX: Final = 10_000  # results of verification; those not used for longest go first
+API_KEYS_AT_ONCE: Final = 2  # verified at a time, each with 16 MiB and 50 to 200 ms of a core
+FAILURES_BURST: Final = 10  # wrong keys or tokens of one source before it has to wait
+FAILURES_PER_S: Final = 0.1  # after that
+FAILURE_SOURCES_MAX: Final = 10_000  # remembered; those that failed longest ago go first
+REFUSAL_INTERVAL_S: Final = 60.0  # between log lines of one cause and caller
+REFUSALS_KEPT_MAX: Final = 1024  # causes and callers that lines are held back for
+TRUST_KEYS_MAX: Final = 100_000  # of EMM devices

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.core.stage import Reader, Stage
-from weft.core.messages import Edge, MoveGroup
-from weft.log.errors import PositionExpired
+from weft.core.messages import AddCredit, Edge, Handled, MoveGroup, Tick
+from weft.log.errors import PositionAhead, PositionExpired
 from weft.log.retention import RetentionRule, retain
 from weft.model import parse_pattern, parse_position
 
@@ -96,6 +96,18 @@ def test_a_group_that_was_moved_reads_again() -> None:
     assert reader.texts == ["1", "2", "3", "2", "3"]
 
 
+def test_what_was_never_given_cannot_be_handled_nor_moved_to() -> None:
+    stage = Stage("a")
+    reader = stage["a"].subscribe("t", group="g")
+    stage["a"].publish("t", "1")
+    stage.run()
+    stage["a"].step(Handled(reader.number, (parse_position("t@a/0:e7:5"),), 1))
+    stage["a"].step(MoveGroup(99, "g", (parse_position("t@a/0:e7:5"),)))
+    stage.run()
+    assert stage["a"].log.positions("g") == [parse_position("t@a/0:e7:0")]
+    assert isinstance(stage["a"].refused[99], PositionAhead)
+
+
 def test_a_move_is_told_when_it_is_durable_however_full_the_disk_was() -> None:
     stage = Stage("a")
     reader = stage["a"].subscribe("t", group="g")
@@ -156,3 +168,26 @@ def test_a_group_does_not_get_what_is_said_about_groups() -> None:
     stage["a"].publish("t", "x")
     stage.run(20.0)
     assert reader.texts == ["x"]
+
+
+def test_a_member_that_retention_overtakes_in_mid_stream_is_no_member_any_more() -> None:
+    stage = Stage("a")
+    actor = stage["a"]
+    for number in range(3):
+        actor.publish("t", str(number), at_us=number)
+    stage.run()
+    actor.log.begin_segment()
+    actor.publish("t", "3", at_us=2_000_000_000)
+    stage.run()
+    slow = actor.subscribe("t", group="g", member="m1", credit=1)
+    for _ in range(10):
+        actor.step(Tick())
+        stage.now_s += 1.0
+    assert slow.texts == ["0"], "its credit ends with the first batch"
+    actor.inbox.clear()
+    retain(actor.log, [RetentionRule(parse_pattern("t"), age_us_max=1_000_000)], now_us=2_000_000_000)
+    actor.step(AddCredit(slow.number, 10_000))
+    assert isinstance(slow.error, PositionExpired)
+    stage.run()
+    assert actor.state.interest == ("weft.groups.>",), "nobody here wants it any more"
+    assert not actor.broker.group_work.groups.members("g")

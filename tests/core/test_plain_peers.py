@@ -94,6 +94,19 @@ def test_the_streams_of_a_topic_come_to_it_as_one_sequence_without_gaps() -> Non
         assert [text for text in texts if text[0] == origin] == [f"{origin}{number}" for number in range(3)]
 
 
+def test_it_gets_what_is_published_elsewhere_in_the_mesh() -> None:
+    stage = Stage("a", "b", "c")
+    stage.link("a-b", "b-c")
+    stage["a"].step(LinkUp(OLD, plain=True))
+    stage.run()
+    stage["c"].publish("t", "far")
+    stage.run()
+    assert got(stage) == [("t", 0, "far")]
+    stage["a"].step(LinkDown(OLD))
+    stage.run()
+    assert stage["a"].state.interest == ("weft.groups.>",), "who is gone wants nothing any more"
+
+
 def test_it_does_not_get_its_own_events_nor_those_of_the_mesh() -> None:
     stage = Stage("a")
     stage["a"].step(LinkUp(OLD, plain=True))
@@ -149,3 +162,55 @@ def test_an_ack_for_what_was_never_sent_counts_for_nothing(offset: int) -> None:
     stage["a"].step(LinkUp(OLD, plain=True))
     stage.run()
     assert got(stage) == [("t", 0, "x")]
+
+
+# --- a full disk -----------------------------------------------------------------------------------------------------
+
+ROOM = 1 << 60
+
+
+def test_an_event_without_room_is_sent_again_and_not_taken_for_one_that_does_not_exist() -> None:
+    stage = Stage("a")
+    actor = stage["a"]
+    actor.step(LinkUp(OLD, plain=True))
+    reader = actor.subscribe("t")
+    actor.step(event(0, "x"))
+    stage.run()
+    actor.store.disk_bytes_max = 0
+    actor.step(event(1, "y"))
+    assert [(peer, reason.split(":")[0]) for _, peer, reason in stage.dropped] == [("old", "no room for its events")]
+    actor.store.disk_bytes_max = ROOM
+    actor.step(event(2, "z"))  # was under way before the link broke
+    stage.run()
+    assert reader.texts == ["x"]
+    actor.step(LinkDown(OLD))
+    actor.step(LinkUp(OLD, plain=True))
+    actor.step(event(1, "y"))
+    actor.step(event(2, "z"))
+    stage.run()
+    assert reader.texts == ["x", "y", "z"]
+
+
+def test_what_found_no_room_in_its_sequence_comes_once_there_is_room() -> None:
+    """Also if the stream does not go on."""
+    stage = Stage("a")
+    actor = stage["a"]
+    actor.step(LinkUp(OLD, plain=True))
+    actor.publish("t", "x")
+    actor.store.disk_bytes_max = actor.store.disk_bytes()
+    stage.run(3.0)
+    assert not actor.plain
+    actor.store.disk_bytes_max = ROOM
+    stage.run(3.0)
+    assert got(stage) == [("t", 0, "x")]
+
+
+def test_its_acks_count_on_a_full_disk() -> None:
+    stage = Stage("a")
+    actor = stage["a"]
+    actor.step(LinkUp(OLD, plain=True))
+    actor.publish("t", *map(str, range(PLAIN_WINDOW_EVENTS + 1)))
+    stage.run()
+    actor.store.disk_bytes_max = 0
+    actor.step(ReceivedPlainAck(OLD, T, 9))
+    assert len(actor.plain) == PLAIN_WINDOW_EVENTS + 1

@@ -96,3 +96,13 @@ def test_copies_are_made_when_the_peer_comes_back() -> None:
     stage.link("a-b")
     stage.run()
     assert stage["a"].receipts[request].receipt.copies == 2
+
+
+@pytest.mark.req("SDK-01")
+def test_a_batch_that_is_sent_again_when_nothing_is_left_to_sync_gets_its_receipt_at_once() -> None:
+    stage = Stage("a")
+    first = sent(stage, 1, "x")
+    stage.run()
+    again = sent(stage, 1, "x")
+    receipts = stage["a"].receipts
+    assert receipts[again].receipt == receipts[first].receipt

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.core.stage import Stage
-from weft.core.messages import AddCredit, Edge, FromPositions, FromTime
+from weft.core.messages import AddCredit, Edge, FromPositions, FromTime, Synced
 from weft.log.errors import PositionAhead, PositionExpired
 from weft.log.retention import RetentionRule, retain
 from weft.model import Position, parse_pattern, parse_position
@@ -146,3 +146,15 @@ def test_positions_say_where_a_subscription_begins() -> None:
     reader = stage["a"].subscribe("t", Edge.LATEST)
     epoch = stage["a"].log.epoch
     assert reader.opened == (Position(parse_position("t@a/0:e7:0").stream, epoch, 2),)
+
+
+def test_who_comes_between_a_sync_and_word_of_it_gets_a_new_stream_once() -> None:
+    """The storage thread is ahead of the event loop: a stream may be durable before the broker has heard of it."""
+    stage = Stage("a")
+    actor = stage["a"]
+    actor.publish("t", "x")
+    ticket = actor.log.sync()
+    reader = actor.subscribe("t")
+    assert reader.texts == ["x"]
+    actor.step(Synced(ticket, dict(actor.advanced)))
+    assert reader.texts == ["x"]

@@ -18,6 +18,7 @@ from weft.model import Batch, Epoch, NodeId, Stream, parse_topic
 
 EPOCH = Epoch(1)
 PRODUCER = b"producer-0000001"
+RECENT_BYTES = 3000  # of the last batches in memory: a few small ones, so that both ways of reading are gone
 
 
 def stream(topic: str = "plant.temp", origin: str = "node-a", partition: int = 0) -> Stream:
@@ -141,7 +142,7 @@ class MemoryLaboratory(Laboratory):
         super().__init__(segment_bytes)
 
     def open(self) -> Log:
-        return open_store(self.store, self.mint, segment_bytes=self.segment_bytes)
+        return open_store(self.store, self.mint, segment_bytes=self.segment_bytes, recent_bytes=RECENT_BYTES)
 
     def kill(self) -> Log:
         self.store.crash(self.store.unsynced_writes)
@@ -161,7 +162,9 @@ class RocksLaboratory(Laboratory):
         super().__init__(segment_bytes)
 
     def open(self) -> Log:
-        return open_log(self.path, self.mint, segment_bytes=self.segment_bytes, disk_reserve_bytes=0)
+        return open_log(
+            self.path, self.mint, segment_bytes=self.segment_bytes, disk_reserve_bytes=0, recent_bytes=RECENT_BYTES
+        )
 
     def kill(self) -> Log:
         before, self.path = self.path, next(self._places)

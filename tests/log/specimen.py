@@ -55,7 +55,7 @@ class Builder:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._store = StallingStore(path)
-        self.log: Log = open_store(self._store, lambda: EPOCH, disk_reserve_bytes=0)
+        self.log: Log = open_store(self._store, lambda: EPOCH, disk_reserve_bytes=0, recent_bytes=0)
         self._ever: dict[Name, dict[int, bytes]] = {name: {} for name in NAMES}
         self._number = 0
 

@@ -37,7 +37,7 @@ NOW_US = 100 * DAY_US
 
 @pytest.fixture
 def log() -> Log:
-    return open_store(MemoryStore(), lambda: EPOCH)
+    return open_store(MemoryStore(), lambda: EPOCH, recent_bytes=0)
 
 
 def append(log: Log, *pairs: tuple[bytes | None, bytes], at_us: int = NOW_US) -> None:
@@ -156,7 +156,7 @@ def test_a_batch_with_more_keys_than_the_bound_is_a_round_of_its_own(log: Log) -
 def test_gaps_are_notes_and_a_missing_note_is_a_loss() -> None:
     """So that damage is told from compaction."""
     store = MemoryStore()
-    log = open_store(store, lambda: EPOCH)
+    log = open_store(store, lambda: EPOCH, recent_bytes=0)
     for number in range(10):
         append(log, (A, b"%d" % number))
     settle(log)
@@ -281,7 +281,7 @@ def test_a_failed_write_leaves_the_books_as_they_are(log: Log, monkeypatch: pyte
 
 def test_damage_is_not_compacted_away() -> None:
     store = MemoryStore()
-    log = open_store(store, lambda: EPOCH)
+    log = open_store(store, lambda: EPOCH, recent_bytes=0)
     for number in range(4):
         append(log, (A, b"%d" % number))
     settle(log)

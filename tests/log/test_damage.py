@@ -312,7 +312,7 @@ def test_compacted_streams_are_part_of_the_specimen(specimens: dict[str, Specime
 @pytest.mark.req("LOG-01")
 def test_a_damaged_block_does_not_stop_a_running_node(tmp_path: Path) -> None:
     """RocksDB meets it while it compacts, and refuses all writes from then on; the store goes on without compaction."""
-    log = open_log(tmp_path, lambda: EPOCH, disk_reserve_bytes=0)
+    log = open_log(tmp_path, lambda: EPOCH, disk_reserve_bytes=0, recent_bytes=0)
     for number in range(100):
         log.append(PLAIN, numbered(number, 1, size=10_000))
     settle(log)

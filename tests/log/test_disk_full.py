@@ -60,7 +60,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def open_on(place: Path, reserve: int) -> Log:
-    return open_log(place / "log", lambda: EPOCH, disk_reserve_bytes=reserve, segment_bytes=64 * MIB)
+    return open_log(place / "log", lambda: EPOCH, disk_reserve_bytes=reserve, segment_bytes=64 * MIB, recent_bytes=0)
 
 
 # --- the reserve -------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def open_on(place: Path, reserve: int) -> Log:
 
 def test_publishing_is_refused_while_reading_goes_on() -> None:
     store = MemoryStore(disk_bytes_max=10 * MIB)
-    log = open_store(store, lambda: EPOCH, disk_reserve_bytes=2 * MIB)
+    log = open_store(store, lambda: EPOCH, disk_reserve_bytes=2 * MIB, recent_bytes=0)
     written = fill(log)
     with pytest.raises(DiskFull, match=r"the disk is full: publishing is refused \(free \d+, reserve 2097152\)"):
         log.append(TEMP, numbered(written, 1, size=100_000))
@@ -83,7 +83,7 @@ def test_publishing_is_refused_while_reading_goes_on() -> None:
 
 
 def test_retention_makes_room() -> None:
-    log = open_store(MemoryStore(disk_bytes_max=10 * MIB), lambda: EPOCH, disk_reserve_bytes=2 * MIB)
+    log = open_store(MemoryStore(disk_bytes_max=10 * MIB), lambda: EPOCH, disk_reserve_bytes=2 * MIB, recent_bytes=0)
     written = fill(log)
     settle(log)
     retain(log, [RetentionRule(parse_pattern(">"), stream_bytes_max=MIB)], now_us=0)

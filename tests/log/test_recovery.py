@@ -27,7 +27,7 @@ from weft.log import MemoryStore, RocksStore, claim, keys, open_log, open_read_o
 from weft.log.errors import LogDamaged, LogInUse, ReadOnly
 from weft.log.promises import Promises, decode
 from weft.log.records import meta_write
-from weft.log.recovery import recover
+from weft.log.recovery import read_meta, read_promises, recover
 from weft.log.repair import check
 from weft.log.store import Delete, Space
 from weft.model import Epoch, Position
@@ -232,8 +232,21 @@ def test_recovery_writes_nothing() -> None:
     lab.log.append(TEMP, numbered(0, 3))
     lab.log.sync()
     writes, marks = lab.store.sequence(), lab.store.read_marks()
-    assert recover(lab.store) is not None
+    assert recover(lab.store, read_promises(lab.store)) is not None
     assert (lab.store.sequence(), lab.store.read_marks()) == (writes, marks)
+
+
+@pytest.mark.req("LOG-03")
+def test_a_log_that_was_closed_has_nothing_to_recover() -> None:
+    store = MemoryStore()
+    log = open_store(store, lambda: EPOCH)
+    log.append(TEMP, numbered(0, 3))
+    log.close()
+    flushed, segment = read_meta(store, "flushed"), read_meta(store, "segment")
+    assert (flushed, segment) == (1, 2)
+    open_store(store, never).close()
+    assert read_meta(store, "segment") == segment, "nothing was appended, so no segment was ended"
+    assert numbers(payloads(open_store(store, never), TEMP)) == [0, 1, 2]
 
 
 # --- looking -----------------------------------------------------------------------------------------------------

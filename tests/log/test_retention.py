@@ -35,7 +35,7 @@ HALF_POINT = INDEX_BYTES // 2  # two of these make an index point
 
 @pytest.fixture
 def log() -> Log:
-    return open_store(MemoryStore(), lambda: EPOCH)
+    return open_store(MemoryStore(), lambda: EPOCH, recent_bytes=0)
 
 
 def append(log: Log, events: int, at: object = TEMP) -> None:
@@ -256,7 +256,7 @@ def test_a_damaged_index_does_not_keep_other_streams_from_being_cut(monkeypatch:
             return super().scan_back(space, first, end)
 
     store = Damaged()
-    log = open_store(store, lambda: EPOCH)
+    log = open_store(store, lambda: EPOCH, recent_bytes=0)
     append(log, 10)
     append(log, 10, PRESSURE)
     settle(log)

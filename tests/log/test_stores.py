@@ -44,6 +44,10 @@ def test_rocksdb_equals_memory(
             for space in Space:
                 for look in (look_forward, look_back):
                     assert look(memory, space, first, end) == look(rocks, space, first, end)
+                for at, _ in ranges:
+                    if first <= at < end:
+                        held = [list(store.scan_holding(space, first, at, end, 0)) for store in (memory, rocks)]
+                        assert held[0] == held[1]
                 assert memory.get(space, first) == (rocks.get(space, first) if first else None)
 
 

@@ -1,1 +1,11 @@
-"""The ``weft`` command."""
+"""The ``weft`` command.
+
+``main`` puts the commands together. Modules that are loaded for ``weft --help`` hold options only (``up``, ``pub``,
+``sub``, ``mesh``, ``context``, ``options``) or stand in for a group (``deferred``); what does the work, and needs gRPC,
+Arrow or RocksDB, is loaded when a command is called:
+
+- ``serving`` runs a node, ``publishing`` and ``subscribing`` move events, ``views`` shows what nodes tell.
+- ``connection`` and ``contexts_file``: which node, and as whom.
+- ``log`` and ``packet``, with their helpers: files and bytes, without a node.
+- ``console``, ``tables``, ``events``, ``progress``: how things are printed.
+"""

@@ -64,7 +64,7 @@ FLUSH_POLL_S = 0.01
 
 @app.command()
 def ls(data: Data, pattern: PatternText = ">", json: Json = False) -> None:
-    """List the streams: epoch, offsets, events, bytes, time of the last event."""
+    """List the streams: epoch, offsets, bytes, time of the last event."""
     wanted = parse_pattern(pattern)
     with working(f"reading {data}"), looking_at(data) as log:
         streams = log.streams(wanted)

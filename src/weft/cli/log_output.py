@@ -35,7 +35,7 @@ def stream_document(info: StreamInfo) -> dict[str, Any]:
         **stream_fields(info.stream, info.epoch),
         "start": info.start,
         "end": info.end,
-        "events": info.end - info.start,
+        "offsets": info.end - info.start,  # compaction may have taken the events of some
         "bytes": info.bytes,
         "last_time": last_time(info.latest_us) or None,
     }
@@ -54,7 +54,7 @@ def print_streams(streams: Sequence[StreamInfo]) -> None:
         )
         for info in streams
     ]
-    print_table(("stream", "epoch", "start", "end", "events", "bytes", "last event"), rows)
+    print_table(("stream", "epoch", "start", "end", "offsets", "bytes", "last event"), rows)
 
 
 # --- damage ------------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def print_health(health: Health) -> None:
         out.print(f"trouble: {escape(health.trouble)}", soft_wrap=True)
     _print_losses(health)
     if not health.losses:
-        out.print("nothing that was promised is lost")
+        out.print("no events that were promised are lost")
 
 
 def _print_losses(health: Health) -> None:

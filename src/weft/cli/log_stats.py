@@ -14,6 +14,7 @@ from weft.cli.tables import human_bytes, print_table
 from weft.log import Log, StreamInfo
 from weft.log.marks_file import MARKS_FILE
 from weft.log.recovery import read_meta
+from weft.log.repair import place_of
 from weft.log.rocks_store import DATABASE_DIR
 
 
@@ -21,12 +22,12 @@ def log_stats(log: Log, data: Path) -> dict[str, Any]:
     """Everything there is to say, JSON-ready."""
     streams = log.streams()
     topics = [_topic_document(topic, infos) for topic, infos in groupby(streams, lambda info: info.stream.topic)]
-    disk = _disk_document(data)
+    disk = _disk_document(place_of(data))
     event_bytes = sum(info.bytes for info in streams)
     return {
         "epoch": log.epoch,
         "streams": len(streams),
-        "events": sum(info.end - info.start for info in streams),
+        "offsets": sum(info.end - info.start for info in streams),
         "bytes": event_bytes,
         "disk": disk,
         "disk_per_event_byte": round(disk["bytes"] / event_bytes, 3) if event_bytes else None,
@@ -40,7 +41,7 @@ def _topic_document(topic: str, streams: Iterable[StreamInfo]) -> dict[str, Any]
     return {
         "topic": topic,
         "streams": len(infos),
-        "events": sum(info.end - info.start for info in infos),
+        "offsets": sum(info.end - info.start for info in infos),
         "bytes": sum(info.bytes for info in infos),
         "last_time": last_time(max(info.latest_us for info in infos)) or None,
     }
@@ -76,11 +77,11 @@ def _size(path: Path) -> int:
 
 def print_stats(stats: dict[str, Any]) -> None:
     disk, segments = stats["disk"], stats["segments"]
-    ratio = f", {disk['bytes'] / stats['bytes']:.2f} times the events" if stats["bytes"] else ""
+    ratio = f", {disk['bytes'] / stats['bytes']:.2f} times that" if stats["bytes"] else ""
     lines = {
         "epoch": f"{stats['epoch']}",
         "streams": f"{stats['streams']:,} of {len(stats['topics']):,} topics",
-        "events": f"{stats['events']:,}, {human_bytes(stats['bytes'])}",
+        "offsets": f"{stats['offsets']:,}, {human_bytes(stats['bytes'])}",
         "on disk": f"{human_bytes(disk['bytes'])}{ratio}",
         "table files": f"{disk['tables_files']:,}, {human_bytes(disk['tables_bytes'])}",
         "write-ahead log": f"{disk['wal_files']:,} files, {human_bytes(disk['wal_bytes'])}",
@@ -96,10 +97,10 @@ def print_stats(stats: dict[str, Any]) -> None:
             (
                 topic["topic"],
                 f"{topic['streams']:,}",
-                f"{topic['events']:,}",
+                f"{topic['offsets']:,}",
                 human_bytes(topic["bytes"]),
                 topic["last_time"] or "",
             )
             for topic in stats["topics"]
         ]
-        print_table(("topic", "streams", "events", "bytes", "last event"), rows)
+        print_table(("topic", "streams", "offsets", "bytes", "last event"), rows)

@@ -8,8 +8,12 @@ from typing import Annotated
 import typer
 
 from weft import __version__
-from weft.cli import log, packet
+from weft.cli import context, mesh
 from weft.cli.console import fail
+from weft.cli.deferred import deferred
+from weft.cli.pub import pub
+from weft.cli.sub import sub
+from weft.cli.up import up
 from weft.errors import WeftError
 
 app = typer.Typer(
@@ -19,8 +23,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.add_typer(log.app, name="log")
-app.add_typer(packet.app, name="packet")
+app.command()(up)
+app.command()(pub)
+app.command()(sub)
+for command in (mesh.topics, mesh.peers, mesh.groups, mesh.lag, mesh.explain, mesh.status):
+    app.command()(command)
+app.add_typer(context.app, name="context")
+app.add_typer(deferred("weft.cli.ca", "The mesh's certificates: a CA of its own, or a step-ca."), name="ca")
+app.add_typer(deferred("weft.cli.keys", "Create, list and revoke API keys."), name="keys")
+app.add_typer(deferred("weft.cli.trust", "Which keys of EMM devices are trusted."), name="trust")
+app.add_typer(deferred("weft.cli.log", "Look into a log, check it, repair it, shrink it."), name="log")
+app.add_typer(deferred("weft.cli.packet", "Take apart and put together EMM, EMM-C and EXMP messages."), name="packet")
 
 
 def _version(wanted: bool) -> None:

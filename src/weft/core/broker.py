@@ -14,6 +14,7 @@ from weft.core.group_work import GroupWork
 from weft.core.messages import (
     AddCredit,
     Effect,
+    Ended,
     FramesDropped,
     Handled,
     Input,
@@ -94,8 +95,14 @@ class Broker:
         return min((each for each in timers_s if each is not None), default=None)
 
     def step(self, event: Input, now_s: float) -> list[Effect]:
-        effects = self._step(event, now_s)
-        return [*effects, *self._settle(now_s)]
+        effects = [*self._step(event, now_s), *self._settle(now_s)]
+        ended = [each.subscription for each in effects if isinstance(each, Ended)]
+        return [*effects, *self._ended(ended, now_s)] if ended else effects
+
+    def _ended(self, ended: list[int], now_s: float) -> list[Effect]:
+        """We ended these: their streams are free for other members, and nobody here wants what they wanted."""
+        self._interest_changed(now_s)
+        return [effect for number in ended for effect in self.group_work.leave(number, now_s)]
 
     def _step(self, event: Input, now_s: float) -> list[Effect]:
         match event:
@@ -209,7 +216,8 @@ class Broker:
 
     def _tell_interest(self, now_s: float) -> list[Effect]:
         self._interest_due_s = None
-        interest = told_interest(self.subscriptions.patterns())
+        plain = self._settings.plain_patterns if self.replication.plain else ()
+        interest = told_interest(self.subscriptions.patterns().union(plain))
         tell = TellInterest(interest.patterns, interest.widened)
         if tell == self._interest_told:
             return []
@@ -224,12 +232,14 @@ class Broker:
         match event:
             case LinkUp(peer, plain=True):
                 effects += self.replication.plain_link_up(peer)
+                self._interest_changed(now_s)
             case LinkUp(peer):
                 self.replication.link_up(peer, now_s)
                 self._keep_copies()
             case LinkDown(peer):
                 self.replication.link_down(peer)
                 self._keep_copies()
+                self._interest_changed(now_s)  # a plain peer cannot say what it wants: we do
             case MemberKnown(state):
                 changed = self.routes.know(state)
                 effects += self.group_work.member_known(state, now_s)

@@ -34,7 +34,7 @@ from weft.core.topics import GROUPS, GROUPS_PREFIX
 from weft.errors import UsageError, WeftError
 from weft.limits import OFFSET_MAX, READ_BYTES_MAX
 from weft.log import Log
-from weft.log.errors import DiskFull, EventsLost, PositionExpired
+from weft.log.errors import DiskFull, EventsLost, PositionAhead, PositionExpired
 from weft.membership import NodeState
 from weft.model import Batch, Event, NodeId, Position, Stream
 
@@ -95,16 +95,26 @@ class GroupWork:
         return self._perform(self.groups.leave(subscription, now_s), now_s)
 
     def handled(self, handled: Handled, now_s: float) -> list[Effect]:
-        effects = self.groups.handled(handled.subscription, handled.positions, handled.generation, now_s)
+        """A member cannot have handled what this node has not got: such positions count for nothing."""
+        positions = [each for each in handled.positions if each.offset <= self._end(each)]
+        effects = self.groups.handled(handled.subscription, positions, handled.generation, now_s)
         return self._perform(effects, now_s)
 
     def move(self, move: MoveGroup, now_s: float) -> list[Effect]:
+        """Positions in other nodes' streams may be ahead of the copy here, those in our own may not."""
         try:
+            for each in move.positions:
+                if each.stream.origin == self._me and each.offset > self._end(each):
+                    raise PositionAhead(f"{each} has not been given yet", latest=self._end(each))
             effects = self._perform(self.groups.move(move.group, move.positions, now_s), now_s)
         except UsageError as error:
             return [Refused(move.request, error)]
         self._write([move], now_s)
         return [*effects, *self._moved(self._log.synced)]
+
+    def _end(self, position: Position) -> int:
+        state = self._log.find(position.stream, position.epoch)
+        return 0 if state is None else state.durable
 
     def close(self, now_s: float) -> list[Effect]:
         """The node stops: all members leave, and the mesh is told where the groups stand."""
@@ -156,9 +166,7 @@ class GroupWork:
                 place = error.loss.end
                 continue
             for data in stored:
-                batch = Batch.read_stored(data)
-                if batch.base_offset >= place:
-                    self.groups.heard(key, batch, now_s)
+                self.groups.heard(key, Batch.read_stored(data), now_s)
             place = Batch.read_stored(stored[-1]).end_offset if stored else info.end
         self._heard[key] = place
 

@@ -56,6 +56,7 @@ class PlainLink:
         self._topics: dict[Stream, Topic] = {}  # merged stream -> topic
         self._sent: dict[Stream, int] = {}  # merged stream -> next number to send
         self._owed: dict[Topic, None] = {}  # topics to acknowledge once durable
+        self.unmerged: dict[StreamKey, None] = {}  # streams whose events found no room
         for info in log.streams():
             self.stream_known((info.stream, info.epoch))
 
@@ -80,11 +81,18 @@ class PlainLink:
     def merge(self, key: StreamKey) -> None:
         """Give the durable events of a stream, as far as they have none, their numbers in the sequence for the peer.
 
-        When there is no room for that, it waits for the next time that the stream goes on.
+        When there is no room for that, it is one of those that are tried again (``merge_rest``).
         """
         if self.selects(key):
-            with suppress(DiskFull):
+            self.unmerged.pop(key, None)
+            try:
                 self._merge(key)
+            except DiskFull:
+                self.unmerged[key] = None
+
+    def merge_rest(self) -> None:
+        for key in list(self.unmerged):
+            self.merge(key)
 
     def _merge(self, key: StreamKey) -> None:
         stream, epoch = key
@@ -136,7 +144,8 @@ class PlainLink:
         """The peer has everything of the topic up to and including this number."""
         merged = merged_stream(self._me, self.peer, topic)
         if merged in self._topics and self._places.get((merged, self._log.epoch), 0) <= offset < self._sent[merged]:
-            self._move(Position(merged, self._log.epoch, offset + 1))
+            with suppress(DiskFull):  # it counts all the same; after a crash a few events are sent once more
+                self._move(Position(merged, self._log.epoch, offset + 1))
 
     def rewind(self) -> None:
         """What was not acknowledged is sent again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from weft.core.incoming import Incoming, Taken
 from weft.core.messages import (
@@ -31,6 +32,8 @@ from weft.limits import ORPHAN_DELAY_S, RESUME_POSITIONS_MAX
 from weft.log import Log, StreamInfo
 from weft.model import NodeId, Position
 
+MERGE_RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is tried again
+
 
 @dataclass(slots=True)
 class Link:
@@ -54,6 +57,7 @@ class Replication:
         self._routes = routes
         self._settings = settings
         self._floors = floors
+        self._merge_due_s = 0.0  # when to try again what found no room
         self._origins = {info.stream.origin for info in log.streams()}
         self._lost_s: dict[NodeId, float] = {}  # origins that are out of reach, and since when
         self._orphans: set[NodeId] = set()
@@ -246,15 +250,23 @@ class Replication:
         return []
 
     def get_timer(self) -> float | None:
-        flying = [link.outgoing.progress_s for link in self.links.values() if link.outgoing.flying_bytes]
-        return min(flying) + self._settings.ack_timeout_s if flying else None
+        timeout_s = self._settings.ack_timeout_s
+        links = (link.outgoing for link in self.links.values())
+        timers_s = [each.progress_s + timeout_s for each in links if each.flying_bytes]
+        if any(plain.unmerged for plain in self.plain.values()):
+            timers_s.append(self._merge_due_s)
+        return min(timers_s, default=None)
 
     def expire(self, now_s: float) -> None:
-        """Send again what has not been acknowledged for too long."""
+        """Send again what has not been acknowledged for too long, and see whether there is room again."""
         for link in self.links.values():
             outgoing = link.outgoing
             if outgoing.flying_bytes and now_s - outgoing.progress_s >= self._settings.ack_timeout_s:
                 outgoing.rewind(now_s)
+        if now_s >= self._merge_due_s:
+            self._merge_due_s = now_s + MERGE_RETRY_S
+            for plain in self.plain.values():
+                plain.merge_rest()
 
     # --- plain peers -----------------------------------------------------------------------------------------------
 
@@ -263,15 +275,20 @@ class Replication:
         if plain is None:
             return []
         if is_own(received.event.topic):
-            return [DropLink(received.peer, f"topics below weft. are the mesh's own: {received.event.topic}")]
+            return self._drop_plain(received.peer, f"topics below weft. are the mesh's own: {received.event.topic}")
         try:
             kept = take_plain(self._log, received.peer, received.event, now_us)
         except UsageError as error:
-            return [DropLink(received.peer, f"an event that cannot be kept: {error}")]
-        except StorageError:
-            return []  # not acknowledged, and so sent again with the next link
+            return self._drop_plain(received.peer, f"an event that cannot be kept: {error}")
+        except StorageError as error:  # not acknowledged, and so sent again with the next link
+            return self._drop_plain(received.peer, f"no room for its events: {error}")
         plain.owe(received.event.topic)
         return [] if kept else [SendPlainAck(plain.peer, topic, offset) for topic, offset in plain.acks()]
+
+    def _drop_plain(self, peer: NodeId, reason: str) -> list[Effect]:
+        """From here on nothing counts that is still under way: what follows an event that was not kept is no gap."""
+        del self.plain[peer]
+        return [DropLink(peer, reason)]
 
     def received_plain_ack(self, ack: ReceivedPlainAck) -> list[Effect]:
         plain = self.plain.get(ack.peer)

@@ -15,14 +15,15 @@ from contextlib import closing
 from pathlib import Path
 
 from weft.errors import UsageError
-from weft.limits import DISK_RESERVE_BYTES, SEGMENT_BYTES
+from weft.limits import DISK_RESERVE_BYTES, RECENT_BYTES_MAX, SEGMENT_BYTES
+from weft.log.catalogue import StreamInfo
 from weft.log.claim import Claim, looks
 from weft.log.errors import LogDamaged, StoreCorrupt
-from weft.log.log import Appended, Log, StreamInfo
+from weft.log.log import Appended, Log
 from weft.log.marks_file import MarksFile
 from weft.log.memory_store import MemoryStore
 from weft.log.promises import Promises, decode
-from weft.log.recovery import Recovered, create, recover
+from weft.log.recovery import Recovered, create, read_promises, recover
 from weft.log.repair import diagnose, examine, finish_repair, place_of
 from weft.log.rocks_store import RocksStore, holds_data
 from weft.log.salvage import forget_copies
@@ -38,13 +39,20 @@ def open_store(
     *,
     segment_bytes: int = SEGMENT_BYTES,
     disk_reserve_bytes: int = DISK_RESERVE_BYTES,
+    recent_bytes: int = RECENT_BYTES_MAX,
 ) -> Log:
     """The log in a store, recovered. Raise LogDamaged, and change nothing, if it has less than it promised."""
     try:
-        recovered = recover(store) or create(store, mint_epoch)
+        recovered = recover(store, read_promises(store)) or create(store, mint_epoch)
     except LogDamaged as error:
         raise LogDamaged(error.what, examine(store).losses) from None
-    return Log(store, recovered, segment_bytes=segment_bytes, disk_reserve_bytes=disk_reserve_bytes)
+    return Log(
+        store,
+        recovered,
+        segment_bytes=segment_bytes,
+        disk_reserve_bytes=disk_reserve_bytes,
+        recent_bytes=recent_bytes,
+    )
 
 
 def open_log(
@@ -53,6 +61,7 @@ def open_log(
     *,
     segment_bytes: int = SEGMENT_BYTES,
     disk_reserve_bytes: int = DISK_RESERVE_BYTES,
+    recent_bytes: int = RECENT_BYTES_MAX,
 ) -> Log:
     """The log in a directory, made if there is none. ``mint_epoch`` is asked for the epoch of a new log.
 
@@ -72,8 +81,13 @@ def open_log(
         raise
     store = RocksStore(path, claim=claim)
     try:
-        recovered = recovered or create(store, mint_epoch)
-        return Log(store, recovered, segment_bytes=segment_bytes, disk_reserve_bytes=disk_reserve_bytes)
+        return Log(
+            store,
+            recovered or create(store, mint_epoch),
+            segment_bytes=segment_bytes,
+            disk_reserve_bytes=disk_reserve_bytes,
+            recent_bytes=recent_bytes,
+        )
     except BaseException:
         store.close()
         raise
@@ -96,7 +110,7 @@ def open_read_only(path: Path) -> Log:
 def _open_read_only(path: Path) -> Log:
     store = RocksStore(path, read_only=True)
     try:
-        recovered = recover(store)
+        recovered = recover(store, read_promises(store))
         if recovered is None:
             raise UsageError(f"{path} holds no log")
         return Log(store, recovered, read_only=True)
@@ -114,7 +128,7 @@ def _look(path: Path, claim: Claim) -> Recovered | None:
         return None
     try:
         with closing(RocksStore(path, read_only=True, claim=claim)) as store:
-            return recover(store)
+            return recover(store, promises)
     except StoreCorrupt as error:
         if promises is not None and not promised:
             return None  # a new log that was killed while RocksDB was making it

@@ -92,6 +92,7 @@ def _compact(log: Log, state: StreamState, start: int, tombstones_before_us: int
     bytes_start = state.bytes_start + size
     if not log.change(state, start, _moved_points(state, saved), compacted=end, bytes_start=bytes_start):
         return None
+    log.forget_recent(state)
     return Compacted(state.stream, state.epoch, end, removed, kept, size)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,7 +31,7 @@ class Group:
 
     ticket: int
     sequence: int
-    tallies: Sequence[Tally]
+    tallies: list[Tally]
     named: Mapping[int, Promised]  # streams that are new
     ends: Mapping[int, int]
 

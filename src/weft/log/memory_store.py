@@ -107,6 +107,11 @@ class MemoryStore:
     def scan_back(self, space: Space, first: bytes, end: bytes) -> Iterator[Row]:
         return reversed(self._rows(space, first, end))
 
+    def scan_holding(self, space: Space, first: bytes, at: bytes, end: bytes, bytes_expected: int) -> Iterator[Row]:
+        with self._lock:
+            held = self._maps[space].between(first, at + b"\0")[-1:]
+            return iter(self._rows(space, held[0], end) if held else [])
+
     def _rows(self, space: Space, first: bytes, end: bytes) -> list[Row]:
         with self._lock:
             source = self._maps[space]

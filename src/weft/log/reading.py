@@ -117,13 +117,10 @@ def _in_segment(store: Store, state: StreamState, first: int, end: int, bytes_ex
     point = index.point_at(store, state.id, first)
     if point is None:
         return
-    low, high = (keys.batch_key(point.segment, state.id, offset) for offset in (point.offset, first + 1))
+    low, holder, high = (keys.batch_key(point.segment, state.id, offset) for offset in (point.offset, first, end))
     at = first
     try:
-        holder = next(store.scan_back(Space.BATCHES, low, high), None)
-        if holder is None:
-            return
-        for row in store.scan(Space.BATCHES, holder[0], keys.batch_key(point.segment, state.id, end), bytes_expected):
+        for row in store.scan_holding(Space.BATCHES, low, holder, high, bytes_expected):
             entry = read_entry(row)
             if entry is None or not entry.first <= at < entry.end:
                 return

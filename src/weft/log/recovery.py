@@ -87,10 +87,9 @@ def create(store: Store, mint_epoch: Callable[[], Epoch]) -> Recovered:
     return recovered
 
 
-def recover(store: Store) -> Recovered | None:
+def recover(store: Store, promises: Promises | None) -> Recovered | None:
     """The books of a log, None if there is none; raise LogDamaged, which does not name the losses yet, if it has less
     than it promised."""
-    promises = read_promises(store)
     epoch = read_meta(store, "epoch")
     if epoch is None and (promises is None or not (promises.streams or promises.damaged_at is not None)):
         return None

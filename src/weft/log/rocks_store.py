@@ -233,10 +233,7 @@ class RocksStore:
         return value
 
     def scan(self, space: Space, first: bytes, end: bytes, bytes_expected: int = READAHEAD_BYTES) -> Iterator[Row]:
-        options = ReadOptions()
-        options.set_iterate_upper_bound(end)
-        options.set_readahead_size(min(bytes_expected, READAHEAD_BYTES))
-        options.fill_cache(bytes_expected < READAHEAD_BYTES)  # type: ignore[call-arg]
+        options = _read_options(end, bytes_expected)
         self._gate.enter()
         try:
             with translated():
@@ -248,6 +245,22 @@ class RocksStore:
             _check(rows)
         finally:
             rows = None  # an iterator keeps the database open
+            self._gate.leave()
+
+    def scan_holding(self, space: Space, first: bytes, at: bytes, end: bytes, bytes_expected: int) -> Iterator[Row]:
+        options = _read_options(end, bytes_expected)
+        self._gate.enter()
+        try:
+            with translated():
+                rows: Any = self._map(space).iter(options)
+                rows.seek_for_prev(at)
+            if rows.valid() and rows.key() >= first:
+                while rows.valid():
+                    yield rows.key(), rows.value()
+                    rows.next()
+            _check(rows)
+        finally:
+            rows = None
             self._gate.leave()
 
     def scan_back(self, space: Space, first: bytes, end: bytes) -> Iterator[Row]:
@@ -351,6 +364,14 @@ def holds_data(path: Path) -> bool:
 
 def manifest_number(manifest: str) -> int:
     return int(manifest.rpartition("-")[2])
+
+
+def _read_options(end: bytes, bytes_expected: int) -> ReadOptions:
+    options = ReadOptions()
+    options.set_iterate_upper_bound(end)
+    options.set_readahead_size(min(bytes_expected, READAHEAD_BYTES))
+    options.fill_cache(bytes_expected < READAHEAD_BYTES)  # type: ignore[call-arg]
+    return options
 
 
 def _check(rows: Any) -> None:

@@ -63,6 +63,9 @@ class Store(Protocol):
     def scan_back(self, space: Space, first: bytes, end: bytes) -> Iterator[Row]:
         """The same keys, the last one first."""
 
+    def scan_holding(self, space: Space, first: bytes, at: bytes, end: bytes, bytes_expected: int) -> Iterator[Row]:
+        """Keys from the last one at or before ``at``, if it is not before ``first``, up to, not including, ``end``."""
+
     damage_met: str  # that the engine has met in the background; empty if none
 
     def revive(self) -> None:

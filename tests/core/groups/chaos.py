@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from tests.core.groups.world import Faults, World
+from tests.core.groups.world import SETTINGS, Faults, World
+from weft.core.groups import GroupSettings
 from weft.core.messages import StreamKey
-from weft.model import Epoch, NodeId, Stream, Topic
+from weft.model import Epoch, Stream, Topic
 
 STEPS = 40
 PATTERNS = ("plant.>", "plant.>", "plant.*.temp", "office.>")
 TOPICS = ("plant.a.temp", "plant.a.load", "plant.b.temp", "office.door", "weft.groups.other")
 
 
-def make(seed: int, faults: Faults | None = None) -> World:
-    world = World(seed, faults)
+def make(seed: int, faults: Faults | None = None, settings: GroupSettings = SETTINGS) -> World:
+    world = World(seed, faults, settings)
     for number in range(world.chance.randint(2, 5)):
         world.start(f"n{number}")
     for topic in TOPICS:
@@ -45,9 +46,9 @@ def step(world: World, *, deaths: bool, partitions: bool, moves: bool) -> None:
             world.move(chance.choice(up), key, chance.randint(0, world.ends[key]))
 
 
-def run(seed: int, *, deaths: bool, partitions: bool, moves: bool, faults: Faults | None = None) -> World:
+def run(seed: int, *, deaths: bool = False, partitions: bool = False, moves: bool = False) -> World:
     """Trouble, then peace, then all must be well."""
-    world = make(seed, faults)
+    world = make(seed)
     for _ in range(STEPS):
         step(world, deaths=deaths, partitions=partitions, moves=moves)
         world.run(world.chance.choice((0.0, 0.05, 0.3, 2.0, 6.0)))
@@ -64,7 +65,3 @@ def run(seed: int, *, deaths: bool, partitions: bool, moves: bool, faults: Fault
 
 def is_talk(key: StreamKey) -> bool:
     return key[0].topic.startswith("weft.groups.")
-
-
-def node(name: str) -> NodeId:
-    return NodeId(name)

@@ -2,8 +2,8 @@
 
 Everything that happens is an entry in one heap, ordered by time and then by when it was planned; chance comes from one
 seed. What a node said is durable, as in its log, and reaches every other node that can be reached: in order per origin,
-sometimes twice. Clients handle events, answer assignments after a while, and are watched: who works on which stream, and
-where work on it begins.
+sometimes twice. Clients handle events, answer assignments after a while, and are watched: who works on which stream,
+and where work on it begins.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Client:
 
 @dataclass
 class Node:
-    """``said`` and ``committed`` are its disk; ``heard``: how far it has copied what others said, by origin and epoch."""
+    """``said``, ``copies`` and ``committed`` are its disk; ``heard``: how much it has of what each origin said."""
 
     node_id: NodeId
     groups: Groups
     committed: Committed
-    epoch: Epoch = Epoch(1)
+    epoch: Epoch
     life: int = 0
     up: bool = True
     said: list[tuple[Topic, Batch]] = field(default_factory=list)
@@ -69,9 +69,10 @@ class Node:
 
 
 class World:
-    def __init__(self, seed: int, faults: Faults | None = None) -> None:
+    def __init__(self, seed: int, faults: Faults | None = None, settings: GroupSettings = SETTINGS) -> None:
         self.chance = Random(seed)  # noqa: S311 - chance from a seed is the point
         self.faults = faults or Faults()
+        self.settings = settings
         self.now_s = 0.0
         self.nodes: dict[NodeId, Node] = {}
         self.cut: set[frozenset[NodeId]] = set()
@@ -102,7 +103,7 @@ class World:
     def start(self, name: str) -> NodeId:
         node_id = NodeId(name)
         committed: Committed = {}
-        node = Node(node_id, Groups(node_id, SETTINGS, partial(_logged, committed)), committed)
+        node = Node(node_id, Groups(node_id, self.settings, partial(_logged, committed)), committed, Epoch(1))
         self.nodes[node_id] = node
         self._introduce(node)
         return node_id
@@ -125,7 +126,7 @@ class World:
             node.said, node.copies, node.heard, node.committed, node.streams = [], [], {}, {}, {}
             for key in self.ends:
                 self.at(self.chance.uniform(0, 2), partial(self._known, node_id, key))
-        node.groups = Groups(node_id, SETTINGS, partial(_logged, node.committed))
+        node.groups = Groups(node_id, self.settings, partial(_logged, node.committed))
         for key in node.streams:
             node.groups.stream_known(key, self.now_s)
         for key, batch in [*((self._talk(node, topic), batch) for topic, batch in node.said), *node.copies]:
@@ -184,19 +185,19 @@ class World:
 
     def check_settled(self) -> None:
         """Everybody agrees; every stream that somebody wants has its rightful worker; positions are the same."""
-        first = self.live()[0]
-        candidates = {node.node_id: node.groups.members(GROUP) for node in self.live()}
-        assert all(each == candidates[first.node_id] for each in candidates.values()), candidates
-        joined = {(node.node_id, client.name) for node in self.live() for client in node.clients.values()}
-        assert {(each.node, each.name) for each in candidates[first.node_id]} <= joined
-        assert {each.name for each in candidates[first.node_id]} == {name for _, name in joined}
-        groups = first.groups._groups.get(GROUP)
+        live = self.live()
+        members = live[0].groups.members(GROUP)
+        for node in live:
+            assert node.groups.members(GROUP) == members, (node.node_id, members)
+        joined = {(node.node_id, client.name) for node in live for client in node.clients.values()}
+        assert {(node_id, name) for node_id, name, _ in members} <= joined, (members, joined)
+        assert {name for _, name, _ in members} == {name for _, name in joined}, (members, joined)
         for key in self.ends:
-            owner = owner_of(key, groups.candidates()) if groups else None
+            owner = owner_of(key, members)
             expected = [] if owner is None else [(owner.node, owner.name)]
             assert self.workers(key) == expected, key
-            assert {node.groups.holder(GROUP, key) for node in self.live()} == {expected[0] if expected else None}
-            positions = {node.node_id: node.groups.position(GROUP, key) for node in self.live()}
+            assert {node.groups.holder(GROUP, key) for node in live} == {expected[0] if expected else None}, key
+            positions = {node.node_id: node.groups.position(GROUP, key) for node in live}
             assert len(set(positions.values())) == 1, (key, positions)
 
     # -------------------------------------------------------------------------------------------------------------
@@ -283,7 +284,7 @@ class World:
         client = node.clients[assignment.subscription]
         self.assignments.append((assignment.subscription, assignment))
         wanted = set(assignment.streams)
-        for key in wanted - (client.works.keys() - client.lost):
+        for key in sorted(wanted - (client.works.keys() - client.lost)):
             others = self.workers(key)
             if others:
                 self.overlaps.append(f"{self.now_s:.3f} {key}: {client.name}@{client.node} beside {others}")

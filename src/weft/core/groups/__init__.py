@@ -11,8 +11,8 @@ What is promised:
 
 - A stream has at most one member at a time, as long as whatever a node says is heard by all others within
   ``settle_s / 2``, living nodes are not called dead, and members let go within ``release_timeout_s``.
-- If that does not hold (a partition, say), events may go to two members. When the nodes hear each other again, one of
-  the two lets go.
+- If that does not hold (a partition, say, or a node that has just started and not heard of the others yet), events may
+  go to two members. When the nodes hear each other again, one of the two lets go.
 - Nothing is skipped. Beside the above, nothing comes twice, except what was handled in the last ``publish_interval_s``
   before a node died, and what somebody moved the group back over.
 
@@ -38,8 +38,9 @@ What is promised:
 
 from weft.core.groups.effects import Assignment, CommitPositions, GroupEffect, Replaced, Say
 from weft.core.groups.events import BadGroupEvent
-from weft.core.groups.groups import GroupMember, Groups
+from weft.core.groups.groups import Groups
 from weft.core.groups.names import parse_group, parse_member
+from weft.core.groups.owners import GroupMember
 from weft.core.groups.settings import GroupSettings
 
 __all__ = [

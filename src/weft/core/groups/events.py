@@ -4,12 +4,13 @@
 key                   payload                                          meaning
 ====================  ===============================================  =================================================
 ``n:node-a``          JSON, ``{"billing-1": {"pattern": "plant.>",     all members of the group at this node, and what
-                      "turn": 1, "held": ["plant.t@node-b/0:e7"]}}``   they hold; empty: there are none
+                      "turn": 1, "held": ["plant.t@node-b/0:e7"]}}``   they hold
 ``p:plant.t@b/0:e7``  ``2:1234``                                       where the group stands in it: version, offset
 ====================  ===============================================  =================================================
 
-Both are full statements, never a change of an earlier one, so that the last event of a key is all there is to know. An
-empty payload is a tombstone to the log: what is not needed goes away by itself.
+Both are full statements, never a change of an earlier one, so that the last event of a key is all there is to know.
+That a node has no members is said by ``{}``, and not by a tombstone, which would be gone before a node that was away
+for days has heard it.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def node_event(node: NodeId, members: MembersState) -> Event:
         name: _WireMember(state.pattern, state.turn, sorted(map(text_of, state.held)))
         for name, state in sorted(members.items())
     }
-    return Event(_ENCODER.encode(wire) if wire else b"", 0, NODE + node.encode())
+    return Event(_ENCODER.encode(wire), 0, NODE + node.encode())
 
 
 def place_event(key: StreamKey, place: Place) -> Event:
@@ -115,8 +116,6 @@ def read_untrusted(event: Event) -> NodeSaid | PlaceSaid:
 
 
 def _members_untrusted(payload: bytes) -> MembersState:
-    if not payload:
-        return {}
     if len(payload) > GROUP_STATE_BYTES_MAX:
         raise BadGroupEvent("the state of a group is too large", bytes=len(payload), limit=GROUP_STATE_BYTES_MAX)
     try:

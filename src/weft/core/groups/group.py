@@ -15,13 +15,20 @@ from weft.core.groups.effects import CommitPositions, GroupEffect, Replaced, Say
 from weft.core.groups.events import MembersState, NodeSaid, PlaceSaid, node_event, place_event
 from weft.core.groups.members import Claimed, Hold, Member, Paused, Served
 from weft.core.groups.names import topic_of
-from weft.core.groups.owners import Candidate, Owners, rank
+from weft.core.groups.owners import GroupMember, Owners, rank
 from weft.core.groups.places import Places
 from weft.core.groups.reports import Report, Reports
 from weft.core.groups.settings import GroupSettings
 from weft.core.messages import StreamKey
 from weft.errors import UsageError
-from weft.limits import GROUP_HELD_MAX, GROUP_MEMBERS_MAX, GROUP_POSITIONS_MAX, GROUP_SAY_EVENTS_MAX, OFFSET_MAX
+from weft.limits import (
+    GROUP_HELD_MAX,
+    GROUP_MEMBERS_MAX,
+    GROUP_POSITIONS_MAX,
+    GROUP_SAY_EVENTS_MAX,
+    GROUP_START_S,
+    OFFSET_MAX,
+)
 from weft.model import Epoch, NodeId, Pattern, Position
 
 
@@ -39,7 +46,7 @@ class Group:
         now_s: float,
     ) -> None:
         self.name = name
-        self.places = Places(me, logged)
+        self.places = Places(logged)
         self.reports = Reports(lives)
         self.members: dict[str, Member] = {}
         self._me = me
@@ -52,6 +59,7 @@ class Group:
         self._decide_at_s = inf
         self._publish_at_s = inf
         self._adopt_at_s = inf
+        self._started_s = now_s + GROUP_START_S
         self._publish(now_s + settings.publish_interval_s)
 
     # --- inputs --------------------------------------------------------------------------------------------------
@@ -92,13 +100,12 @@ class Group:
 
     def move(self, positions: tuple[Position, ...], now_s: float) -> list[GroupEffect]:
         """Said and written at once: whoever asked for it waits until it is durable."""
-        keys = {(each.stream, each.epoch) for each in positions}
-        if len(keys | self.places.keys()) > GROUP_POSITIONS_MAX:
+        if not self.places.has_room_for({(each.stream, each.epoch) for each in positions}):
             raise UsageError(f"group {self.name} has positions in too many streams", limit=GROUP_POSITIONS_MAX)
         for each in positions:
             self.places.move((each.stream, each.epoch), each.offset)
         self.touch(now_s)
-        return [*self._say_places(), CommitPositions(self.name, positions)]
+        return [CommitPositions(self.name, positions), *self._say_places()]
 
     def stream_known(self, key: StreamKey, now_s: float) -> None:
         self._owners.add(key)
@@ -117,22 +124,22 @@ class Group:
             self.touch(now_s)
         return True
 
-    def hear_place(self, said: PlaceSaid, origin: NodeId, now_s: float) -> bool:
+    def hear_place(self, said: PlaceSaid, origin: NodeId, epoch: Epoch, now_s: float) -> bool:
         """Whether there was room for it."""
-        if not self.places.has_room_for(said.key):
+        if not self.places.has_room_for({said.key}):
             return False
         if origin == self._me:
             self.places.recall(said.key, said.place)
-        elif self.places.hear(said.key, said.place, origin) and said.key in self._holders:
+            return True
+        if self.places.hear(said.key, said.place, origin, epoch) and said.key in self._holders:
             self.touch(now_s)
+        if now_s < self._started_s:  # it may have been said by nodes that nobody remembers
+            self.adopt(self._started_s)
         return True
 
-    def adopt_places(self, node: NodeId, turn: int, now_s: float) -> None:
-        """That node is gone: what it said of positions is said by another one, the next in turn if the first does not
-        know it."""
-        self.places.adopt(node)
-        if self.places.orphaned:
-            self._adopt_at_s = min(self._adopt_at_s, now_s + turn * self._settings.publish_interval_s)
+    def adopt(self, at_s: float) -> None:
+        """A node is gone: at that time, say what it said of positions, unless somebody else did."""
+        self._adopt_at_s = min(self._adopt_at_s, at_s)
 
     def hurry(self, now_s: float) -> None:
         """Nothing can wait any more."""
@@ -155,9 +162,7 @@ class Group:
             effects += filter(None, (member.assign() for member in self.members.values()))
             self._decide_at_s = self._deadline_s(now_s)
         if self._adopt_at_s <= now_s:
-            self._adopt_at_s = inf
-            self.places.speak_for_orphans()
-            self._publish(now_s)
+            effects += self._adopt(now_s)
         if self._publish_at_s <= now_s:
             effects += self._say_places()
         if decides:
@@ -171,7 +176,7 @@ class Group:
             holders.append((self._me, own.name))
         return max(holders, key=lambda each: rank(key, each[1], each[0]), default=None)
 
-    def candidates(self) -> frozenset[Candidate]:
+    def everybody(self) -> frozenset[GroupMember]:
         """All living members. Of those with the same name, the one that joined last."""
         latest: dict[str, tuple[int, NodeId, Pattern]] = {}
         for name, member in self.members.items():
@@ -180,11 +185,11 @@ class Group:
             for name, state in members.items():
                 heard = state.turn, node, state.pattern
                 latest[name] = max(latest.get(name, heard), heard)
-        return frozenset(Candidate(node, name, pattern) for name, (_, node, pattern) in latest.items())
+        return frozenset(GroupMember(node, name, pattern) for name, (_, node, pattern) in latest.items())
 
     def _elect(self) -> None:
         """A node without members of its own need not know whose each stream is."""
-        self._owners.set_candidates(self.candidates() if self.members else frozenset(), self._streams)
+        self._owners.set_members(self.everybody() if self.members else frozenset(), self._streams)
 
     def _step(self, now_s: float) -> None:
         for member in self.members.values():
@@ -223,7 +228,7 @@ class Group:
             if owner.node != self._me or key in self._holders or self.reports.holders(key):
                 continue
             if len(self._holders) >= GROUP_HELD_MAX:
-                return
+                return  # the rest has no member, as people see, until more nodes share the work
             member = self._holders[key] = self.members[owner.name]
             member.holds[key] = Claimed(now_s + settle_s) if settle_s else Served(self.places.version(key))
 
@@ -250,6 +255,12 @@ class Group:
 
     def _advance(self, position: Position) -> bool:
         return self.places.advance((position.stream, position.epoch), position.offset)
+
+    def _adopt(self, now_s: float) -> list[GroupEffect]:
+        self._adopt_at_s = inf
+        positions = self.places.adopt(self._lives)
+        self._publish(now_s)
+        return [CommitPositions(self.name, tuple(positions))] if positions else []
 
     def _publish(self, at_s: float) -> None:
         if self.places.unsaid:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import inf
 
 from weft.core.groups.effects import GroupEffect
@@ -11,21 +10,13 @@ from weft.core.groups.events import BadGroupEvent, NodeSaid, read_untrusted
 from weft.core.groups.group import Group
 from weft.core.groups.members import Member
 from weft.core.groups.names import group_of, parse_group, parse_member, unnamed
+from weft.core.groups.owners import GroupMember
 from weft.core.groups.settings import GroupSettings
 from weft.core.messages import StreamKey
 from weft.core.topics import GROUPS
 from weft.errors import UsageError
 from weft.limits import GROUPS_MAX
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, covers
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class GroupMember:
-    """A living member of a group, anywhere in the mesh."""
-
-    node: NodeId
-    name: str
-    pattern: Pattern
 
 
 class Groups:
@@ -45,7 +36,6 @@ class Groups:
         self._subscriptions: dict[int, tuple[Group, Member]] = {}
         self._streams: dict[StreamKey, None] = {}
         self._lives: dict[NodeId, Epoch] = {}  # of the other nodes
-        self._epochs: dict[NodeId, Epoch] = {}  # also of those that are gone
 
     # --- members -------------------------------------------------------------------------------------------------
 
@@ -135,28 +125,22 @@ class Groups:
         """What membership says of another node: ``alive`` also if it is only suspected."""
         if node == self._me:
             return []
-        before = self._lives.get(node), self._epochs.get(node)
-        self._epochs[node] = epoch
-        if alive:
-            self._lives[node] = epoch
-        else:
-            self._lives.pop(node, None)
-        if (self._lives.get(node), epoch) == before:
+        before, after = self._lives.get(node), epoch if alive else None
+        if before == after:
             return []
-        lost = not alive or before[1] not in (None, epoch)
+        if after is None:
+            del self._lives[node]
+        else:
+            self._lives[node] = after
+        # Those that are left take turns in saying what it said: usually, the first knows it all.
         turn = 1 + sum(other < self._me for other in self._lives if other != node)
         for group in self._groups.values():
             if node in group.reports:
                 group.touch(now_s)
-            if lost:
-                group.adopt_places(node, turn, now_s)
+            if before is not None:
+                group.adopt(now_s + turn * self._settings.publish_interval_s)
             self._wait(group)
         return []
-
-    def node_forgotten(self, node: NodeId) -> None:
-        """Membership has no more room for a node that was long gone."""
-        self._epochs.pop(node, None)
-        self._lives.pop(node, None)
 
     def tick(self, now_s: float) -> list[GroupEffect]:
         effects: list[GroupEffect] = []
@@ -192,7 +176,7 @@ class Groups:
 
     def members(self, group: str) -> list[GroupMember]:
         found = self._groups.get(group)
-        return sorted(GroupMember(each.node, each.name, each.pattern) for each in found.candidates()) if found else []
+        return sorted(found.everybody()) if found else []
 
     # ---------------------------------------------------------------------------------------------------------------
 
@@ -222,4 +206,4 @@ class Groups:
             return False
         if isinstance(said, NodeSaid):
             return said.node == origin and group.hear_node(said, epoch, offset, now_s)
-        return group.hear_place(said, origin, now_s)
+        return group.hear_place(said, origin, epoch, now_s)

@@ -21,8 +21,8 @@ from weft.model import NodeId, Pattern
 MASK: Final = (1 << 64) - 1
 
 
-class Candidate(NamedTuple):
-    """A member that could have streams. A tuple: they are compared and hashed by the thousand."""
+class GroupMember(NamedTuple):
+    """A living member of a group, anywhere in the mesh. A tuple: they are compared and hashed by the thousand."""
 
     node: NodeId
     name: str
@@ -46,9 +46,9 @@ def wants(pattern: Pattern, key: StreamKey) -> bool:
     return selects(pattern, topic) and not topic.startswith(GROUPS_PREFIX)
 
 
-def owner_of(key: StreamKey, candidates: Iterable[Candidate]) -> Candidate | None:
+def owner_of(key: StreamKey, members: Iterable[GroupMember]) -> GroupMember | None:
     """The definition: whom a stream belongs to, of these."""
-    able = (each for each in candidates if wants(each.pattern, key))
+    able = (each for each in members if wants(each.pattern, key))
     return max(able, key=lambda each: rank(key, each.name, each.node), default=None)
 
 
@@ -56,43 +56,43 @@ class Owners:
     """``owner_of`` for many streams, kept up to date by what changed."""
 
     def __init__(self) -> None:
-        self._candidates: frozenset[Candidate] = frozenset()
-        self._best: dict[StreamKey, tuple[Rank, Candidate]] = {}
+        self._members: frozenset[GroupMember] = frozenset()
+        self._best: dict[StreamKey, tuple[Rank, GroupMember]] = {}
 
-    def get(self, key: StreamKey) -> Candidate | None:
+    def get(self, key: StreamKey) -> GroupMember | None:
         best = self._best.get(key)
         return best[1] if best else None
 
-    def items(self) -> Iterator[tuple[StreamKey, Candidate]]:
+    def items(self) -> Iterator[tuple[StreamKey, GroupMember]]:
         return ((key, owner) for key, (_, owner) in self._best.items())
 
     def add(self, key: StreamKey) -> None:
         """A stream that is new."""
-        self._improve((key,), self._candidates)
+        self._improve((key,), self._members)
 
-    def set_candidates(self, candidates: frozenset[Candidate], keys: Iterable[StreamKey]) -> None:
+    def set_members(self, members: frozenset[GroupMember], keys: Iterable[StreamKey]) -> None:
         """From now on the streams ``keys`` belong to these."""
-        gone, new = self._candidates - candidates, candidates - self._candidates
-        self._candidates = candidates
+        gone, new = self._members - members, members - self._members
+        self._members = members
         if gone:
             orphans = [key for key, (_, owner) in self._best.items() if owner in gone]
             for key in orphans:
                 del self._best[key]
-            self._improve(orphans, candidates)
+            self._improve(orphans, members)
         if new:
             self._improve(keys, new)
 
-    def _improve(self, keys: Iterable[StreamKey], candidates: Iterable[Candidate]) -> None:
+    def _improve(self, keys: Iterable[StreamKey], members: Iterable[GroupMember]) -> None:
         """Let these have what they should have. Of a stream and each of a thousand members only numbers are mixed."""
-        by_pattern: dict[Pattern, list[tuple[int, Candidate]]] = {}
-        for each in candidates:
+        by_pattern: dict[Pattern, list[tuple[int, GroupMember]]] = {}
+        for each in members:
             by_pattern.setdefault(each.pattern, []).append((_digest(each.name), each))
         for key in keys:
             for pattern, able in by_pattern.items():
                 if wants(pattern, key):
                     self._elect(key, able)
 
-    def _elect(self, key: StreamKey, able: list[tuple[int, Candidate]]) -> None:
+    def _elect(self, key: StreamKey, able: list[tuple[int, GroupMember]]) -> None:
         digest = _digest_of_stream(key)
         best = max(((_mixed(digest ^ number), each.name, each.node), each) for number, each in able)
         known = self._best.get(key)

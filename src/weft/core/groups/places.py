@@ -3,37 +3,30 @@
 Three sources agree by ``Place``: what members here handled, what people moved by hand, what other nodes said. The log
 keeps offsets without versions. What it has belongs at least to the version that this node said last: it writes to its
 log before it speaks. If it belongs to a later one, some events are handled again.
+
+What was said by a node that is gone is said again by another one: nodes that come later do not hear the dead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from weft.core.groups.events import Place
 from weft.core.messages import StreamKey
 from weft.limits import GROUP_POSITIONS_MAX, OFFSET_MAX
-from weft.model import NodeId, Position
+from weft.model import Epoch, NodeId, Position
 
 
 class Places:
-    def __init__(self, me: NodeId, logged: Iterable[Position]) -> None:
-        self._me = me
+    def __init__(self, logged: Iterable[Position]) -> None:
         self._logged = {(each.stream, each.epoch): each.offset for each in logged}
         self._places = {key: Place(0, offset) for key, offset in self._logged.items()}
-        self._sources: dict[StreamKey, NodeId] = {}  # who said it last
+        self._sources: dict[StreamKey, tuple[NodeId, Epoch]] = {}  # who said it last, unless it was this node
         self._unsaid = dict.fromkeys(self._logged)  # unless it was said in an earlier life, see recall
-        self._orphans: dict[StreamKey, None] = {}  # said by a node that is gone
 
     @property
     def unsaid(self) -> bool:
         return bool(self._unsaid)
-
-    @property
-    def orphaned(self) -> bool:
-        return bool(self._orphans)
-
-    def keys(self) -> set[StreamKey]:
-        return set(self._places)
 
     def positions(self) -> list[Position]:
         return [Position(stream, epoch, place.offset) for (stream, epoch), place in self._places.items()]
@@ -45,8 +38,9 @@ class Places:
         place = self._places.get(key)
         return place.version if place else 0
 
-    def has_room_for(self, key: StreamKey) -> bool:
-        return key in self._places or len(self._places) < GROUP_POSITIONS_MAX
+    def has_room_for(self, keys: set[StreamKey]) -> bool:
+        new = sum(key not in self._places for key in keys)
+        return not new or len(self._places) + new <= GROUP_POSITIONS_MAX
 
     def advance(self, key: StreamKey, offset: int) -> bool:
         """A member here has handled everything before ``offset``; whether that is new."""
@@ -56,15 +50,14 @@ class Places:
         """Somebody wants the group to stand there, whatever it has handled."""
         self._put(key, Place(min(self.version(key) + 1, OFFSET_MAX), offset))
 
-    def hear(self, key: StreamKey, place: Place, origin: NodeId) -> bool:
+    def hear(self, key: StreamKey, place: Place, origin: NodeId, epoch: Epoch) -> bool:
         """Another node said it; whether that is new."""
         known = self._places.get(key)
         if known is not None and place < known:
             return False
         self._places[key] = place
-        self._sources[key] = origin
+        self._sources[key] = origin, epoch
         self._unsaid.pop(key, None)  # said by others, or out of date
-        self._orphans.pop(key, None)
         return place != known
 
     def recall(self, key: StreamKey, place: Place) -> None:
@@ -73,25 +66,25 @@ class Places:
         if logged < self._places.get(key, logged):
             return  # somebody else knew better
         self._places[key] = logged
-        self._sources[key] = self._me
+        self._sources.pop(key, None)
         if logged == place:
             self._unsaid.pop(key, None)
         else:
             self._unsaid[key] = None  # handled and written, but not said in time
 
-    def adopt(self, node: NodeId) -> None:
-        """What that node said last is to be said by somebody else: it is gone, and not everybody has heard it."""
-        self._orphans.update(dict.fromkeys(key for key, source in self._sources.items() if source == node))
-
-    def speak_for_orphans(self) -> None:
-        """Nobody else did."""
-        self._unsaid.update(self._orphans)
-        self._orphans.clear()
+    def adopt(self, lives: Mapping[NodeId, Epoch]) -> list[Position]:
+        """Make ours what was said last by nodes that are gone, or whose log is; the log has to have it, too."""
+        orphans = [key for key, (node, epoch) in self._sources.items() if lives.get(node) != epoch]
+        for key in orphans:
+            del self._sources[key]
+            self._own(key)
+        return [Position(*key, self._places[key].offset) for key in orphans]
 
     def take_unsaid(self) -> list[tuple[StreamKey, Place]]:
         """What is to be said now."""
         said = [(key, self._places[key]) for key in self._unsaid]
-        self._sources.update(dict.fromkeys(self._unsaid, self._me))
+        for key in self._unsaid:
+            self._sources.pop(key, None)
         self._unsaid.clear()
         return said
 
@@ -99,7 +92,10 @@ class Places:
         known = self._places.get(key)
         if known is not None and place <= known:
             return False
-        self._logged.pop(key, None)  # from now on the log has what is here
         self._places[key] = place
-        self._unsaid[key] = None
+        self._own(key)
         return True
+
+    def _own(self, key: StreamKey) -> None:
+        self._logged.pop(key, None)  # from now on the log has what is here
+        self._unsaid[key] = None

@@ -1,0 +1,144 @@
+"""Which node a client command talks to, and as whom: flags, a context, or the node on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from rich.markup import escape
+
+import weft
+from weft.cli.console import err
+from weft.cli.contexts_file import Context, contexts_path, read_contexts
+from weft.cli.options import Where
+from weft.client import Client, ClientTls, Hooks, Options
+from weft.client.errors import Unavailable
+from weft.errors import UsageError
+
+CONTEXT_VARIABLE: Final = "WEFT_CONTEXT"
+DEFAULT_NODE: Final = "127.0.0.1:7400"
+CONNECT_TIMEOUT_S: Final = 5.0  # a person waits
+INTERRUPTED: Final = 130  # as a shell has it for Ctrl-C
+
+T = TypeVar("T")
+
+logging.getLogger("weft").addHandler(logging.NullHandler())  # what the client logs, Notes and errors say already
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to connect; ``source`` tells people where that came from."""
+
+    context: Context
+    source: str
+
+    @property
+    def nodes(self) -> str:
+        return ", ".join(self.context.nodes)
+
+
+def choose_target(where: Where, environ: Mapping[str, str]) -> Target:
+    """Flags are above a context that was named, and that above the current one.
+
+    Who names nodes and no context does not get the current one: its keys are not meant for them.
+    """
+    named = where.context or environ.get(CONTEXT_VARIABLE)
+    if where.nodes and not named:
+        return Target(Context(tuple(where.nodes), where.insecure), "--node")
+    contexts = read_contexts(contexts_path(environ))
+    chosen = named or contexts.current
+    if chosen is None:
+        return Target(Context((DEFAULT_NODE,), where.insecure), "the default")
+    context = contexts.get(chosen)
+    return Target(
+        Context(
+            tuple(where.nodes or context.nodes),
+            where.insecure or context.insecure,
+            context.token,
+            context.tls_root,
+            context.tls_certificate,
+            context.tls_key,
+        ),
+        f"context {chosen}",
+    )
+
+
+def with_client(where: Where, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+    """Connect, do the work, close. Ctrl-C ends it without a word."""
+    target = choose_target(where, os.environ)
+    if target.source == "the default":
+        hint = f"no --node and no context: trying {DEFAULT_NODE} (`weft context add` remembers where your nodes are)"
+        err.print(hint, style="dim")
+
+    async def session() -> T:
+        async with connected(target) as client:
+            return await work(client)
+
+    try:
+        return asyncio.run(session())
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+
+
+class Notes(Hooks):
+    """Tells on standard error when a node is lost and when there is one again, so that nobody wonders."""
+
+    def __init__(self) -> None:
+        self._is_lost = False
+
+    def on_disconnected(self, address: str, node: str, purpose: str, reason: str) -> None:
+        if not self._is_lost:  # once, not for every try
+            err.print(escape(f"lost {node} at {address}: {reason}; trying again"), style="dim", soft_wrap=True)
+        self._is_lost = True
+
+    def on_connected(self, address: str, node: str, purpose: str) -> None:
+        if self._is_lost:
+            err.print(escape(f"connected to {node} at {address}"), style="dim")
+        self._is_lost = False
+
+
+@asynccontextmanager
+async def connected(target: Target) -> AsyncIterator[Client]:
+    """A client that is connected, and closed in the end."""
+    context = target.context
+    if not context.insecure and context.tls_root is None:
+        raise UsageError(
+            f"the connection to {target.nodes} ({target.source}) is to be protected, but there is no certificate to "
+            "trust: --insecure is for nodes that were started with it; `weft context add` remembers certificates"
+        )
+    connecting = weft.connect(
+        context.nodes,
+        insecure=context.insecure,
+        tls=None if context.insecure else _tls(context),
+        token=context.token,
+        options=Options(connect_timeout_s=CONNECT_TIMEOUT_S),
+        hooks=Notes(),
+    )
+    try:
+        client = await connecting
+    except Unavailable as error:
+        raise UsageError(f"no node answers at {target.nodes} ({target.source}): {error}; is it up?") from None
+    async with client:
+        yield client
+
+
+def _tls(context: Context) -> ClientTls:
+    assert context.tls_root is not None, "who has no certificate to trust is refused before"
+    return ClientTls(
+        _pem(context.tls_root),
+        None if context.tls_certificate is None else _pem(context.tls_certificate),
+        None if context.tls_key is None else _pem(context.tls_key),
+    )
+
+
+def _pem(path: str) -> bytes:
+    try:
+        return Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None

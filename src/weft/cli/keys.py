@@ -1,0 +1,104 @@
+"""``weft keys``: API keys of a node's clients."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from weft.cli.console import err
+from weft.cli.options import Json
+from weft.cli.tables import human_time, print_json, print_table
+from weft.security.api_keys import SALT_BYTES, SECRET_BYTES, KeyRecord
+from weft.security.key_store import KeyRequest, create_key, read_keys, revoke_key
+
+app = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
+
+Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="The node's data directory.", show_default=False)]
+Patterns = list[str] | None
+
+US_PER_S = 1_000_000
+
+
+@app.command()
+def create(
+    data: Data,
+    name: Annotated[str, typer.Option(metavar="TEXT", help="Whose it is, for people.", show_default=False)],
+    publish: Annotated[
+        Patterns, typer.Option(metavar="PATTERN", help="May publish there; may be given again.", show_default=False)
+    ] = None,
+    subscribe: Annotated[
+        Patterns, typer.Option(metavar="PATTERN", help="May subscribe to it; may be given again.", show_default=False)
+    ] = None,
+    admin: Annotated[bool, typer.Option("--admin", help="May administer: groups of others, status, drain.")] = False,
+    expires_in: Annotated[str | None, typer.Option(metavar="AGE", help="Like 90d, 12h.", show_default="never")] = None,
+    json: Json = False,
+) -> None:
+    """Make a key and print it. It is shown this once: only a hash of it is kept."""
+    now_s = time.time()
+    wanted = KeyRequest(name, tuple(publish or ()), tuple(subscribe or ()), admin, _expiry_s(expires_in, now_s))
+    record, key = create_key(data, wanted, secrets.token_bytes(SECRET_BYTES + SALT_BYTES), now_s)
+    if json:
+        print_json({**_document(record), "key": key.reveal()})
+    else:
+        err.print(f"key {record.id}, shown this once:")
+        typer.echo(key.reveal())
+
+
+@app.command("list")
+def list_all(data: Data, json: Json = False) -> None:
+    """List the keys and their rights."""
+    found = read_keys(data)
+    if json:
+        print_json([_document(each) for each in found])
+    elif found:
+        headings = ("key", "name", "publish", "subscribe", "admin", "created", "expires")
+        print_table(headings, [_row(each) for each in found], names=len(headings))
+    else:
+        err.print("no keys yet: weft keys create")
+
+
+@app.command()
+def revoke(data: Data, key: Annotated[str, typer.Argument(metavar="KEY", help="Its id: k3.")]) -> None:
+    """Revoke a key. Nodes that use this directory refuse it within two seconds, on open streams as well."""
+    gone = revoke_key(data, key)
+    err.print(f"key {gone.id} is revoked")
+
+
+def _expiry_s(text: str | None, now_s: float) -> int | None:
+    if text is None:
+        return None
+    from weft.cli.log_input import parse_age_us
+
+    return int(now_s) + parse_age_us(text) // US_PER_S
+
+
+def _document(record: KeyRecord) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "name": record.name,
+        "publish": record.publish,
+        "subscribe": record.subscribe,
+        "admin": record.admin,
+        "created": _time(record.created_s),
+        "expires": None if record.expires_s is None else _time(record.expires_s),
+    }
+
+
+def _row(record: KeyRecord) -> tuple[str, ...]:
+    return (
+        record.id,
+        record.name,
+        ", ".join(record.publish),
+        ", ".join(record.subscribe),
+        "yes" if record.admin else "",
+        _time(record.created_s),
+        "never" if record.expires_s is None else _time(record.expires_s),
+    )
+
+
+def _time(unix_s: int) -> str:
+    return human_time(unix_s * US_PER_S)

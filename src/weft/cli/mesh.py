@@ -1,0 +1,80 @@
+"""Commands that ask a node: ``topics``, ``peers``, ``groups``, ``lag``, ``explain``, ``status``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from weft.cli.options import ContextName, Insecure, Json, Nodes, Where
+
+Group = Annotated[str, typer.Argument(metavar="[GROUP]", show_default="all groups")]
+
+
+def topics(
+    pattern: Annotated[str, typer.Argument(metavar="[PATTERN]", help="Topics: plant.*.temp, or '>' for all.")] = ">",
+    json: Json = False,
+    node: Nodes = None,
+    insecure: Insecure = False,
+    context: ContextName = None,
+) -> None:
+    """List the topics that the node has events of."""
+    from weft.cli.views import show_topics
+
+    show_topics(Where(node, insecure, context), pattern, json)
+
+
+def peers(json: Json = False, node: Nodes = None, insecure: Insecure = False, context: ContextName = None) -> None:
+    """List the nodes of the mesh as this node knows them, and its links."""
+    from weft.cli.views import show_peers
+
+    show_peers(Where(node, insecure, context), json)
+
+
+def groups(
+    group: Group = "",
+    json: Json = False,
+    node: Nodes = None,
+    insecure: Insecure = False,
+    context: ContextName = None,
+) -> None:
+    """List the groups: members, streams, and how far behind they are."""
+    from weft.cli.views import show_groups
+
+    show_groups(Where(node, insecure, context), group, json)
+
+
+def lag(
+    group: Group = "",
+    json: Json = False,
+    node: Nodes = None,
+    insecure: Insecure = False,
+    context: ContextName = None,
+) -> None:
+    """Show how far behind each group is in each stream, in events and in seconds."""
+    from weft.cli.views import show_lag
+
+    show_lag(Where(node, insecure, context), group, json)
+
+
+def explain(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    origin: Annotated[
+        str, typer.Option(metavar="NODE", help="As if it were published there.", show_default="the node that is asked")
+    ] = "",
+    json: Json = False,
+    node: Nodes = None,
+    insecure: Insecure = False,
+    context: ContextName = None,
+) -> None:
+    """Say who would get an event of a topic, over which path, and why."""
+    from weft.cli.views import show_explanation
+
+    show_explanation(Where(node, insecure, context), topic, origin, json)
+
+
+def status(json: Json = False, node: Nodes = None, insecure: Insecure = False, context: ContextName = None) -> None:
+    """Show how a node is."""
+    from weft.cli.views import show_status
+
+    show_status(Where(node, insecure, context), json)

@@ -1,0 +1,47 @@
+"""``weft pub``: publish an event, or every line of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli.options import ContextName, Insecure, Json, Nodes, Where, misused
+
+
+def pub(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    payload: Annotated[str | None, typer.Argument(metavar="[PAYLOAD]", help="The event.", show_default=False)] = None,
+    key: Annotated[str | None, typer.Option(help="Events of one key stay in order.", show_default=False)] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", metavar="K=V", help="May be given again.", show_default=False)
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(metavar="F|-", help="Take the event from a file; - is standard input.", show_default=False),
+    ] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Every line is an event; of standard input, unless --file says otherwise.")
+    ] = False,
+    copies: Annotated[
+        int, typer.Option(min=0, help="Wait until so many nodes have it synced.", show_default="as the topic has it")
+    ] = 0,
+    json: Json = False,
+    node: Nodes = None,
+    insecure: Insecure = False,
+    context: ContextName = None,
+) -> None:
+    """Publish an event and print its receipt: where it is, and on how many nodes it is synced to disk."""
+    if payload is not None and (file is not None or lines):
+        misused("PAYLOAD is one event: it goes neither with --file nor with --lines")
+    if payload is None and file is None and not lines:
+        misused("what is to be published? PAYLOAD, --file F, or --lines")
+    from weft.cli.publishing import Template, publish_lines, publish_one, read_payload
+
+    where = Where(node, insecure, context)
+    template = Template.parse(topic, key, header or [], copies)
+    if lines:
+        publish_lines(where, template, file, json)
+    else:
+        publish_one(where, template, payload.encode() if payload is not None else read_payload(file), json)

@@ -1,0 +1,100 @@
+"""What ``weft up`` does: configuration, logs, signals, and a node between ``start`` and ``stop``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from weft.cli.console import err
+from weft.errors import StorageError
+from weft.node.config import NodeConfig
+from weft.node.config_loading import load_config
+from weft.node.logs import configure_logs
+from weft.node.runtime import Node
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+SIGNALLED: Final = 128  # plus its number: the status of a process that a signal has ended
+
+
+def serve(file: Path | None, flags: Mapping[str, object]) -> None:
+    """Run a node to its end; raise WeftError if it does not start, or cannot keep its promises any more."""
+    config = load_config(file, os.environ, flags)
+    configure_logs(config.log.level, config.log.format)
+    failure = asyncio.run(run(config))
+    if failure is not None:
+        raise failure
+
+
+async def run(config: NodeConfig) -> StorageError | None:
+    """None if it was asked to stop; what ended it otherwise."""
+    asked = Asked()
+    asked.listen()
+    node = Node(config)
+    starting = asyncio.create_task(node.start(), name="weft-start")
+    stopping = asyncio.create_task(asked.wait(), name="weft-stop")
+    try:
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            return None  # asked to stop before it served
+        await starting
+        _say_ready(config, node)
+        return await _until_end(node, stopping)
+    finally:
+        await _end(starting)
+        await _end(stopping)
+        await node.stop()
+        asked.leave()
+
+
+async def _until_end(node: Node, stopping: asyncio.Task[None]) -> StorageError | None:
+    failing = asyncio.create_task(node.wait_failed(), name="weft-failed")
+    try:
+        await asyncio.wait((failing, stopping), return_when=asyncio.FIRST_COMPLETED)
+        return failing.result() if failing.done() else None
+    finally:
+        await _end(failing)
+
+
+async def _end(task: asyncio.Task[object]) -> None:
+    """However it ends: who waits for its result has had it."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _say_ready(config: NodeConfig, node: Node) -> None:
+    if config.insecure:
+        err.print(
+            "[bold yellow]INSECURE[/]: plain text, no keys. Whoever is on this machine can read and publish everything "
+            f"at {node.grpc_address}.",
+            soft_wrap=True,
+        )
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
+class Asked:
+    """The first signal asks; the second does not ask. The log is made for being killed."""
+
+    def __init__(self) -> None:
+        self._asked = asyncio.Event()
+
+    def listen(self) -> None:
+        for number in SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
+
+    def leave(self) -> None:
+        for number in SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    async def wait(self) -> None:
+        await self._asked.wait()
+
+    def _on_signal(self, number: int) -> None:
+        if self._asked.is_set():
+            os._exit(SIGNALLED + number)
+        self._asked.set()

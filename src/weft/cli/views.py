@@ -1,0 +1,201 @@
+"""What nodes tell, as tables for people and JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from rich.markup import escape
+
+from weft.cli.connection import with_client
+from weft.cli.console import err, out
+from weft.cli.options import Where
+from weft.cli.tables import human_bytes, human_time, print_json, print_table
+from weft.client import GroupInfo, GroupStream, PeerInfo, Status, TopicInfo
+from weft.errors import UsageError
+from weft.model import Position
+
+US_PER_S = 1_000_000
+
+
+# --- topics ------------------------------------------------------------------------------------------------------
+
+
+def show_topics(where: Where, pattern: str, json: bool) -> None:
+    found = sorted(with_client(where, lambda client: client.topics(pattern)), key=lambda each: each.topic)
+    if json:
+        print_json([_topic_document(each) for each in found])
+    elif found:
+        rows = [
+            (each.topic, f"{each.streams:,}", f"{each.events:,}", human_bytes(each.size_bytes), _last_time(each))
+            for each in found
+        ]
+        print_table(("topic", "streams", "events", "bytes", "last event"), rows)
+    else:
+        err.print(f"no topic matches {escape(pattern)}")
+
+
+def _topic_document(info: TopicInfo) -> dict[str, Any]:
+    return {
+        "topic": info.topic,
+        "streams": info.streams,
+        "events": info.events,
+        "bytes": info.size_bytes,
+        "last_time": _last_time(info) or None,
+    }
+
+
+def _last_time(info: TopicInfo) -> str:
+    return human_time(info.last_timestamp_us) if info.events else ""
+
+
+# --- peers -------------------------------------------------------------------------------------------------------
+
+
+def show_peers(where: Where, json: bool) -> None:
+    found = sorted(with_client(where, lambda client: client.peers()), key=lambda each: each.node_id)
+    if json:
+        print_json([asdict(each) for each in found])
+    elif found:
+        headings = ("node", "state", "link", "addresses", "neighbours", "rtt", "queue", "lag")
+        print_table(headings, [_peer_row(each) for each in found], names=5)
+    else:
+        err.print("this node knows no other")
+
+
+def _peer_row(peer: PeerInfo) -> tuple[str, ...]:
+    """Round trip, queue and lag are of a link; a node that is reached over others has none."""
+    link = ("dialled" if peer.dialled_by_us else "accepted") if peer.connected else ""
+    figures = (f"{peer.rtt_us / 1000:.1f} ms", f"{peer.queue_frames:,}", f"{peer.lag_events:,}")
+    names = (peer.node_id, peer.state, link, ", ".join(peer.addresses), ", ".join(peer.neighbours))
+    return (*names, *(figures if peer.connected else ("", "", "")))
+
+
+# --- groups ------------------------------------------------------------------------------------------------------
+
+
+def show_groups(where: Where, group: str, json: bool) -> None:
+    found = _groups(where, group)
+    if json:
+        print_json([_group_document(each) for each in found])
+    elif found:
+        rows = [
+            (
+                each.group,
+                ", ".join(each.members),
+                f"{len(each.streams):,}",
+                f"{sum(stream.lag_events for stream in each.streams):,}",
+                _seconds(max((stream.lag_us for stream in each.streams), default=0)),
+            )
+            for each in found
+        ]
+        print_table(("group", "members", "streams", "events behind", "seconds behind"), rows, names=2)
+    else:
+        err.print("there are no groups")
+
+
+def show_lag(where: Where, group: str, json: bool) -> None:
+    rows = [(each.group, stream) for each in _groups(where, group) for stream in each.streams]
+    if json:
+        print_json([{"group": name, **_stream_document(stream)} for name, stream in rows])
+    elif rows:
+        headings = ("group", "stream", "member", "epoch", "position", "end", "events behind", "seconds behind")
+        print_table(headings, [_lag_row(name, stream) for name, stream in rows], names=3)
+    else:
+        err.print("no group has read anything yet")
+
+
+def _groups(where: Where, group: str) -> list[GroupInfo]:
+    found = sorted(with_client(where, lambda client: client.groups(group)), key=lambda each: each.group)
+    if group and not found:
+        raise UsageError(f"no group is called '{group}'")
+    return found
+
+
+def _lag_row(group: str, stream: GroupStream) -> tuple[str, ...]:
+    position = stream.position
+    return (
+        group,
+        str(position.stream),
+        stream.member,
+        str(position.epoch),
+        str(position.offset),
+        str(stream.latest_offset),
+        f"{stream.lag_events:,}",
+        _seconds(stream.lag_us),
+    )
+
+
+def _group_document(info: GroupInfo) -> dict[str, Any]:
+    return {
+        "group": info.group,
+        "members": info.members,
+        "lag_events": sum(stream.lag_events for stream in info.streams),
+        "lag_s": max((stream.lag_us for stream in info.streams), default=0) / US_PER_S,
+        "streams": [_stream_document(stream) for stream in info.streams],
+    }
+
+
+def _stream_document(stream: GroupStream) -> dict[str, Any]:
+    return {
+        **_place_document(stream.position),
+        "earliest": stream.earliest_offset,
+        "end": stream.latest_offset,
+        "member": stream.member or None,
+        "lag_events": stream.lag_events,
+        "lag_s": stream.lag_us / US_PER_S,
+    }
+
+
+def _place_document(position: Position) -> dict[str, Any]:
+    """Names and order as an event's identity has them."""
+    return {
+        "topic": position.stream.topic,
+        "origin": position.stream.origin,
+        "epoch": position.epoch,
+        "partition": position.stream.partition,
+        "offset": position.offset,
+    }
+
+
+def _seconds(lag_us: int) -> str:
+    return f"{lag_us / US_PER_S:,.1f}"
+
+
+# --- one topic, one node -----------------------------------------------------------------------------------------
+
+
+def show_explanation(where: Where, topic: str, origin: str, json: bool) -> None:
+    found = with_client(where, lambda client: client.explain(topic, origin))
+    if json:
+        print_json([asdict(each) for each in found])
+    elif found:
+        rows = [(each.node_id, each.pattern, " > ".join(each.path), each.reason) for each in found]
+        print_table(("node", "because of", "path", "why"), rows, names=4)
+    else:
+        err.print(f"nobody would get {escape(topic)}: no node is interested")
+
+
+def show_status(where: Where, json: bool) -> None:
+    found = with_client(where, lambda client: client.status())
+    if json:
+        print_json(asdict(found))
+    else:
+        _print_facts(_status_facts(found))
+
+
+def _status_facts(status: Status) -> Iterable[tuple[str, str]]:
+    yield "node", status.node_id
+    yield "state", "draining" if status.draining else "up"
+    yield "version", status.version
+    yield "uptime", f"{status.uptime_s:,} s"
+    yield "epoch", str(status.epoch)
+    yield "log", f"{status.streams:,} streams, {status.events:,} events, {human_bytes(status.log_bytes)}"
+    yield "mesh", f"{status.nodes_known:,} nodes known, {status.peers_connected:,} linked"
+    yield "listens on", ", ".join(status.listeners)
+
+
+def _print_facts(facts: Iterable[tuple[str, str]]) -> None:
+    for name, value in facts:
+        out.print(f"{name}: {escape(value)}", soft_wrap=True)

@@ -1,0 +1,82 @@
+"""The SDK: publish to a mesh and subscribe to it, with asyncio (``weft.connect``) or without (``weft.sync.connect``).
+
+docs/sdk.md shows how to use it. How it is made, from the outside in:
+
+- ``client``: the object that applications hold. ``admin``: questions to nodes, and their answers as values.
+- Publishing: ``outbox`` gathers events into batches (``chunk``), ``in_doubt`` keeps those that a lost node may have,
+  without any I/O; ``link`` is one stream to one node, ``publisher`` decides which node gets what.
+- Subscribing: ``cursors`` and ``intake`` know what has come, what was handed out and what was handled, without any I/O;
+  ``session`` is one stream from one node, ``subscription`` goes from one session to the next.
+- ``fetch`` reads a range of a stream, ``requests`` asks and answers over topics; ``blocking`` is all of it on a thread.
+- ``nodes`` has the channels and says where to try next, ``backoff`` when; ``duplex`` is gRPC's call with our errors.
+
+Nothing here imports what nodes are made of: the mesh is known by ``mesh.proto`` and the batch format alone.
+"""
+
+from weft.client.admin import GroupInfo, GroupStream, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
+from weft.client.chunk import Published
+from weft.client.client import Client, Connecting, connect
+from weft.client.errors import (
+    Backpressure,
+    BadNode,
+    BadRequest,
+    Busy,
+    Closed,
+    CopiesMissing,
+    DiskFull,
+    LogCorrupt,
+    NodeShuttingDown,
+    NoReply,
+    NotAllowed,
+    OutOfSequence,
+    PositionExpired,
+    PositionUnknown,
+    PublishInDoubt,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+)
+from weft.client.hooks import Hooks
+from weft.client.options import ClientTls, Options
+from weft.client.received import Received, ReceivedBatch
+from weft.client.requests import Request
+from weft.client.subscription import Subscription
+
+__all__ = [
+    "Backpressure",
+    "BadNode",
+    "BadRequest",
+    "Busy",
+    "Client",
+    "ClientTls",
+    "Closed",
+    "Connecting",
+    "CopiesMissing",
+    "DiskFull",
+    "GroupInfo",
+    "GroupStream",
+    "Hooks",
+    "LogCorrupt",
+    "NoReply",
+    "NodeShuttingDown",
+    "NotAllowed",
+    "Options",
+    "OutOfSequence",
+    "PeerInfo",
+    "PositionExpired",
+    "PositionUnknown",
+    "PublishInDoubt",
+    "Published",
+    "Received",
+    "ReceivedBatch",
+    "Recipient",
+    "Request",
+    "Status",
+    "StreamPositions",
+    "Subscription",
+    "TooLarge",
+    "TopicInfo",
+    "Unauthenticated",
+    "Unavailable",
+    "connect",
+]

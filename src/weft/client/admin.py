@@ -1,0 +1,189 @@
+"""What nodes tell operators and tools, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.client.nodes import Nodes
+from weft.client.refs import read_position_untrusted, read_stream_untrusted
+from weft.model import Epoch, Position, Stream
+from weft.wire.mesh import mesh_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPositions:
+    """What a node has of one stream, and on request where a group stands and where a time lies."""
+
+    stream: Stream
+    epoch: Epoch
+    earliest_offset: int
+    latest_offset: int  # the next that will be given
+    size_bytes: int
+    first_timestamp_us: int
+    last_timestamp_us: int
+    group_offset: int | None
+    timestamp_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    topic: str
+    streams: int
+    events: int
+    size_bytes: int
+    last_timestamp_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    node_id: str
+    epoch: int
+    version: str
+    uptime_s: int
+    streams: int
+    events: int
+    log_bytes: int
+    peers_connected: int
+    nodes_known: int
+    listeners: tuple[str, ...]
+    draining: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PeerInfo:
+    node_id: str
+    addresses: tuple[str, ...]
+    state: str
+    incarnation: int
+    epoch: int
+    connected: bool
+    dialled_by_us: bool
+    rtt_us: int
+    queue_frames: int
+    lag_events: int
+    neighbours: tuple[str, ...]
+    interest: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStream:
+    position: Position
+    earliest_offset: int
+    latest_offset: int
+    member: str
+    lag_us: int
+
+    @property
+    def lag_events(self) -> int:
+        """Events that are there and not handled yet."""
+        return max(self.latest_offset - max(self.position.offset, self.earliest_offset), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    group: str
+    members: tuple[str, ...]
+    streams: tuple[GroupStream, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    node_id: str
+    pattern: str
+    path: tuple[str, ...]
+    reason: str
+
+
+class Admin:
+    """The calls of the Admin service, and those of Mesh that only ask."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+
+    async def positions(self, pattern: str, group: str, timestamp_us: int | None) -> list[StreamPositions]:
+        request = pb.PositionsRequest(pattern=pattern, group=group, timestamp_us=timestamp_us)
+        reply = await self._nodes.call("/weft.mesh.v1.Mesh/Positions", request, pb.PositionsReply)
+        return [_read_positions_untrusted(found) for found in reply.streams]
+
+    async def topics(self, pattern: str) -> list[TopicInfo]:
+        reply = await self._nodes.call("/weft.mesh.v1.Mesh/Topics", pb.TopicsRequest(pattern=pattern), pb.TopicsReply)
+        return [
+            TopicInfo(found.topic, found.streams, found.events, found.bytes, found.last_timestamp_us)
+            for found in reply.topics
+        ]
+
+    async def status(self) -> Status:
+        reply = await self._nodes.call("/weft.mesh.v1.Admin/Status", pb.StatusRequest(), pb.StatusReply)
+        return Status(
+            node_id=reply.node_id,
+            epoch=reply.epoch,
+            version=reply.version,
+            uptime_s=reply.uptime_s,
+            streams=reply.streams,
+            events=reply.events,
+            log_bytes=reply.log_bytes,
+            peers_connected=reply.peers_connected,
+            nodes_known=reply.nodes_known,
+            listeners=tuple(reply.listeners),
+            draining=reply.draining,
+        )
+
+    async def peers(self) -> list[PeerInfo]:
+        reply = await self._nodes.call("/weft.mesh.v1.Admin/Peers", pb.PeersRequest(), pb.PeersReply)
+        return [
+            PeerInfo(
+                node_id=peer.node_id,
+                addresses=tuple(peer.addresses),
+                state=peer.state,
+                incarnation=peer.incarnation,
+                epoch=peer.epoch,
+                connected=peer.connected,
+                dialled_by_us=peer.dialled_by_us,
+                rtt_us=peer.rtt_us,
+                queue_frames=peer.queue_frames,
+                lag_events=peer.lag_events,
+                neighbours=tuple(peer.neighbours),
+                interest=tuple(peer.interest),
+            )
+            for peer in reply.peers
+        ]
+
+    async def groups(self, group: str) -> list[GroupInfo]:
+        reply = await self._nodes.call("/weft.mesh.v1.Admin/Groups", pb.GroupsRequest(group=group), pb.GroupsReply)
+        return [
+            GroupInfo(
+                found.group, tuple(found.members), tuple(_read_group_stream_untrusted(place) for place in found.streams)
+            )
+            for found in reply.groups
+        ]
+
+    async def explain(self, topic: str, origin: str) -> list[Recipient]:
+        request = pb.ExplainRequest(topic=topic, origin=origin)
+        reply = await self._nodes.call("/weft.mesh.v1.Admin/Explain", request, pb.ExplainReply)
+        return [Recipient(found.node_id, found.pattern, tuple(found.path), found.reason) for found in reply.recipients]
+
+
+def _read_positions_untrusted(found: pb.PositionsOfStream) -> StreamPositions:
+    info = found.info
+    stream, epoch = read_stream_untrusted(info.stream)
+    return StreamPositions(
+        stream=stream,
+        epoch=epoch,
+        earliest_offset=info.earliest_offset,
+        latest_offset=info.latest_offset,
+        size_bytes=info.bytes,
+        first_timestamp_us=info.first_timestamp_us,
+        last_timestamp_us=info.last_timestamp_us,
+        group_offset=found.group_offset if found.HasField("group_offset") else None,
+        timestamp_offset=found.timestamp_offset if found.HasField("timestamp_offset") else None,
+    )
+
+
+def _read_group_stream_untrusted(place: pb.GroupStream) -> GroupStream:
+    return GroupStream(
+        position=read_position_untrusted(place.position),
+        earliest_offset=place.earliest_offset,
+        latest_offset=place.latest_offset,
+        member=place.member,
+        lag_us=place.lag_us,
+    )

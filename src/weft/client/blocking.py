@@ -1,0 +1,274 @@
+"""The blocking twin of the client: the same names, plain iterators and context managers, for programs without asyncio.
+
+Every client has one private thread with an event loop, on which the asyncio client runs; calls wait for it. Any number
+of threads may use one client. A subscription is for one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+from weft.client import client as asynchronous
+from weft.client.admin import GroupInfo, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
+from weft.client.chunk import Published, Whole
+from weft.client.loop_thread import LoopThread
+from weft.client.received import Received, ReceivedBatch
+from weft.client.requests import Request as AsyncRequest
+from weft.client.start import Where
+from weft.client.subscription import Commit
+from weft.client.subscription import Subscription as AsyncSubscription
+from weft.model import Position, Receipt, Stream
+
+
+class Subscription:
+    """Events that match a pattern, as a plain iterator. In a group, events are handled when their batch is through."""
+
+    def __init__(self, thread: LoopThread, inner: AsyncSubscription) -> None:
+        self._thread = thread
+        self._inner = inner
+        self._events: Iterator[Received] = iter(())
+        self._last: Received | None = None  # the event in hand
+        self._done: Received | None = None  # the one before it, which is done with
+
+    def opened(self, timeout_s: float | None = None) -> None:
+        """Wait until a node has accepted it."""
+        self._thread.run(self._inner.opened(), timeout_s)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Received:
+        event = self.next()
+        if event is None:
+            raise StopIteration
+        return event
+
+    def next(self, timeout_s: float | None = None) -> Received | None:
+        """The next event; None after ``close``; TimeoutError if none came in time."""
+        event = next(self._events, None)
+        while event is None:
+            batch = self._thread.run(self._inner.next_batch(), timeout_s)
+            if batch is None:
+                return None
+            self._events, self._last = iter(batch.events()), None
+            event = next(self._events, None)
+        self._done, self._last = self._last, event
+        return event
+
+    def batches(self) -> Iterator[ReceivedBatch]:
+        """The same as Arrow, a batch at a time. Not to be mixed with iterating over events."""
+        while (batch := self._thread.run(self._inner.next_batch())) is not None:
+            yield batch
+
+    def handled(self, what: Received | ReceivedBatch | Position) -> None:
+        self._thread.run(self._inner.handled(what))
+
+    def close(self) -> None:
+        if self._done is not None and self._inner.commit == "auto":
+            self._thread.run(self._inner.handled(self._done))
+        self._thread.run(self._inner.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Request:
+    """A request that was received; answer it with ``reply``."""
+
+    def __init__(self, thread: LoopThread, inner: AsyncRequest) -> None:
+        self._thread = thread
+        self._inner = inner
+        self.event = inner.event
+        self.payload = inner.payload
+
+    def reply(self, payload: bytes | str, *, headers: Mapping[str, str] | None = None) -> Receipt:
+        return self._thread.run(self._inner.reply(payload, headers=headers))
+
+
+class Client:
+    """A connection to a mesh. Close it, or use it with ``with``."""
+
+    def __init__(self, connecting: asynchronous.Connecting) -> None:
+        """For ``connect``."""
+        self._inner: asynchronous.Client | None = None
+        self._thread = LoopThread(self.close)
+        try:
+            self._client = self._inner = self._thread.run(_connected(connecting))
+        except BaseException:
+            self._thread.stop()
+            raise
+        self.id = self._client.id
+
+    # --- publishing ------------------------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes | str,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timestamp_us: int | None = None,
+        copies: int = 0,
+        timeout_s: float | None = None,
+    ) -> Receipt:
+        """Publish one event and wait for its receipt. After TimeoutError it may still be published."""
+        work = self._client.publish(topic, payload, key=key, headers=headers, timestamp_us=timestamp_us, copies=copies)
+        return self._thread.run(work, timeout_s)
+
+    def publish_nowait(
+        self,
+        topic: str,
+        payload: bytes | str,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timestamp_us: int | None = None,
+        copies: int = 0,
+    ) -> Future[Receipt]:
+        """Publish one event and go on, with a future for its receipt. Raises Backpressure."""
+
+        async def take() -> Published:
+            return self._client.publish_nowait(
+                topic, payload, key=key, headers=headers, timestamp_us=timestamp_us, copies=copies
+            )
+
+        return self._thread.submit(_receipt(self._thread.run(take())))
+
+    def publish_batch(
+        self,
+        topic: str,
+        data: Whole,
+        *,
+        partition: int | None = None,
+        copies: int = 0,
+        timeout_s: float | None = None,
+    ) -> Receipt:
+        return self._thread.run(self._client.publish_batch(topic, data, partition=partition, copies=copies), timeout_s)
+
+    def wait_for_room(self, timeout_s: float | None = None) -> None:
+        self._thread.run(self._client.wait_for_room(), timeout_s)
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        self._thread.run(self._client.flush(), timeout_s)
+
+    # --- subscribing -----------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self, pattern: str, *, group: str = "", member: str = "", start: Where | None = None, commit: Commit = "auto"
+    ) -> Subscription:
+        async def open_it() -> AsyncSubscription:
+            return self._client.subscribe(pattern, group=group, member=member, start=start, commit=commit)
+
+        return Subscription(self._thread, self._thread.run(open_it()))
+
+    def fetch(
+        self,
+        stream: Stream,
+        epoch: int,
+        first_offset: int,
+        end_offset: int | None = None,
+        columns: Sequence[str] = (),
+    ) -> Iterator[ReceivedBatch]:
+        return self._each(self._thread.run(self._client.fetch(stream, epoch, first_offset, end_offset, columns)))
+
+    # --- asking and answering each other ---------------------------------------------------------------------------
+
+    def request(
+        self,
+        topic: str,
+        payload: bytes | str,
+        *,
+        timeout_s: float = 5.0,
+        headers: Mapping[str, str] | None = None,
+    ) -> Received:
+        return self._thread.run(self._client.request(topic, payload, timeout_s=timeout_s, headers=headers))
+
+    def requests(self, pattern: str, *, group: str = "", member: str = "") -> Iterator[Request]:
+        async def open_it() -> Any:
+            return self._client.requests(pattern, group=group, member=member)
+
+        for request in self._each(self._thread.run(open_it())):
+            yield Request(self._thread, request)
+
+    # --- positions and questions -----------------------------------------------------------------------------------
+
+    def positions(self, pattern: str, group: str = "", timestamp: datetime | None = None) -> list[StreamPositions]:
+        return self._thread.run(self._client.positions(pattern, group, timestamp))
+
+    def commit(self, group: str, positions: Sequence[Position]) -> None:
+        self._thread.run(self._client.commit(group, positions))
+
+    def seek(self, group: str, pattern: str, where: Where) -> list[Position]:
+        return self._thread.run(self._client.seek(group, pattern, where))
+
+    def topics(self, pattern: str = ">") -> list[TopicInfo]:
+        return self._thread.run(self._client.topics(pattern))
+
+    def status(self) -> Status:
+        return self._thread.run(self._client.status())
+
+    def peers(self) -> list[PeerInfo]:
+        return self._thread.run(self._client.peers())
+
+    def groups(self, group: str = "") -> list[GroupInfo]:
+        return self._thread.run(self._client.groups(group))
+
+    def explain(self, topic: str, origin: str = "") -> list[Recipient]:
+        return self._thread.run(self._client.explain(topic, origin))
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Drain and let go; of no effect the second time."""
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            try:
+                self._thread.run(inner.close())
+            finally:
+                self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _each(self, items: Any) -> Iterator[Any]:
+        """An asynchronous iterator as a plain one, closed with it."""
+        try:
+            while True:
+                try:
+                    yield self._thread.run(_next(items))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._thread.run(items.aclose())
+
+
+def connect(nodes: str | Sequence[str], **options: Any) -> Client:
+    """Connect to a mesh; takes what ``weft.connect`` takes."""
+    return Client(asynchronous.connect(nodes, **options))
+
+
+async def _connected(connecting: asynchronous.Connecting) -> asynchronous.Client:
+    return await connecting
+
+
+async def _receipt(published: Published) -> Receipt:
+    return await published
+
+
+async def _next(items: Any) -> Any:
+    return await anext(items)

@@ -1,0 +1,181 @@
+"""Events that travel together, and the ticket each of their publishers holds."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from msgspec import Struct
+from opentelemetry.trace import Span
+
+from weft.errors import UsageError, WeftError
+from weft.limits import CLIENT_EVENT_BYTES
+from weft.model import Batch, Receipt, Topic
+
+Whole: TypeAlias = Batch | pa.RecordBatch | pa.Table
+
+
+class Chunk:
+    """Events that travel as one batch. Once sent, ``data`` is the batch; once settled, there is an outcome."""
+
+    __slots__ = (
+        "copies", "data", "doubtful", "events", "failures", "first_sent_s", "headers", "is_watched", "keys", "lane",
+        "on_settled", "outcome", "payloads", "sequence", "size_bytes", "span", "spoiled", "timestamps_us",
+        "whole",
+    )  # fmt: skip
+
+    def __init__(self, lane: Lane, copies: int) -> None:
+        self.lane = lane
+        self.copies = copies
+        self.payloads: list[bytes] = []
+        self.timestamps_us: list[int] = []
+        self.keys: list[bytes | None] | None = None
+        self.headers: list[Mapping[str, str] | None] | None = None
+        self.whole: Whole | None = None  # what came as one batch; its timestamp, if it has none, is timestamps_us[0]
+        self.size_bytes = 0  # as counted against the bound of what is unacknowledged
+        self.events = 0  # known once sealed
+        self.data: bytes = b""
+        self.sequence = 0
+        self.first_sent_s: float | None = None
+        self.span: Span | None = None
+        self.failures: dict[int, WeftError] = {}  # events that cannot be in any batch, by index
+        self.spoiled: list[int] = []  # their indexes, ascending
+        self.outcome: Receipt | WeftError | None = None
+        self.on_settled: list[Callable[[], None]] = []
+        self.doubtful = False  # a node that is gone may have it
+        self.is_watched = False  # somebody waits for its outcome
+
+    def add_key(self, key: bytes | None) -> None:
+        if self.keys is None:
+            self.keys = [None] * (len(self.payloads) - 1)
+        self.keys.append(key)
+
+    def add_headers(self, headers: Mapping[str, str] | None) -> None:
+        if self.headers is None:
+            self.headers = [None] * (len(self.payloads) - 1)
+        self.headers.append(None if headers is None else dict(headers))  # ours, whatever becomes of theirs
+
+    def seal(self, producer: bytes, sequence: int) -> bool:
+        """Make the batch, with a sequence of its own; False if none of the events can be in one.
+
+        A chunk that a node refused is sealed again: its old sequence may have been overtaken.
+        """
+        self.sequence = sequence
+        if self.data or self.whole is not None:
+            return self._seal_whole(Batch.read_stored(self.data) if self.data else self.whole, producer)
+        while self.payloads:
+            try:
+                batch = Batch.from_columns(
+                    self.payloads, self.timestamps_us, self.keys, self.headers, producer=producer, sequence=sequence
+                )
+            except UsageError as error:
+                self._take_out(error)
+                continue
+            self.data, self.events = batch.data, len(batch)
+            break
+        self.payloads, self.timestamps_us, self.keys, self.headers = [], [], None, None
+        return bool(self.data)
+
+    def _seal_whole(self, whole: Whole, producer: bytes) -> bool:
+        if isinstance(whole, Batch) and whole.producer not in (None, producer):
+            batch = whole  # another producer's number: a retry is recognised by that
+        else:
+            rows = whole.record_batch if isinstance(whole, Batch) else whole
+            times_us = self.timestamps_us[0] if self.timestamps_us else None
+            try:
+                batch = Batch.from_arrow(rows, timestamp_us=times_us, producer=producer, sequence=self.sequence)
+            except UsageError as error:
+                self.failures[0] = error
+                return False
+        self.data, self.events, self.whole = batch.data, len(batch), None
+        return True
+
+    def settle(self, outcome: Receipt | WeftError) -> None:
+        assert self.outcome is None, "a batch has one outcome"
+        self.outcome = outcome
+        self.data = b""
+        for tell in self.on_settled:
+            tell()
+        self.on_settled.clear()
+
+    def receipt_of(self, index: int) -> Receipt:
+        """The receipt of one event of a settled chunk, or its error."""
+        outcome = self.outcome
+        assert outcome is not None, "asked before it was settled"
+        if failure := self.failures.get(index):
+            raise failure
+        if not isinstance(outcome, Receipt):
+            raise outcome
+        place = index - bisect_left(self.spoiled, index)
+        return Receipt(outcome.stream, outcome.epoch, outcome.first_offset + place, 1, outcome.copies)
+
+    def _take_out(self, error: UsageError) -> None:
+        """Remove the event that the error names; if it names none, all of them share it."""
+        culprit = error.facts.get("event")
+        count = len(self.payloads)
+        culprits = [culprit] if isinstance(culprit, int) and 0 <= culprit < count else list(range(count))
+        indexes = [index for index in range(count + len(self.spoiled)) if index not in self.failures]
+        for place in reversed(culprits):
+            facts = {name: value for name, value in error.facts.items() if name != "event"}
+            self.failures[indexes[place]] = type(error)(error.what, **facts, topic=self.lane.topic)
+            for column in (self.payloads, self.timestamps_us, self.keys, self.headers):
+                if column is not None:
+                    del column[place]
+        self.spoiled = sorted(self.failures)
+
+
+def size_of(whole: Whole) -> int:
+    """What it counts for against the bound of what is unacknowledged."""
+    return CLIENT_EVENT_BYTES + (len(whole.data) if isinstance(whole, Batch) else int(whole.nbytes))
+
+
+class Lane:
+    """The chunks of one topic and partition, in order."""
+
+    __slots__ = ("open", "partition", "ready", "refused", "stalled", "topic", "unsettled", "waiting")
+
+    def __init__(self, topic: Topic, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.unsettled = 0  # chunks, those under way included
+        self.waiting: deque[Chunk] = deque()
+        self.open: Chunk | None = None  # the last of those waiting, if it takes more events
+        self.ready = False  # listed as one to look at
+        self.refused: list[Chunk] = []  # to be sent again, before all that wait, once nothing is under way any more
+        self.stalled = False  # a refusal is being waited out
+
+
+class Published(Struct, frozen=True, gc=False):
+    """An event on its way. Await it for its receipt, any number of times; cancelling the wait does not unsend it.
+
+    Not an asyncio.Future: a million of those a second is more than one core can make.
+    """
+
+    _chunk: Chunk
+    _index: int
+
+    def done(self) -> bool:
+        return self._chunk.outcome is not None
+
+    def result(self) -> Receipt:
+        """The receipt, or raise why there is none; asyncio.InvalidStateError while it is not known."""
+        if self._chunk.outcome is None:
+            raise asyncio.InvalidStateError("not acknowledged yet")
+        return self._chunk.receipt_of(self._index)
+
+    def __await__(self) -> Generator[Any, None, Receipt]:
+        yield from settled(self._chunk).__await__()
+        return self._chunk.receipt_of(self._index)
+
+
+async def settled(chunk: Chunk, *, watching: bool = True) -> None:
+    """Wait until a chunk has its outcome. Who is watching takes its failure for their own."""
+    chunk.is_watched = chunk.is_watched or watching
+    if chunk.outcome is None:
+        waiter = asyncio.get_running_loop().create_future()
+        chunk.on_settled.append(lambda: None if waiter.done() else waiter.set_result(None))
+        await waiter

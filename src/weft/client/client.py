@@ -1,0 +1,345 @@
+"""The client: one object for everything, see ``weft.connect``."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from weft.client.admin import Admin, GroupInfo, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
+from weft.client.backoff import Chance
+from weft.client.chunk import Published, Whole
+from weft.client.errors import Backpressure, Closed, error_of
+from weft.client.fetch import Fetch
+from weft.client.hooks import Hooks
+from weft.client.nodes import Nodes
+from weft.client.options import ClientTls, Options, parse_nodes
+from weft.client.publisher import Publisher
+from weft.client.received import Received, ReceivedBatch
+from weft.client.refs import stream_positions
+from weft.client.requests import Request, Requester, requests_in
+from weft.client.start import Where, parse_where, start_message, timestamp_us_of
+from weft.client.subscription import Commit, Subscription
+from weft.errors import UsageError
+from weft.limits import PARTITIONS_MAX
+from weft.model import Batch, Epoch, Position, Receipt, Stream, parse_pattern, parse_topic
+from weft.model.batch_header import PRODUCER_BYTES
+from weft.wire.mesh import mesh_pb2 as pb
+
+
+class Client:
+    """A connection to a mesh, for one event loop. Close it, or use it with ``async with``."""
+
+    def __init__(self, nodes: Nodes, *, client_id: str, producer: bytes, partitions: int) -> None:
+        """For ``connect``, which checks everything first."""
+        self.id = client_id
+        self._nodes = nodes
+        self._tracing = nodes.tracing
+        self._publisher = Publisher(nodes, producer, partitions)
+        self._add = self._publisher.outbox.add  # looked up once, not for every event
+        self._admin = Admin(nodes)
+        self._requester = Requester(f"weft.inbox.{client_id}", self._publish_with, self.subscribe)
+        self._subscriptions: set[Subscription] = set()
+        self._is_closed = False
+
+    # --- publishing ------------------------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes | str,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timestamp_us: int | None = None,
+        copies: int = 0,
+    ) -> Receipt:
+        """Publish one event and wait for its receipt; waits for room first if too much is unacknowledged."""
+        while True:
+            try:
+                published = self.publish_nowait(
+                    topic, payload, key=key, headers=headers, timestamp_us=timestamp_us, copies=copies
+                )
+            except Backpressure as refused:
+                await self._publisher.wait_for_room(refused.need)
+            else:
+                return await published
+
+    def publish_nowait(
+        self,
+        topic: str,
+        payload: bytes | str,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timestamp_us: int | None = None,
+        copies: int = 0,
+    ) -> Published:
+        """Publish one event and go on; what is returned can be awaited for the receipt. Raises Backpressure."""
+        if type(payload) is not bytes:
+            payload = _as_bytes("payload", payload)
+        if key is not None and type(key) is not bytes:
+            key = _as_bytes("key", key)
+        if self._tracing is not None:
+            headers = self._tracing.headers(headers)
+        return self._add(topic, payload, key, headers, timestamp_us, copies)
+
+    async def publish_batch(self, topic: str, data: Whole, *, partition: int | None = None, copies: int = 0) -> Receipt:
+        """Publish Arrow data with a column ``payload``, and optionally ``timestamp``, ``key`` and ``headers``."""
+        if not isinstance(data, Batch | pa.RecordBatch | pa.Table):
+            raise UsageError(f"a batch is Arrow data or a Batch, not {type(data).__name__}")
+        return await self._publisher.publish_whole(topic, partition or 0, data, copies)
+
+    async def wait_for_room(self) -> None:
+        """After Backpressure: wait until there is room for a good deal more."""
+        await self._publisher.wait_for_room()
+
+    async def flush(self) -> None:
+        """Wait until everything published so far is acknowledged; raise the first failure that nobody waits for."""
+        await self._publisher.flush()
+
+    # --- subscribing -----------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self, pattern: str, *, group: str = "", member: str = "", start: Where | None = None, commit: Commit = "auto"
+    ) -> Subscription:
+        """Events of every topic that matches. See ``Subscription``."""
+        self._check_open()
+        if commit not in ("auto", "manual"):
+            raise UsageError(f"no such commit {commit!r}", known="auto, manual")
+        parsed, where = parse_pattern(pattern), parse_where(start)
+
+        async def first_start() -> pb.Start:
+            return start_message(await self._resolved(pattern, where) if isinstance(where, int) else where)
+
+        subscription = Subscription(
+            self._nodes,
+            parsed,
+            group=group,
+            member=member or (self.id if group else ""),
+            start=first_start,
+            commit=commit,
+            on_closed=self._subscriptions.discard,
+        )
+        self._subscriptions.add(subscription)
+        return subscription
+
+    async def fetch(
+        self,
+        stream: Stream,
+        epoch: int,
+        first_offset: int,
+        end_offset: int | None = None,
+        columns: Sequence[str] = (),
+    ) -> AsyncIterator[ReceivedBatch]:
+        """A range of one stream as Arrow, up to what there is now; all columns, or only those named."""
+        return Fetch(self._nodes, stream, Epoch(epoch), first_offset, end_offset, columns).batches()
+
+    # --- asking and answering each other ---------------------------------------------------------------------------
+
+    async def request(
+        self,
+        topic: str,
+        payload: bytes | str,
+        *,
+        timeout_s: float = 5.0,
+        headers: Mapping[str, str] | None = None,
+    ) -> Received:
+        """Publish a request and wait for the first reply, or raise NoReply."""
+        self._check_open()
+        return await self._requester.request(topic, payload, headers, timeout_s)
+
+    def requests(self, pattern: str, *, group: str = "", member: str = "") -> AsyncIterator[Request]:
+        """Requests that come from now on; with a group, each goes to one of its members."""
+        return requests_in(self.subscribe(pattern, group=group, member=member), self._publish_with)
+
+    async def _publish_with(self, topic: str, payload: bytes | str, headers: Mapping[str, str]) -> Receipt:
+        return await self.publish(topic, payload, headers=headers)
+
+    # --- positions -------------------------------------------------------------------------------------------------
+
+    async def positions(
+        self, pattern: str, group: str = "", timestamp: datetime | None = None
+    ) -> list[StreamPositions]:
+        """Where the streams that match begin and end, where a group stands in them, and where a time lies."""
+        if timestamp is not None:
+            parse_where(timestamp)
+        timestamp_us = None if timestamp is None else timestamp_us_of(timestamp)
+        return await self._admin.positions(parse_pattern(pattern), group, timestamp_us)
+
+    async def commit(self, group: str, positions: Sequence[Position]) -> None:
+        """Move a group's positions, forwards or back; durable when this returns."""
+        if not group:
+            raise UsageError("only a group has positions that are kept")
+
+        def check(reply: pb.CommitReply) -> None:
+            if reply.HasField("error"):
+                raise error_of(reply.error, group=group)
+
+        request = pb.CommitRequest(group=group, positions=stream_positions(positions))
+        await self._nodes.call("/weft.mesh.v1.Mesh/Commit", request, pb.CommitReply, check)
+
+    async def seek(self, group: str, pattern: str, where: Where) -> list[Position]:
+        """Move a group to this place in every stream that matches, while none of its members is connected."""
+        positions = await self._resolved(pattern, parse_where(where))
+        await self.commit(group, positions)
+        return positions
+
+    async def _resolved(self, pattern: str, where: Where) -> list[Position]:
+        """A place as positions of the streams there are now."""
+        match where:
+            case "group":
+                raise UsageError("a group is where it is; say earliest, latest, an offset, a time or positions")
+            case str() | int():
+                found = await self.positions(pattern)
+                return [Position(one.stream, one.epoch, _offset_in(one, where)) for one in found]
+            case datetime():
+                found = await self.positions(pattern, timestamp=where)
+                return [
+                    Position(
+                        one.stream,
+                        one.epoch,
+                        one.latest_offset if one.timestamp_offset is None else one.timestamp_offset,
+                    )
+                    for one in found
+                ]
+            case _:
+                return list(where)
+
+    # --- asking nodes ----------------------------------------------------------------------------------------------
+
+    async def topics(self, pattern: str = ">") -> list[TopicInfo]:
+        return await self._admin.topics(parse_pattern(pattern))
+
+    async def status(self) -> Status:
+        return await self._admin.status()
+
+    async def peers(self) -> list[PeerInfo]:
+        return await self._admin.peers()
+
+    async def groups(self, group: str = "") -> list[GroupInfo]:
+        return await self._admin.groups(group)
+
+    async def explain(self, topic: str, origin: str = "") -> list[Recipient]:
+        """Who would get an event of this topic published at ``origin`` (here), over which path, and why."""
+        return await self._admin.explain(parse_topic(topic), origin)
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Drain: report what was handled, wait for receipts, then let go."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self._requester.close()
+            await asyncio.gather(*(subscription.close() for subscription in self._subscriptions))
+            await self._publisher.close(self._nodes.options.close_timeout_s)
+        finally:
+            await self._nodes.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Closed("the client is closed")
+
+
+class Connecting:
+    """What ``connect`` returns: await it for a client, or enter it for one that is closed at the end."""
+
+    def __init__(self, nodes: Callable[[], Nodes], partitions: int) -> None:
+        self._nodes = nodes
+        self._partitions = partitions
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._connect()
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    async def _connect(self) -> Client:
+        nodes = self._nodes()
+        try:
+            await nodes.connect()
+        except BaseException:
+            await nodes.close()
+            raise
+        return Client(
+            nodes,
+            client_id=secrets.token_hex(8),
+            producer=secrets.token_bytes(PRODUCER_BYTES),
+            partitions=self._partitions,
+        )
+
+
+def connect(
+    nodes: str | Sequence[str],
+    *,
+    insecure: bool = False,
+    tls: ClientTls | None = None,
+    token: str | None = None,
+    name: str = "",
+    partitions: int = 1,
+    options: Options | None = None,
+    hooks: Hooks | None = None,
+    chance: Chance | None = None,
+) -> Connecting:
+    """Connect to a mesh by one or more of its nodes, ``host:port``. Await what is returned, or enter it.
+
+    ``partitions`` spreads the events of each topic by key; ``chance`` is for tests that want their retries repeatable.
+    """
+    addresses = parse_nodes(nodes)
+    if insecure and tls is not None:
+        raise UsageError("insecure and tls contradict each other: pass one of them")
+    if not insecure and tls is None:
+        raise UsageError("no security given: pass tls=ClientTls(root=...), or insecure=True for plain text on loopback")
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise UsageError("a topic has at least one partition", partitions=partitions, limit=PARTITIONS_MAX)
+
+    def make_nodes() -> Nodes:
+        return Nodes(
+            addresses,
+            tls=tls,
+            token=token,
+            name=name,
+            options=options or Options(),
+            hooks=hooks or Hooks(),
+            chance=chance or random.random,
+        )
+
+    return Connecting(make_nodes, partitions)
+
+
+def _offset_in(found: StreamPositions, where: str | int) -> int:
+    if where == "earliest":
+        return found.earliest_offset
+    return found.latest_offset if where == "latest" else int(where)
+
+
+def _as_bytes(what: str, value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise UsageError(f"{what} must be bytes or str, not {type(value).__name__}")

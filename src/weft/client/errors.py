@@ -1,0 +1,150 @@
+"""What can go wrong for a client, by what the caller can do about it. A node's refusals carry its facts unchanged."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from weft.errors import PeerError, StorageError, UsageError, WeftError
+from weft.wire.mesh.mesh_pb2 import Error, ErrorCode
+
+FACTS_MAX: Final = 32  # of one refusal; nodes send a handful
+FACT_CHARS_MAX: Final = 512
+ERROR_METADATA: Final = "weft-error-bin"  # the Error that a call failed with, beside gRPC's status
+ERROR_BYTES_MAX: Final = 16 * 1024  # gRPC lets no more metadata through anyway
+
+
+class Backpressure(UsageError):
+    """Too much is published and not yet acknowledged. Wait (``publish`` does, ``wait_for_room`` too) and try again."""
+
+    def __init__(self, what: str, *, need: int, **facts: object) -> None:
+        super().__init__(what, need=need, **facts)
+        self.need = need  # bytes that were to be added
+
+
+class Closed(UsageError):
+    """The client or the subscription is closed."""
+
+
+class BadRequest(UsageError):
+    """The node did not take the call as it is; trying again does not help."""
+
+
+class NotAllowed(UsageError):
+    """This key may not do this with this topic."""
+
+
+class Unauthenticated(UsageError):
+    """The node does not know who is calling: no token, or not one that it knows."""
+
+
+class TooLarge(UsageError):
+    """More than the node takes at once."""
+
+
+class PositionExpired(UsageError):
+    """Retention has passed this position; the facts say what is there."""
+
+
+class PositionUnknown(UsageError):
+    """There is no such stream, epoch or offset; the facts say what is there."""
+
+
+class OutOfSequence(UsageError):
+    """The producer's later batch was there first: two clients with one producer id, or a client from a copied disk."""
+
+
+class CopiesMissing(WeftError):
+    """The events are durable where they were published, but not on as many nodes as asked for."""
+
+
+class DiskFull(StorageError):
+    """The node has no room for more."""
+
+
+class LogCorrupt(StorageError):
+    """The node's log is damaged there; the facts say which offsets."""
+
+
+class Busy(PeerError):
+    """The node has too much to do."""
+
+
+class NodeShuttingDown(PeerError):
+    """The node is about to end."""
+
+
+class BadNode(PeerError):
+    """The node said something that no correct node says."""
+
+
+class Unavailable(PeerError):
+    """No node could be reached in time."""
+
+
+class PublishInDoubt(PeerError):
+    """The events were sent and no receipt came: they may be in the log or not.
+
+    They are not sent to another node, for then they might be there twice.
+    """
+
+
+class NoReply(PeerError):
+    """Nobody answered a request in time."""
+
+
+CLASSES: Final[dict[int, type[WeftError]]] = {
+    ErrorCode.ERROR_BAD_REQUEST: BadRequest,
+    ErrorCode.ERROR_BAD_BATCH: BadRequest,
+    ErrorCode.ERROR_NOT_ALLOWED: NotAllowed,
+    ErrorCode.ERROR_UNAUTHENTICATED: Unauthenticated,
+    ErrorCode.ERROR_POSITION_EXPIRED: PositionExpired,
+    ErrorCode.ERROR_POSITION_UNKNOWN: PositionUnknown,
+    ErrorCode.ERROR_TOO_LARGE: TooLarge,
+    ErrorCode.ERROR_BUSY: Busy,
+    ErrorCode.ERROR_DISK_FULL: DiskFull,
+    ErrorCode.ERROR_SHUTTING_DOWN: NodeShuttingDown,
+    ErrorCode.ERROR_OUT_OF_SEQUENCE: OutOfSequence,
+    ErrorCode.ERROR_COPIES: CopiesMissing,
+    ErrorCode.ERROR_CORRUPT: LogCorrupt,
+}
+
+STATUS_CLASSES: Final[dict[grpc.StatusCode, type[WeftError]]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: BadRequest,
+    grpc.StatusCode.UNIMPLEMENTED: BadRequest,
+    grpc.StatusCode.PERMISSION_DENIED: NotAllowed,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: TooLarge,  # gRPC's own answer to a frame over its limit
+}
+
+# Worth another try, here or elsewhere. Everything else is raised to the caller.
+RETRYABLE: Final = (Unavailable, Busy, NodeShuttingDown, DiskFull)
+
+
+def is_retryable(error: BaseException) -> bool:
+    return isinstance(error, RETRYABLE)
+
+
+def error_of(error: Error, **where: object) -> WeftError:
+    """A node's refusal as an exception; what it says is bounded, and an unknown code is a bad request."""
+    facts: dict[str, object] = {
+        str(name)[:64]: str(error.facts[name])[:FACT_CHARS_MAX] for name in list(error.facts)[:FACTS_MAX]
+    }
+    kind = CLASSES.get(error.code, BadRequest)
+    return kind(error.message[:FACT_CHARS_MAX] or "refused without a reason", **{**where, **facts})
+
+
+def error_of_status(code: grpc.StatusCode, details: str, metadata: Any, **where: object) -> WeftError:
+    """The end of a call as an exception: what the node says of it, or else what gRPC says.
+
+    What is then not plainly the caller's mistake means: try another node.
+    """
+    for name, value in metadata or ():
+        if name == ERROR_METADATA and isinstance(value, bytes) and len(value) <= ERROR_BYTES_MAX:
+            with suppress(DecodeError):
+                return error_of(Error.FromString(value), **where)
+    kind = STATUS_CLASSES.get(code, Unavailable)
+    return kind(f"call failed: {details[:FACT_CHARS_MAX] or code.name}", status=code.name, **where)

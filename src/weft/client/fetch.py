@@ -1,0 +1,113 @@
+"""A range of one stream, as it is stored, from whichever node has it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+import grpc
+import pyarrow as pa
+
+from weft.client.errors import BadNode, error_of, is_retryable
+from weft.client.nodes import Nodes, status_error
+from weft.client.received import ReceivedBatch
+from weft.client.refs import stream_ref
+from weft.errors import UsageError, WeftError
+from weft.limits import OFFSET_MAX, READ_BYTES_MAX
+from weft.model import SCHEMA, BadBatch, Batch, Epoch, Stream
+from weft.model.stream import check_place
+from weft.wire.mesh import mesh_pb2 as pb
+
+FETCH: Final = "/weft.mesh.v1.Mesh/Fetch"
+FETCH_TRIES_MAX: Final = 10  # without any progress: five seconds or so, then the caller decides
+
+
+class Fetch:
+    """Reads on where it was when a node is lost."""
+
+    def __init__(
+        self, nodes: Nodes, stream: Stream, epoch: Epoch, first: int, end: int | None, columns: Sequence[str]
+    ) -> None:
+        check_place(epoch, first)
+        if end is not None and end < first:
+            raise UsageError("the range ends before it begins", first=first, end=end)
+        if unknown := [name for name in columns if name not in SCHEMA.names]:
+            raise UsageError("no such column", column=unknown[0], known=", ".join(SCHEMA.names))
+        self._nodes = nodes
+        self._stream = stream
+        self._epoch = epoch
+        self._next = first
+        self._end = OFFSET_MAX if end is None else end
+        self._columns = list(columns)
+
+    async def batches(self) -> AsyncIterator[ReceivedBatch]:
+        backoff = self._nodes.backoff()
+        attempts = self._nodes.attempts("fetch", backoff, self._nodes.last_good)
+        reason: WeftError | None = None
+        tries = 0
+        while self._next < self._end:
+            address = await attempts.next(reason)
+            begun_at = self._next
+            try:
+                async for batch in self._from_node(address):
+                    yield batch
+                return
+            except WeftError as error:
+                tries = 1 if self._next > begun_at else tries + 1
+                if not is_retryable(error) or tries > FETCH_TRIES_MAX:
+                    raise
+                reason = error
+
+    async def _from_node(self, address: str) -> AsyncIterator[ReceivedBatch]:
+        method = self._nodes.channel(address).unary_stream(
+            FETCH, request_serializer=pb.FetchRequest.SerializeToString, response_deserializer=pb.FetchReply.FromString
+        )
+        request = pb.FetchRequest(
+            stream=stream_ref(self._stream, self._epoch),
+            first_offset=self._next,
+            end_offset=self._end,
+            bytes_max=READ_BYTES_MAX,
+            columns=self._columns,
+        )
+        call: Any = method(request, metadata=self._nodes.metadata)
+        try:
+            async for reply in call:
+                if reply.WhichOneof("msg") == "error":
+                    raise error_of(reply.error, node=address, stream=self._stream)
+                for batch in self._read_untrusted(reply.fetched, address):
+                    yield batch
+        except grpc.aio.AioRpcError as error:
+            raise status_error(error, address) from None
+        finally:
+            call.cancel()
+
+    def _read_untrusted(self, fetched: pb.FetchedBatches, address: str) -> list[ReceivedBatch]:
+        """What is new and wanted of a reply; raise only BadNode."""
+        if self._columns and len(fetched.first_offsets) != len(fetched.batches):
+            raise BadNode("the node sent columns without their offsets", node=address, stream=self._stream)
+        found = []
+        for index, data in enumerate(fetched.batches):
+            try:
+                if self._columns:
+                    first, rows = fetched.first_offsets[index], _read_columns_untrusted(data, self._columns)
+                else:
+                    batch = Batch.read_untrusted(data)
+                    first, rows = batch.base_offset, batch.record_batch
+            except (BadBatch, pa.ArrowException, OSError) as error:
+                where = {"node": address, "stream": self._stream, "offset": self._next}
+                raise BadNode(f"the node sent a bad batch: {error}", **where) from None
+            begin, end = max(first, self._next), min(first + rows.num_rows, self._end)
+            if begin < end:
+                found.append(ReceivedBatch(self._stream, self._epoch, begin, rows.slice(begin - first, end - begin)))
+                self._next = end
+        return found
+
+
+def _read_columns_untrusted(data: bytes, columns: Sequence[str]) -> pa.RecordBatch:
+    """An Arrow IPC stream of one batch with these columns, their types as in a batch; raise ArrowException, OSError."""
+    with pa.ipc.open_stream(data) as reader:
+        if reader.schema != pa.schema([SCHEMA.field(name) for name in columns]):
+            raise pa.ArrowInvalid(f"columns {reader.schema.names}, not {list(columns)}")
+        rows = reader.read_next_batch()
+    rows.validate(full=True)
+    return rows

@@ -1,0 +1,124 @@
+"""One open Publish stream to one node: chunks out, receipts in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Final
+
+from weft.client.chunk import Chunk, Lane
+from weft.client.duplex import Duplex
+from weft.client.errors import BadNode, Unavailable, error_of
+from weft.client.nodes import Nodes
+from weft.client.refs import read_place_untrusted
+from weft.errors import UsageError, WeftError
+from weft.model import NodeId, Receipt, Stream, parse_node_id
+from weft.wire.mesh import mesh_pb2 as pb
+
+PUBLISH: Final = "/weft.mesh.v1.Mesh/Publish"
+
+
+class Link:
+    """A node that takes batches. ``unacknowledged`` is what it was sent and has not answered, in order."""
+
+    def __init__(self, call: Duplex[pb.PublishRequest, pb.PublishReply], node: NodeId) -> None:
+        self.address: Final = call.address
+        self.node: Final = node
+        self.unacknowledged: dict[int, Chunk] = {}
+        self.in_flight: Counter[Lane] = Counter()  # of unacknowledged, by lane
+        self.has_acknowledged = False
+        self.leaving = False  # the node wants no more: nothing new is sent to it
+        self._call = call
+        self._requests = count(1)
+
+    @classmethod
+    async def open(cls, nodes: Nodes, address: str, producer: bytes) -> Link:
+        """Open a stream to the node there; raise Unavailable and what the node refuses with."""
+        call = Duplex(nodes, address, PUBLISH, pb.PublishRequest, pb.PublishReply)
+        try:
+            reply = await call.begin(pb.PublishRequest(open=pb.PublishOpen(producer_id=producer)))
+            node = _read_opened_untrusted(reply, address)
+        except BaseException:
+            call.cancel()
+            raise
+        nodes.book.learn_untrusted(reply.opened.addresses)
+        nodes.last_good = address
+        return cls(call, node)
+
+    async def send(self, chunk: Chunk) -> None:
+        """Hand a sealed chunk to the node; from here on it may have it."""
+        request = next(self._requests)
+        self.unacknowledged[request] = chunk
+        self.in_flight[chunk.lane] += 1
+        message = pb.PublishRequest()
+        batch = message.batch  # filled in place: to hand a message over to another copies it, a mebibyte each time
+        batch.request = request
+        batch.topic = chunk.lane.topic
+        batch.partition = chunk.lane.partition
+        batch.batch = chunk.data
+        batch.copies = chunk.copies
+        await self._call.write(message)
+
+    async def read(self, answered: Callable[[Chunk, Receipt | WeftError], None]) -> None:
+        """Tell the outcome of each chunk until the stream ends, which is always an error."""
+        while (reply := await self._call.read()) is not None:
+            for chunk, outcome in self._outcomes_untrusted(reply):
+                answered(chunk, outcome)
+        raise Unavailable("node ended the stream", node=self.address)
+
+    def close(self) -> None:
+        self._call.cancel()
+
+    def _outcomes_untrusted(self, reply: pb.PublishReply) -> Iterable[tuple[Chunk, Receipt | WeftError]]:
+        """What a reply says of which chunk; raise only BadNode."""
+        match reply.WhichOneof("msg"):
+            case "receipts":
+                self.has_acknowledged = True
+                for receipt in reply.receipts.receipts:
+                    outcome = _read_receipt_untrusted(receipt, self._of(receipt.request), self.node)
+                    yield self._take(receipt.request), outcome
+            case "refused":
+                error = error_of(reply.refused.error, node=self.node)
+                yield self._take(reply.refused.request), error
+            case _:
+                pass  # a later version's
+
+    def _of(self, request: int) -> Chunk:
+        """The chunk that an answer is about. It stays in doubt until the answer has been read."""
+        chunk = self.unacknowledged.get(request)
+        if chunk is None:
+            raise BadNode("the node answered to what it was not sent", node=self.node, request=request)
+        return chunk
+
+    def _take(self, request: int) -> Chunk:
+        chunk = self._of(request)
+        del self.unacknowledged[request]
+        self.in_flight[chunk.lane] -= 1
+        if not self.in_flight[chunk.lane]:
+            del self.in_flight[chunk.lane]
+        return chunk
+
+
+def _read_opened_untrusted(reply: pb.PublishReply, address: str) -> NodeId:
+    if reply.WhichOneof("msg") == "refused":
+        raise error_of(reply.refused.error, node=address)
+    if reply.WhichOneof("msg") != "opened":
+        raise BadNode("the node did not begin with opened", node=address)
+    try:
+        return parse_node_id(reply.opened.node_id)
+    except UsageError as error:
+        raise BadNode(f"the node has no proper id: {error}", node=address) from None
+
+
+def _read_receipt_untrusted(receipt: pb.Receipt, chunk: Chunk, node: NodeId) -> Receipt:
+    """The receipt of a chunk that this node was sent; raise only BadNode."""
+    place = read_place_untrusted(receipt.stream, receipt.first_offset)
+    sent = Stream(chunk.lane.topic, node, chunk.lane.partition)
+    if place.stream != sent or receipt.count != chunk.events:
+        got = f"{receipt.count} events of {place.stream}"
+        raise BadNode("the receipt is for something else", sent=f"{chunk.events} events of {sent}", got=got)
+    try:
+        return Receipt(place.stream, place.epoch, place.offset, receipt.count, max(receipt.copies, 1))
+    except UsageError as error:
+        raise BadNode(f"the receipt cannot be: {error}", node=node) from None

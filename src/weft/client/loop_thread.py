@@ -1,0 +1,71 @@
+"""An event loop on a thread of its own, for callers that have none."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from weft.client.errors import Closed
+
+T = TypeVar("T")
+STOP_TIMEOUT_S: Final = 5.0
+
+
+class LoopThread:
+    """Runs coroutines for any number of threads. ``on_exit`` is run at the end of the interpreter, if not before.
+
+    The thread is a daemon, so that a program that forgot to close its client can end; ``atexit`` then closes it while
+    threads can still run.
+    """
+
+    def __init__(self, on_exit: Callable[[], None]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_ignore_wakeups)
+        self._thread = threading.Thread(target=self._run, name="weft client", daemon=True)
+        self._on_exit = on_exit
+        self._thread.start()
+        atexit.register(on_exit)
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """The result of a coroutine; TimeoutError after that time, and then it is cancelled."""
+        future = self.submit(work)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("the blocking client was called from its own thread, which would wait for ever")
+        if self._loop.is_closed():
+            work.close()
+            raise Closed("the client is closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def stop(self) -> None:
+        atexit.unregister(self._on_exit)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            with contextlib.suppress(RuntimeError):
+                self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+
+def _ignore_wakeups(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """With two loops in a process, gRPC wakes both for every event and the second finds nothing: not an error."""
+    if not isinstance(context.get("exception"), BlockingIOError):
+        loop.default_exception_handler(context)

@@ -1,0 +1,77 @@
+"""What can be set on a client. Every default is safe; values are checked when they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from weft.errors import UsageError
+from weft.limits import (
+    BATCH_BYTES_MAX,
+    CLIENT_CREDIT_BYTES,
+    CLIENT_IN_DOUBT_TIMEOUT_S,
+    CLIENT_UNACKNOWLEDGED_BYTES_MAX,
+    MIB,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """PEM texts: whom to trust, and who we are (both or neither of the last two)."""
+
+    root: bytes
+    certificate: bytes | None = None
+    key: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise UsageError("a client certificate and its key go together")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Bounds and times of a client, in bytes and seconds."""
+
+    connect_timeout_s: float = 10.0  # until one of the nodes answers
+    open_timeout_s: float = 5.0  # for one node to take a call, before the next is tried
+    call_timeout_s: float = 30.0  # positions, topics and the like, retries included
+    close_timeout_s: float = 10.0  # to drain when closing
+    backoff_s_min: float = 0.05
+    backoff_s_max: float = 5.0
+    keepalive_s: float = 20.0  # a host that vanished is noticed after this and half of it
+    in_doubt_timeout_s: float = CLIENT_IN_DOUBT_TIMEOUT_S
+    batch_bytes: int = MIB  # events are gathered up to this while earlier ones are under way
+    unacknowledged_bytes_max: int = CLIENT_UNACKNOWLEDGED_BYTES_MAX
+    credit_bytes: int = CLIENT_CREDIT_BYTES
+    handled_interval_s: float = 0.1
+    release_timeout_s: float = 30.0  # for the application to finish an event of a stream that goes to another member
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+                raise UsageError(f"option {field.name} must be a positive number", have=value)
+        if self.batch_bytes > BATCH_BYTES_MAX // 2:  # Arrow may need more than we count
+            raise UsageError("option batch_bytes is too large", have=self.batch_bytes, limit=BATCH_BYTES_MAX // 2)
+        if self.backoff_s_min > self.backoff_s_max:
+            raise UsageError("backoff_s_min is above backoff_s_max", min=self.backoff_s_min, max=self.backoff_s_max)
+
+
+def parse_nodes(nodes: str | Sequence[str]) -> tuple[str, ...]:
+    """``host:port`` once or several times, or UsageError."""
+    addresses = tuple([nodes] if isinstance(nodes, str) else nodes)
+    if not addresses:
+        raise UsageError("no node to connect to: pass at least one host:port")
+    for address in addresses:
+        check_address(address)
+    return tuple(dict.fromkeys(addresses))
+
+
+def check_address(address: str) -> None:
+    """Raise UsageError unless this is ``host:port``, an IPv6 host in brackets."""
+    host, colon, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not host.isprintable() or " " in host or not host.strip("[]") or (":" in host and not bracketed):
+        raise UsageError(f"node {address!r} is not host:port")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        raise UsageError(f"node {address!r} has no port between 1 and 65535")

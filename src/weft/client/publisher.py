@@ -1,0 +1,360 @@
+"""Publishing: takes events, keeps a link to some node, and sees to it that nothing is sent where it could be twice.
+
+New batches go to the node that is **home**. When its link breaks, what was not acknowledged is in doubt and waits for
+that node; a new home is found for all the rest. If that is another node, a **recovery** goes on looking for the old one
+until it is back or the time for that is over. Two links to one node at the same time would overtake each other, so
+there is one: home takes over from a recovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import count
+from time import time_ns
+from typing import Final
+
+from weft.client import tracing
+from weft.client.chunk import Chunk, Lane, Whole, settled, size_of
+from weft.client.errors import Closed, DiskFull, NodeShuttingDown, PublishInDoubt, Unavailable, is_retryable
+from weft.client.hooks import LOG, Hooks, notify
+from weft.client.in_doubt import InDoubt
+from weft.client.link import Link
+from weft.client.nodes import Attempts, Nodes
+from weft.client.outbox import Outbox
+from weft.errors import UsageError, WeftError
+from weft.model import Receipt
+
+
+class Publisher:
+    """The publishing half of a client."""
+
+    def __init__(self, nodes: Nodes, producer: bytes, partitions: int) -> None:
+        options = nodes.options
+        self._nodes = nodes
+        self._hooks: Hooks = nodes.hooks
+        self._producer = producer
+        self._wake = asyncio.Event()
+        self.outbox: Final = Outbox(
+            partitions=partitions,
+            batch_bytes=options.batch_bytes,
+            bytes_max=options.unacknowledged_bytes_max,
+            wake=self._on_work,
+            read_clock=self._read_clock,
+        )
+        self._sequences = count(1)
+        self._refusals = nodes.backoff()
+        self._in_doubt = InDoubt(options.in_doubt_timeout_s)
+        self._loop = asyncio.get_running_loop()
+        self._home: asyncio.Task[None] | None = None
+        self._recoveries: dict[str, asyncio.Task[None]] = {}
+        self._expiry: asyncio.Task[None] | None = None
+        self._room_waiters: list[asyncio.Future[None]] = []
+        self._unseen_failure: WeftError | None = None
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._closed = False
+
+    # --- for the client --------------------------------------------------------------------------------------------
+
+    async def publish_whole(self, topic: str, partition: int, whole: Whole, copies: int) -> Receipt:
+        """Publish a batch and wait for its receipt, for room before that."""
+        await self.wait_for_room(size_of(whole), plenty=False)
+        chunk = self.outbox.add_whole(topic, partition, whole, copies)
+        await settled(chunk)
+        if isinstance(chunk.outcome, Receipt):
+            return chunk.outcome
+        assert chunk.outcome is not None, "a settled chunk has an outcome"
+        raise chunk.outcome
+
+    async def wait_for_room(self, size: int = 0, *, plenty: bool = True) -> None:
+        """Until so much may be added, and if there is to be plenty of room, half of the bound is free."""
+        while not self.outbox.fits(size) or (plenty and not self.outbox.has_plenty):
+            waiter = self._loop.create_future()
+            self._room_waiters.append(waiter)
+            await waiter
+
+    async def flush(self) -> None:
+        """Until everything published so far has its outcome; raise the first failure that nobody has waited for."""
+        for chunk in list(self.outbox.unsettled):
+            if chunk.outcome is None:
+                await settled(chunk, watching=False)
+        if self._unseen_failure is not None:
+            failure, self._unseen_failure = self._unseen_failure, None
+            raise failure
+
+    async def close(self, timeout_s: float) -> None:
+        """Wait for receipts as long as that; then give up what has none."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.flush()
+        except TimeoutError:
+            LOG.warning("closing with %d batches that have no receipt", len(self.outbox.unsettled))
+        except WeftError:
+            pass  # logged when it happened, and there is nobody to tell
+        finally:
+            tasks = [task for task in (self._home, self._expiry, *self._recoveries.values()) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._home = None
+            for timer in self._timers:
+                timer.cancel()
+            self._give_up_doubts(float("inf"))
+            self._fail_waiting(Unavailable("the client was closed before a node could be reached"))
+
+    # --- home ------------------------------------------------------------------------------------------------------
+
+    def _on_work(self) -> None:
+        if self._home is None:
+            if self._closed:
+                raise Closed("the client is closed")
+            self._home = self._loop.create_task(self._run(), name="weft publish")
+        self._wake.set()
+
+    async def _run(self) -> None:
+        try:
+            await self._run_home()
+        except Exception as error:  # a mistake of ours: nobody may wait for ever because of it
+            LOG.exception("publishing has failed")
+            self._home = None
+            failure = Unavailable(f"the client has failed: {error!r}")
+            self._fail_waiting(failure)
+            for chunk in [chunk for chunk in self.outbox.unsettled if not chunk.doubtful]:
+                self._settle(chunk, failure)  # the one that it failed on
+
+    async def _run_home(self) -> None:
+        backoff = self._nodes.backoff()
+        preferred, avoided = self._nodes.last_good, None
+        while True:
+            while not (self.outbox.waiting or self._in_doubt.nodes):
+                self._wake.clear()
+                await self._wake.wait()
+            link = await self._open_home(self._nodes.attempts("publish", backoff, preferred, avoided))
+            if link is None:
+                backoff.failed()
+                continue
+            await self._end_recovery(link.node)
+            self.outbox.list_all()
+            for node, address in self._in_doubt.nodes.items():
+                if node != link.node:
+                    self._recover(node, address)
+            opened_s = self._loop.time()
+            await self._run_link(link, self._send_new)
+            self.outbox.resume_all()
+            if link.has_acknowledged or self._loop.time() - opened_s > self._nodes.options.backoff_s_max:
+                backoff.succeeded()
+            if link.leaving or not link.has_acknowledged:
+                backoff.failed()
+            preferred, avoided = (None, link.address) if link.leaving else (link.address, None)
+
+    async def _open_home(self, attempts: Attempts) -> Link | None:
+        """A link to the first node that takes it; None if one refused for good, which all that waits is told."""
+        reason: object = "connection lost"
+        while True:
+            address = await attempts.next(reason)
+            try:
+                return await Link.open(self._nodes, address, self._producer)
+            except WeftError as error:
+                reason = error
+                if not is_retryable(error):
+                    self._fail_waiting(error)
+                    return None
+
+    async def _send_new(self, link: Link) -> None:
+        """Send what there is and what comes, until the node wants no more and has answered all."""
+        while True:
+            chunk = None if link.leaving else self.outbox.next(link.in_flight)
+            if chunk is not None:
+                await self._seal_and_send(link, chunk)
+            elif link.leaving and not link.unacknowledged:
+                return
+            else:
+                self._wake.clear()
+                await self._wake.wait()
+
+    async def _seal_and_send(self, link: Link, chunk: Chunk) -> None:
+        if chunk.seal(self._producer, next(self._sequences)):
+            if chunk.first_sent_s is None:
+                chunk.first_sent_s = self._loop.time()
+                if self._nodes.tracing is not None:
+                    chunk.span = self._nodes.tracing.sending(chunk.lane.topic, chunk.events)
+            await link.send(chunk)
+        else:
+            failure = UsageError("none of the events can be in a batch", topic=chunk.lane.topic)
+            self._settle(chunk, next(iter(chunk.failures.values()), failure))
+
+    # --- links -----------------------------------------------------------------------------------------------------
+
+    async def _run_link(self, link: Link, then: Callable[[Link], Awaitable[None]] | None) -> None:
+        """Serve a link until it breaks: first what is in doubt there, in order, then what ``then`` sends."""
+        LOG.info("publishing to %s at %s", link.node, link.address)
+        notify(self._hooks.on_connected, link.address, link.node, "publish")
+        doubts = self._in_doubt.take(link.node)
+        reader = self._loop.create_task(link.read(lambda chunk, outcome: self._answered(link, chunk, outcome)))
+        writer = self._loop.create_task(self._write(link, doubts, then))
+        reason: WeftError | None = None  # none: we ended it
+        try:
+            done, _ = await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if isinstance(error := task.exception(), WeftError):
+                    reason = error
+                    link.leaving = link.leaving or isinstance(error, NodeShuttingDown)
+                elif error is not None:
+                    raise error
+        finally:
+            reader.cancel()
+            writer.cancel()
+            link.close()
+            await asyncio.gather(reader, writer, return_exceptions=True)
+            self._lost(link, doubts, reason)
+
+    async def _write(self, link: Link, doubts: list[Chunk], then: Callable[[Link], Awaitable[None]] | None) -> None:
+        """One chunk of each lane at a time while they are in doubt.
+
+        If one is refused, those behind it must not be taken: it could not follow them any more.
+        """
+        while doubts:
+            firsts: dict[Lane, Chunk] = {}
+            for chunk in doubts:
+                firsts.setdefault(chunk.lane, chunk)
+            for chunk in firsts.values():
+                doubts.remove(chunk)
+                await link.send(chunk)
+            while link.unacknowledged:
+                await settled(next(iter(link.unacknowledged.values())), watching=False)
+        if then is not None:
+            await then(link)
+
+    def _answered(self, link: Link, chunk: Chunk, outcome: Receipt | WeftError) -> None:
+        lane = chunk.lane
+        if isinstance(outcome, WeftError) and is_retryable(outcome):
+            if chunk.doubtful:
+                # Refused without a look into the log, where it may be from before: it stays in doubt, the link ends.
+                self._in_doubt.add(link.node, link.address, [chunk], self._loop.time())
+                raise outcome
+            self.outbox.refused(chunk)
+            if isinstance(outcome, NodeShuttingDown | DiskFull):
+                link.leaving = True
+                self._wake.set()
+        else:
+            if isinstance(outcome, Receipt):
+                self._refusals.succeeded()
+                latency_s = self._loop.time() - (chunk.first_sent_s or 0.0)
+                notify(self._hooks.on_published, lane.topic, chunk.events, len(chunk.data), latency_s)
+            self._settle(chunk, outcome)
+        if not lane.stalled:
+            self.outbox.list_again(lane)
+        elif not link.in_flight[lane]:
+            self._resume_later(lane, outcome)
+        if link.leaving and not link.unacknowledged:
+            self._wake.set()
+
+    def _resume_later(self, lane: Lane, reason: object) -> None:
+        """Nothing of a lane is under way any more, and something was refused: it goes again, after a while."""
+        self._refusals.failed()
+        delay_s = self._refusals.delay_s()
+        notify(self._hooks.on_retry, "publish", delay_s, str(reason))
+
+        def resume() -> None:
+            self._timers.discard(timer)
+            self.outbox.resume(lane)
+
+        timer = self._loop.call_later(delay_s, resume)
+        self._timers.add(timer)
+
+    def _lost(self, link: Link, unsent: list[Chunk], reason: WeftError | None) -> None:
+        """A link is over. What it has not acknowledged, and what was in doubt before, waits for its node."""
+        if reason is not None:
+            LOG.info("no longer publishing to %s at %s: %s", link.node, link.address, reason)
+            notify(self._hooks.on_disconnected, link.address, link.node, "publish", str(reason))
+        chunks = [*link.unacknowledged.values(), *unsent]
+        if isinstance(reason, NodeShuttingDown):
+            # A node that ends in order has answered for all it took; only what was in doubt before still is.
+            for chunk in chunks:
+                if not chunk.doubtful:
+                    self.outbox.refused(chunk)
+            chunks = [chunk for chunk in chunks if chunk.doubtful]
+        for chunk in chunks:
+            chunk.doubtful = True
+        self._in_doubt.add(link.node, link.address, chunks, self._loop.time())
+        if chunks and (self._expiry is None or self._expiry.done()):
+            self._expiry = self._loop.create_task(self._run_expiry(), name="weft in doubt")
+
+    # --- in doubt --------------------------------------------------------------------------------------------------
+
+    def _recover(self, node: str, address: str) -> None:
+        if node not in self._recoveries or self._recoveries[node].done():
+            self._recoveries[node] = self._loop.create_task(self._run_recovery(node, address), name="weft recovery")
+
+    async def _end_recovery(self, node: str) -> None:
+        if (recovery := self._recoveries.pop(node, None)) is not None:
+            recovery.cancel()
+            await asyncio.gather(recovery, return_exceptions=True)
+
+    async def _run_recovery(self, node: str, address: str) -> None:
+        """Try the node until it has answered for everything that is in doubt there, or all that has expired."""
+        backoff = self._nodes.backoff()
+        while node in self._in_doubt.nodes:
+            backoff.failed()
+            await asyncio.sleep(backoff.delay_s())
+            try:
+                link = await Link.open(self._nodes, address, self._producer)
+            except WeftError as error:
+                LOG.info("waiting for %s, which may have batches of ours: %s", node, error)
+                continue
+            if link.node == node:
+                await self._run_link(link, None)
+            else:
+                link.close()  # the address is another node's now
+
+    async def _run_expiry(self) -> None:
+        while (until_s := self._in_doubt.next_expiry_s) is not None:
+            await asyncio.sleep(max(until_s - self._loop.time(), 0))
+            self._give_up_doubts(self._loop.time())
+
+    def _give_up_doubts(self, now_s: float) -> None:
+        for node, chunk in self._in_doubt.expire(now_s):
+            doubt = PublishInDoubt(
+                "sent, and no receipt came: the events may be in the log or not",
+                topic=chunk.lane.topic,
+                events=chunk.events,
+                node=node,
+                waited_s=self._nodes.options.in_doubt_timeout_s,
+            )
+            self._settle(chunk, doubt)
+
+    # --- outcomes --------------------------------------------------------------------------------------------------
+
+    def _settle(self, chunk: Chunk, outcome: Receipt | WeftError) -> None:
+        failure = outcome if isinstance(outcome, WeftError) else next(iter(chunk.failures.values()), None)
+        if failure is not None:
+            topic, events = chunk.lane.topic, chunk.events or len(chunk.payloads) or len(chunk.failures)
+            LOG.warning("gave up a batch of %d events of %s: %s", events, topic, failure)
+            notify(self._hooks.on_publish_failed, topic, events, str(failure))
+            if not chunk.is_watched:
+                self._unseen_failure = self._unseen_failure or failure
+        if chunk.span is not None:
+            tracing.settled(chunk.span, failure)
+        self.outbox.settle(chunk, outcome)
+        waiters, self._room_waiters = self._room_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _fail_waiting(self, error: WeftError) -> None:
+        for chunk in self.outbox.take_all():
+            self._settle(chunk, error)
+
+    # --- the clock -------------------------------------------------------------------------------------------------
+
+    def _read_clock(self) -> int:
+        """The time, for all events of this turn of the loop: asking for each would cost as much as the rest of it."""
+        self.outbox.now_us = time_ns() // 1000
+        self._loop.call_soon(self._forget_clock)
+        return self.outbox.now_us
+
+    def _forget_clock(self) -> None:
+        self.outbox.now_us = 0

@@ -1,0 +1,101 @@
+"""Requests and replies over topics.
+
+A request is an event with the headers ``weft-reply-to`` (the asker's inbox topic) and ``weft-correlation-id``; a reply
+is an event on that topic with the same correlation id. Both are ordinary events: durable, traced, and visible to
+whoever subscribes to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from weft.client.errors import NoReply
+from weft.client.received import Received
+from weft.client.subscription import Subscription
+from weft.errors import UsageError
+from weft.limits import CLIENT_REQUESTS_MAX
+from weft.model import Receipt
+
+REPLY_TO: Final = "weft-reply-to"
+CORRELATION: Final = "weft-correlation-id"
+
+Publish = Callable[[str, bytes | str, Mapping[str, str]], Awaitable[Receipt]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that was received; answer it with ``reply``."""
+
+    event: Received
+    _publish: Publish
+
+    @property
+    def payload(self) -> bytes:
+        return self.event.payload
+
+    async def reply(self, payload: bytes | str, *, headers: Mapping[str, str] | None = None) -> Receipt:
+        """Send an answer and wait until it is durable. More than one is sent as well; the asker takes the first."""
+        asked = self.event.headers or {}
+        if REPLY_TO not in asked or CORRELATION not in asked:
+            raise UsageError("this event does not ask for a reply", event=self.event.id, header=REPLY_TO)
+        return await self._publish(asked[REPLY_TO], payload, {**(headers or {}), CORRELATION: asked[CORRELATION]})
+
+
+async def requests_in(subscription: Subscription, publish: Publish) -> AsyncIterator[Request]:
+    """The events of a subscription as requests; the subscription ends with the iteration."""
+    async with subscription:
+        async for event in subscription:
+            yield Request(event, publish)
+
+
+class Requester:
+    """Asks, and gives each reply that comes into the inbox to whoever waits for it."""
+
+    def __init__(self, inbox: str, publish: Publish, subscribe: Callable[[str], Subscription]) -> None:
+        self._inbox = inbox
+        self._publish = publish
+        self._subscribe = subscribe
+        self._numbers = count(1)
+        self._waiting: dict[str, asyncio.Future[Received]] = {}
+        self._subscription: Subscription | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def request(
+        self, topic: str, payload: bytes | str, headers: Mapping[str, str] | None, timeout_s: float
+    ) -> Received:
+        if len(self._waiting) >= CLIENT_REQUESTS_MAX:
+            raise UsageError("too many requests wait for their replies", limit=CLIENT_REQUESTS_MAX)
+        number = str(next(self._numbers))
+        reply: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = reply
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._listen()
+                await self._publish(topic, payload, {**(headers or {}), REPLY_TO: self._inbox, CORRELATION: number})
+                return await reply
+        except TimeoutError:
+            raise NoReply("nobody answered in time", topic=topic, waited_s=timeout_s) from None
+        finally:
+            del self._waiting[number]
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        """Open the inbox, once. Replies are looked for from before the first request on."""
+        if self._subscription is None or (self._task is not None and self._task.done()):
+            self._subscription = self._subscribe(self._inbox)
+            self._task = asyncio.create_task(self._read(self._subscription), name="weft inbox")
+        await self._subscription.opened()
+
+    async def _read(self, subscription: Subscription) -> None:
+        async for event in subscription:
+            waiting = self._waiting.get((event.headers or {}).get(CORRELATION, ""))
+            if waiting is not None and not waiting.done():
+                waiting.set_result(event)

@@ -1,0 +1,136 @@
+"""One Subscribe stream to one node, from its opening to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from weft.client.duplex import Duplex
+from weft.client.errors import BadNode, Unavailable, error_of
+from weft.client.hooks import LOG, notify
+from weft.client.intake import Intake
+from weft.client.nodes import Nodes
+from weft.client.refs import read_position_untrusted, read_stream_untrusted, stream_positions
+from weft.client.speech import Speech
+from weft.errors import WeftError
+from weft.model import BadBatch, Batch
+from weft.wire.mesh import mesh_pb2 as pb
+
+SUBSCRIBE: Final = "/weft.mesh.v1.Mesh/Subscribe"
+
+
+class Session:
+    """Fills the intake from one node and tells that node what the intake reports."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        address: str,
+        intake: Intake,
+        speech: Speech,
+        arrived: asyncio.Event,
+        taken: asyncio.Event,
+    ) -> None:
+        self._nodes = nodes
+        self._address = address
+        self._intake = intake
+        self._speech = speech
+        self._arrived = arrived
+        self._taken = taken
+        self._node = address
+        self.has_delivered = False
+
+    async def run(self, first: pb.SubscribeOpen, on_opened: Callable[[], None]) -> None:
+        """Serve the subscription; return when it was closed by us, raise why it ended otherwise."""
+        call = Duplex(self._nodes, self._address, SUBSCRIBE, pb.SubscribeRequest, pb.SubscribeReply)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            self._begin_untrusted(await call.begin(pb.SubscribeRequest(open=first)))
+            on_opened()
+            tasks = [asyncio.create_task(self._read(call)), asyncio.create_task(self._write(call))]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in tasks:
+                if task.done():
+                    task.result()
+        except WeftError as error:
+            LOG.info("subscription to %s at %s broke: %s", first.pattern, self._address, error)
+            notify(self._nodes.hooks.on_disconnected, self._address, self._node, "subscribe", str(error))
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+            call.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._intake.disconnected()
+
+    def _begin_untrusted(self, reply: pb.SubscribeReply) -> None:
+        if reply.WhichOneof("msg") == "error":
+            raise error_of(reply.error, node=self._address)
+        if reply.WhichOneof("msg") != "opened":
+            raise BadNode("the node did not begin with opened", node=self._address)
+        self._node = reply.opened.node_id
+        self._intake.cursors.begin([read_position_untrusted(place) for place in reply.opened.positions.positions])
+        self._nodes.book.learn_untrusted(reply.opened.addresses)
+        self._nodes.last_good = self._address
+        LOG.info("subscribed at %s (%s)", self._node, self._address)
+        notify(self._nodes.hooks.on_connected, self._address, self._node, "subscribe")
+
+    async def _read(self, call: Duplex[pb.SubscribeRequest, pb.SubscribeReply]) -> None:
+        while (reply := await call.read()) is not None:
+            match reply.WhichOneof("msg"):
+                case "delivery":
+                    for delivered in reply.delivery.batches:
+                        self._deliver_untrusted(delivered)
+                case "assignment":
+                    self._assign_untrusted(reply.assignment)
+                case "error":
+                    raise error_of(reply.error, node=self._node)
+                case _:
+                    pass  # a later version's
+            while self._intake.queued_bytes > 2 * self._nodes.options.credit_bytes:
+                # Only a node that does not care for credit gets here. gRPC's own window holds it up.
+                self._taken.clear()
+                await self._taken.wait()
+        if not self._speech.is_last:
+            raise Unavailable("node ended the stream", node=self._node)
+
+    def _deliver_untrusted(self, delivered: pb.StreamBatch) -> None:
+        """Queue a batch; raise only BadNode."""
+        stream, epoch = read_stream_untrusted(delivered.stream)
+        try:
+            batch = Batch.read_untrusted(delivered.batch)
+        except BadBatch as error:
+            raise BadNode(
+                f"the node delivered a bad batch: {error}",
+                node=self._node,
+                stream=stream,
+                offset=delivered.first_offset,
+            ) from None
+        self.has_delivered = True
+        if self._intake.delivered(stream, epoch, batch, delivered.first_offset):
+            self._arrived.set()
+        else:
+            self._speech.credit_due(self._intake.credit_due_bytes)
+
+    def _assign_untrusted(self, assignment: pb.Assignment) -> None:
+        positions = [read_position_untrusted(place) for place in assignment.streams]
+        answer_by_s = asyncio.get_running_loop().time() + self._nodes.options.release_timeout_s
+        self._intake.assigned(assignment.generation, positions, answer_by_s)
+        self.has_delivered = True
+        self._speech.now()
+
+    async def _write(self, call: Duplex[pb.SubscribeRequest, pb.SubscribeReply]) -> None:
+        while True:
+            await self._speech.wanted()
+            is_last = self._speech.is_last  # before the report: what is handled while we write is in the next one
+            report = self._intake.report(asyncio.get_running_loop().time())
+            if report.generation is not None:
+                handled = pb.Handled(positions=stream_positions(report.positions), generation=report.generation)
+                await call.write(pb.SubscribeRequest(handled=handled))
+            elif self._intake.owes_answer:
+                self._speech.soon()  # the application still holds an event of a stream that was lost
+            if is_last:
+                return await call.done_writing()
+            if report.credit_bytes:
+                await call.write(pb.SubscribeRequest(credit=pb.Credit(bytes=report.credit_bytes)))

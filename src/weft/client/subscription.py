@@ -1,0 +1,223 @@
+"""A subscription: an iterator of events, or of batches, that survives the loss of nodes.
+
+A task reads what nodes deliver into a queue (``intake``); the application empties it. The node sends no more than it
+has credit for, and gets back what the application is done with, so the queue holds at most the window. After a
+reconnect the subscription goes on at its own positions, and what comes twice is cut off (NFR-02).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Final, Literal, Self
+
+from weft.client.errors import Closed, NodeShuttingDown, PositionUnknown, Unavailable, is_retryable
+from weft.client.hooks import LOG, notify
+from weft.client.intake import Intake
+from weft.client.nodes import Nodes
+from weft.client.received import Received, ReceivedBatch
+from weft.client.refs import stream_positions
+from weft.client.session import Session
+from weft.client.speech import Speech
+from weft.errors import WeftError
+from weft.model import Pattern, Position
+from weft.wire.mesh import mesh_pb2 as pb
+
+Commit = Literal["auto", "manual"]
+
+
+class Subscription:
+    """Events that match a pattern. Iterate over it, or over ``batches()``; leave by ``async with`` or ``close``."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        pattern: Pattern,
+        *,
+        group: str,
+        member: str,
+        start: Callable[[], Awaitable[pb.Start]],
+        commit: Commit,
+        on_closed: Callable[[Subscription], None],
+    ) -> None:
+        self.pattern: Final = pattern
+        self.group: Final = group
+        self.commit: Final = commit
+        self._nodes = nodes
+        self._options = nodes.options
+        self._member = member
+        self._start = start
+        self._on_closed = on_closed
+        self._loop = asyncio.get_running_loop()
+        self._intake = Intake(in_group=bool(group), is_auto=commit == "auto")
+        self._arrived = asyncio.Event()  # something is in the queue, or nothing will ever be again
+        self._taken = asyncio.Event()  # the queue has become shorter
+        self._speech = Speech(self._loop, self._options.handled_interval_s, self._options.credit_bytes)
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._in_session = False
+        self._end: WeftError | None = None
+        self._task = self._loop.create_task(self._run(), name=f"weft subscribe {pattern}")
+
+    # --- for the application ---------------------------------------------------------------------------------------
+
+    async def opened(self) -> None:
+        """Wait until a node has accepted it; raise what it refuses with."""
+        await asyncio.wait({self._opened})
+        self._opened.result()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Received:
+        intake = self._intake
+        index = intake.index
+        if index < len(intake.events):
+            intake.index = index + 1
+            if self.group:
+                self._speech.soon()
+            return intake.events[index]
+        while (batch := intake.take()) is None:
+            await self._wait_for_more()
+        intake.events, intake.index = batch.events(), 1
+        self._has_taken(batch)
+        return intake.events[0]
+
+    async def next_batch(self) -> ReceivedBatch | None:
+        """The next batch, as Arrow; None after ``close``. Not to be mixed with iterating over events."""
+        try:
+            while (batch := self._intake.take()) is None:
+                await self._wait_for_more()
+        except StopAsyncIteration:
+            return None
+        self._has_taken(batch)
+        return batch
+
+    async def batches(self) -> AsyncIterator[ReceivedBatch]:
+        """The same as Arrow, a batch at a time. Not to be mixed with iterating over events."""
+        while (batch := await self.next_batch()) is not None:
+            yield batch
+
+    async def handled(self, what: Received | ReceivedBatch | Position) -> None:
+        """Everything up to and including this event or batch, or before this position, is done with."""
+        self._intake.cursors.handled(what if isinstance(what, Position) else what.next_position)
+        self._speech.soon()
+
+    async def close(self) -> None:
+        """Report what was handled and leave. What was received and not handled is the group's again."""
+        if self._end is None:
+            self._finish(Closed("the subscription is closed"))
+            self._speech.last()
+            if self._in_session:
+                await asyncio.wait({self._task}, timeout=self._options.close_timeout_s)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._speech.stop()
+        self._intake.queue.clear()
+        self._on_closed(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _wait_for_more(self) -> None:
+        self._tell()
+        if self._intake.queue:
+            return
+        if isinstance(self._end, Closed):
+            raise StopAsyncIteration
+        if self._end is not None:
+            raise self._end
+        self._arrived.clear()
+        await self._arrived.wait()
+
+    def _tell(self) -> None:
+        """Something was taken or put down: the node is to know, sooner or later."""
+        if self._intake.owes_answer:
+            self._speech.now()
+        elif self.group:
+            self._speech.soon()
+        self._speech.credit_due(self._intake.credit_due_bytes)
+
+    def _has_taken(self, batch: ReceivedBatch) -> None:
+        intake = self._intake
+        self._taken.set()
+        self._tell()
+        if self._nodes.tracing is not None:
+            self._nodes.tracing.received(batch)
+        notify(self._nodes.hooks.on_delivered, batch.stream.topic, len(batch), intake.taken_bytes)
+
+    # --- with nodes ------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            await self._run_sessions()
+        except WeftError as error:
+            LOG.warning("subscription to %s ended: %s", self.pattern, error)
+            self._finish(error)
+        except Exception as error:  # a mistake of ours: nobody may wait for ever because of it
+            LOG.exception("subscription to %s has failed", self.pattern)
+            self._finish(Unavailable(f"the client has failed: {error!r}"))
+
+    async def _run_sessions(self) -> None:
+        """One session after the other until the subscription is closed; raise what no other node can mend."""
+        start = await self._start()
+        backoff = self._nodes.backoff()
+        lacking: set[str] = set()  # nodes that do not have our positions; another may
+        attempts = self._nodes.attempts("subscribe", backoff, self._nodes.last_good)
+        reason: object = "connection lost"
+        while not self._speech.is_last:
+            address = await attempts.next(reason)
+            session = Session(self._nodes, address, self._intake, self._speech, self._arrived, self._taken)
+            begun_s = self._loop.time()
+            try:
+                await session.run(self._open_message(start), self._has_opened)
+                return
+            except WeftError as error:
+                if isinstance(error, PositionUnknown) and self._opened.done():
+                    lacking.add(address)
+                    if lacking.issuperset(self._nodes.book.all()):
+                        raise
+                elif not is_retryable(error):
+                    raise
+                reason = error
+            finally:
+                self._in_session = False
+            if session.has_delivered or self._loop.time() - begun_s > self._options.backoff_s_max:
+                backoff.succeeded()
+                lacking.clear()
+                leaving = isinstance(reason, NodeShuttingDown)
+                if leaving:
+                    backoff.failed()
+                preferred, avoided = (None, address) if leaving else (address, None)
+                attempts = self._nodes.attempts("subscribe", backoff, preferred, avoided)
+
+    def _open_message(self, start: pb.Start) -> pb.SubscribeOpen:
+        """Without a group we go on at our own positions; with one, at the group's, and what we have had is cut off."""
+        if self._opened.done() and not self.group:
+            resume = stream_positions(self._intake.cursors.resume_at())
+            start = pb.Start(positions=pb.Positions(positions=resume))
+        return pb.SubscribeOpen(
+            pattern=self.pattern,
+            group=self.group,
+            member=self._member,
+            start=start,
+            # What still waits here has used up its part of the window.
+            credit_bytes=max(self._options.credit_bytes - self._intake.held_bytes, 1),
+        )
+
+    def _has_opened(self) -> None:
+        self._in_session = True
+        if not self._opened.done():
+            self._opened.set_result(None)
+
+    def _finish(self, end: WeftError) -> None:
+        self._end = self._end or end
+        self._arrived.set()
+        if not self._opened.done():
+            self._opened.set_exception(end)
+            self._opened.exception()  # whoever does not wait for it gets it from the iterator

@@ -1,0 +1,58 @@
+"""The streams of a log, found by name, by number and by topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from weft.log.errors import UnknownStream
+from weft.log.records import StreamState
+from weft.model import Epoch, Pattern, Stream, Topic, matches
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """What the log has of a stream: offsets from ``start`` up to, not including, ``end``."""
+
+    stream: Stream
+    epoch: Epoch
+    start: int
+    end: int
+    bytes: int
+    latest_us: int
+
+
+def info_of(state: StreamState) -> StreamInfo:
+    """Of what is durable."""
+    retained = state.bytes_end - state.bytes_start
+    return StreamInfo(state.stream, state.epoch, state.start, state.durable, retained, state.latest_us)
+
+
+class Catalogue:
+    """Streams are added and never removed. Guarded by the log's lock, but for looking one up by its name."""
+
+    def __init__(self, states: Iterable[StreamState], numbers_used: Iterable[int]) -> None:
+        self.by_name: dict[tuple[Stream, Epoch], StreamState] = {}
+        self.by_id: dict[int, StreamState] = {}
+        self._by_topic: dict[Topic, list[StreamState]] = {}
+        for state in states:
+            self.add(state)
+        self.next_id = max((0, *self.by_id, *numbers_used)) + 1
+
+    def add(self, state: StreamState) -> None:
+        self.by_name[(state.stream, state.epoch)] = state
+        self.by_id[state.id] = state
+        self._by_topic.setdefault(state.stream.topic, []).append(state)
+        self.next_id = state.id + 1
+
+    def matching(self, pattern: Pattern | None) -> list[StreamState]:
+        topics = [topic for topic in self._by_topic if pattern is None or matches(pattern, topic)]
+        return sorted(
+            (state for topic in topics for state in self._by_topic[topic]),
+            key=lambda state: (state.stream, state.epoch),
+        )
+
+    def unknown(self, stream: Stream, epoch: Epoch) -> UnknownStream:
+        """The error that says which epochs of the stream there are instead."""
+        epochs = sorted(each.epoch for each in self._by_topic.get(stream.topic, ()) if each.stream == stream)
+        return UnknownStream(f"no stream {stream} in epoch {epoch}", epochs=epochs or "none")

@@ -1,0 +1,54 @@
+"""HOST:PORT as people write it, IPv6 in brackets."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv6Address, ip_address
+from typing import Final, NamedTuple
+
+from weft.errors import UsageError
+from weft.model.topic import quoted
+
+PORT_MAX: Final = 65_535
+HOST_CHARACTERS_MAX: Final = 253  # of a DNS name
+HOST_AND_PORT: Final = re.compile(
+    rf"(?:\[([0-9A-Fa-f:.]{{2,45}})\]|([A-Za-z0-9._-]{{1,{HOST_CHARACTERS_MAX}}})):(0|[1-9][0-9]{{0,4}})"
+)
+
+
+class BadAddress(UsageError):
+    """Not HOST:PORT."""
+
+
+class Address(NamedTuple):
+    """Where to listen, or whom to dial. A tuple, so that it goes to socket calls as it is."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether nobody outside this machine can get there. Of names, only ``localhost`` is known to be so."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """``127.0.0.1:7400``, ``node-b.example.org:7400`` or ``[::1]:7400``, or BadAddress. Port 0 is any free one."""
+    found = HOST_AND_PORT.fullmatch(text)
+    if not found:
+        raise BadAddress(f"{quoted(text)} is not HOST:PORT, like 127.0.0.1:7400 or [::1]:7400")
+    literal, name, port = found.groups()
+    if int(port) > PORT_MAX:
+        raise BadAddress(f"{quoted(text)} has no such port", port=port, limit=PORT_MAX)
+    if literal is not None:
+        try:
+            return Address(str(IPv6Address(literal)), int(port))
+        except ValueError:
+            raise BadAddress(f"{quoted(text)} has no IPv6 address between its brackets") from None
+    return Address(name, int(port))

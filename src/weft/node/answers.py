@@ -1,0 +1,145 @@
+"""What the node tells operators (``weft status``, ``peers``, ``groups``, ``lag``, ``explain``)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from weft import __version__
+from weft.core import Broker
+from weft.core.views import explain, link_lags
+from weft.log.errors import EventsLost, PositionExpired
+from weft.membership import Members, NodeState
+from weft.model import Batch, NodeId, Position, Topic
+from weft.node.figures import GroupFigures
+from weft.transport.grpc.watching import LinkView
+from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.frames import stream_position
+
+
+class NodeAnswers:
+    """``Answers`` of the Admin service. ``links`` and ``rtt_ms`` are asked for what they say now."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        members: Members,
+        links: Callable[[], Iterable[LinkView]],
+        rtt_ms: Callable[[NodeId], float | None],
+        listeners: Callable[[], list[str]],
+        draining: Callable[[], bool],
+    ) -> None:
+        self._broker = broker
+        self._log = broker.log
+        self._members = members
+        self._links = links
+        self._rtt_ms = rtt_ms
+        self._listeners = listeners
+        self._draining = draining
+        self._started_at_s = time.monotonic()
+
+    def status(self) -> pb.StatusReply:
+        states = list(self._log.states())
+        return pb.StatusReply(
+            node_id=self._broker.me,
+            epoch=self._log.epoch,
+            version=__version__,
+            uptime_s=int(time.monotonic() - self._started_at_s),
+            streams=len(states),
+            events=sum(state.durable - state.start for state in states),
+            log_bytes=sum(state.bytes_end - state.bytes_start for state in states),
+            peers_connected=sum(link.connected for link in self._links()),
+            nodes_known=len(self._members.states),
+            listeners=self._listeners(),
+            draining=self._draining(),
+        )
+
+    # --- peers ---------------------------------------------------------------------------------------------------
+
+    def peers(self) -> pb.PeersReply:
+        """Every other member, direct links or not, and plain peers, which are members of nothing."""
+        links = {link.peer: link for link in self._links() if link.connected and link.peer is not None}
+        lags = {lag.peer: lag.lag_events for lag in link_lags(self._broker)}
+        nodes = sorted({*self._members.states, *links} - {self._broker.me})
+        return pb.PeersReply(
+            peers=[
+                self._peer(node, self._members.states.get(node), links.get(node), lags.get(node, 0)) for node in nodes
+            ]
+        )
+
+    def _peer(self, node: NodeId, state: NodeState | None, link: LinkView | None, lag_events: int) -> pb.PeerInfo:
+        info = pb.PeerInfo(node_id=node, state="alive", lag_events=lag_events)
+        if state is not None:
+            info.addresses.extend(state.addresses)
+            info.state = state.liveness.name.lower()
+            info.incarnation = state.incarnation
+            info.epoch = state.epoch
+            info.neighbours.extend(state.neighbours)
+            info.interest.extend(state.interest)
+        if link is not None:
+            info.connected = True
+            info.dialled_by_us = link.dialled_by_us
+            info.queue_frames = link.queue_frames
+            info.rtt_us = int((self._rtt_ms(node) or 0) * 1000)
+        return info
+
+    # --- groups --------------------------------------------------------------------------------------------------
+
+    def groups(self, group: str) -> pb.GroupsReply:
+        groups = self._broker.group_work.groups
+        names = [group] if group else sorted({*groups.names(), *self._log.groups()})
+        return pb.GroupsReply(groups=list(map(self._group, names)))
+
+    def _group(self, name: str) -> pb.GroupInfo:
+        groups = self._broker.group_work.groups
+        positions = {(each.stream, each.epoch): each for each in self._log.positions(name)}
+        info = pb.GroupInfo(group=name, members=sorted(member.name for member in groups.members(name)))
+        for key, position in sorted(positions.items()):
+            holder = groups.holder(name, key)
+            info.streams.append(self._group_stream(position, "" if holder is None else holder[1]))
+        return info
+
+    def _group_stream(self, position: Position, member: str) -> pb.GroupStream:
+        state = self._log.find(position.stream, position.epoch)
+        earliest, latest = (0, position.offset) if state is None else (state.start, state.durable)
+        return pb.GroupStream(
+            position=stream_position(position),
+            earliest_offset=earliest,
+            latest_offset=latest,
+            member=member,
+            lag_us=self._age_us(position, max(position.offset, earliest), latest),
+        )
+
+    def _age_us(self, position: Position, first: int, latest: int) -> int:
+        """How old the first event is that is not handled yet; 0 if there is none, or it cannot be read."""
+        if first >= latest:
+            return 0
+        try:
+            stored = self._log.read(position.stream, position.epoch, first, bytes_max=1)
+        except (EventsLost, PositionExpired):
+            return 0
+        if not stored:
+            return 0
+        times = Batch.read_stored(stored[0]).rows(first).column(0)
+        return max(time.time_ns() // 1000 - int(times[0].as_py()), 0)
+
+    def group_figures(self) -> list[GroupFigures]:
+        return [
+            GroupFigures(
+                info.group,
+                len(info.members),
+                sum(max(each.latest_offset - each.position.next_offset, 0) for each in info.streams),
+                max((each.lag_us for each in info.streams), default=0) / 1_000_000,
+            )
+            for info in self.groups("").groups
+        ]
+
+    # --- routes --------------------------------------------------------------------------------------------------
+
+    def explain(self, topic: Topic, origin: NodeId | None) -> pb.ExplainReply:
+        return pb.ExplainReply(
+            recipients=[
+                pb.Recipient(node_id=each.node_id, pattern=each.pattern, path=each.path, reason=each.reason)
+                for each in explain(self._broker, topic, origin)
+            ]
+        )

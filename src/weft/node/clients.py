@@ -1,0 +1,226 @@
+"""The clients of a node: their streams are numbered for the core, and what the core decides goes back to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+
+from weft.core.messages import (
+    AddCredit,
+    Assigned,
+    Deliver,
+    Ended,
+    GroupMoved,
+    Handled,
+    Input,
+    MoveGroup,
+    Opened,
+    Publish,
+    Receipted,
+    Receipts,
+    Refused,
+    Start,
+    Subscribe,
+    Synced,
+    Unsubscribe,
+)
+from weft.errors import UsageError, WeftError
+from weft.log import Log
+from weft.model import Batch, NodeId, Pattern, Position, Topic
+from weft.model.batch_header import unpack_untrusted
+from weft.node.metrics import Metrics
+from weft.transport.grpc.mesh_errors import Busy, ShuttingDown, code_of
+from weft.transport.grpc.mesh_intake import Intake
+from weft.transport.grpc.mesh_node import ClientLimits, Publisher, Subscriber
+from weft.wire.mesh.mesh_pb2 import ErrorCode
+
+ClientEffect = Receipts | Refused | GroupMoved | Opened | Deliver | Assigned | Ended
+
+
+class Clients:
+    """``MeshNode`` for the services on one side, the core's effects for clients on the other."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        log: Log,
+        limits: ClientLimits,
+        feed: Callable[[Input], None],
+        addresses: Callable[[], list[str]],
+        metrics: Metrics,
+    ) -> None:
+        self.node_id = node_id
+        self.log = log
+        self.limits = limits
+        self.addresses = addresses
+        self.intake = Intake(limits.publish_bytes_max)
+        self.draining = False
+        self._feed = feed
+        self._metrics = metrics
+        self._numbers = count(1)
+        self._publishers: dict[Publisher, None] = {}
+        self._requests: dict[int, tuple[Publisher, int, int]] = {}  # number -> whose, its own number, bytes
+        self._subscribers: dict[int, Subscriber] = {}
+        self._moves: dict[int, asyncio.Future[None]] = {}
+        self._gone = asyncio.Event()  # one more publisher is gone
+
+    @property
+    def streams(self) -> int:
+        return len(self._publishers) + len(self._subscribers)
+
+    @property
+    def subscriptions(self) -> int:
+        return len(self._subscribers)
+
+    # --- publishers ----------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        if self.draining:
+            raise ShuttingDown("this node is shutting down: go to another one", node=self.node_id)
+
+    def join(self, publisher: Publisher) -> None:
+        self._check_room()
+        self._publishers[publisher] = None
+
+    def leave(self, publisher: Publisher) -> None:
+        """Its batches stay in line for the log; their receipts go nowhere."""
+        self._publishers.pop(publisher, None)
+        self._gone.set()
+
+    def publish(
+        self, publisher: Publisher, request: int, topic: Topic, partition: int, batch: Batch, copies: int
+    ) -> None:
+        number = next(self._numbers)
+        self._requests[number] = (publisher, request, len(batch.data))
+        appended = self.log.appended
+        self._feed(Publish(number, topic, partition, batch, copies))
+        if self.log.appended == appended == self.log.synced:  # it was here already: no sync will bring its receipt
+            self._feed(Synced(appended, {}))
+
+    def _receipts(self, receipts: tuple[Receipted, ...]) -> None:
+        """All of one sync, each client's together."""
+        by_publisher: dict[Publisher, list[tuple[int, Receipted]]] = {}
+        for receipted in receipts:
+            publisher, request, size = self._requests.pop(receipted.request)
+            if not receipted.repeated:
+                self._metrics.published(receipted.receipt.count, size)
+            if publisher in self._publishers:
+                by_publisher.setdefault(publisher, []).append((request, receipted))
+        for publisher, theirs in by_publisher.items():
+            publisher.receipts(theirs)
+
+    def count_refusal(self, error: WeftError) -> None:
+        self._metrics.refused(ErrorCode.Name(code_of(error)))
+
+    def _refused(self, number: int, error: WeftError) -> None:
+        move = self._moves.pop(number, None)
+        if move is not None and not move.done():
+            move.set_exception(error)
+        publisher, request, _ = self._requests.pop(number, (None, 0, 0))
+        if publisher is not None and publisher in self._publishers:
+            publisher.refused(request, error)
+
+    # --- subscribers ---------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self, subscriber: Subscriber, pattern: Pattern, start: Start, credit_bytes: int, group: str, member: str
+    ) -> int:
+        self._check_room()
+        if len(self._subscribers) >= self.limits.subscriptions_max:
+            raise Busy("this node has as many subscriptions as it may", limit=self.limits.subscriptions_max)
+        number = next(self._numbers)
+        self._subscribers[number] = subscriber
+        self._feed(Subscribe(number, pattern, start, credit_bytes, group, member))
+        return number
+
+    def tell(self, event: AddCredit | Handled) -> None:
+        self._feed(event)
+
+    def unsubscribe(self, subscription: int) -> None:
+        if self._subscribers.pop(subscription, None) is not None:
+            self._feed(Unsubscribe(subscription))
+
+    def _deliver(self, effect: Deliver) -> None:
+        subscriber = self._subscribers.get(effect.subscription)
+        if subscriber is None:
+            return
+        for each in effect.batches:
+            head = unpack_untrusted(each.data)
+            events = head.base_offset + head.event_count - max(each.first_offset, head.base_offset)
+            self._metrics.delivered(events, len(each.data))
+        subscriber.deliver(effect.batches)
+
+    def _ended(self, effect: Ended) -> None:
+        subscriber = self._subscribers.pop(effect.subscription, None)
+        if subscriber is not None:
+            subscriber.ended(effect.error)
+            self._feed(Unsubscribe(effect.subscription))
+
+    # --- groups --------------------------------------------------------------------------------------------------
+
+    async def move_group(self, group: str, positions: tuple[Position, ...]) -> None:
+        if not group:
+            raise UsageError("positions are moved for a group: name one")
+        number = next(self._numbers)
+        moved = self._moves[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._feed(MoveGroup(number, group, positions))
+            await moved
+        finally:
+            self._moves.pop(number, None)
+
+    # --- what the core decided -----------------------------------------------------------------------------------
+
+    def perform(self, effect: ClientEffect) -> None:
+        match effect:
+            case Receipts(receipts):
+                self._receipts(receipts)
+            case Refused(request, error):
+                self._refused(request, error)
+            case GroupMoved(request):
+                move = self._moves.get(request)
+                if move is not None and not move.done():
+                    move.set_result(None)
+            case Opened(subscription, positions):
+                if subscription in self._subscribers:
+                    self._subscribers[subscription].opened(positions)
+            case Deliver():
+                self._deliver(effect)
+            case Assigned(subscription, generation, positions):
+                if subscription in self._subscribers:
+                    self._subscribers[subscription].assigned(generation, positions)
+            case Ended():
+                self._ended(effect)
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Take on nothing more. Publishers get what they are owed, then their streams end; subscribers go elsewhere."""
+        self.draining = True
+        for publisher in list(self._publishers):
+            publisher.drain()
+        goodbye = ShuttingDown("this node is shutting down: go to another one", node=self.node_id)
+        for subscription, subscriber in list(self._subscribers.items()):
+            subscriber.ended(goodbye)
+            self.unsubscribe(subscription)
+
+    async def wait_gone(self) -> None:
+        """Until every publisher has what it was owed and has left."""
+        while self._publishers:
+            self._gone.clear()
+            await self._gone.wait()
+
+    def fail(self, error: WeftError) -> None:
+        """The log keeps no more promises: whoever waits is told."""
+        self.draining = True
+        for number in [*self._requests, *self._moves]:
+            self._refused(number, error)
+        for subscriber in list(self._subscribers.values()):
+            subscriber.ended(error)
+        self._subscribers.clear()
+
+    def _check_room(self) -> None:
+        self.check_open()
+        if self.streams >= self.limits.streams_max:
+            raise Busy("this node has as many clients as it may", limit=self.limits.streams_max)

@@ -1,0 +1,93 @@
+"""One node's configuration, as ``config_loading.load_config`` makes it from ``weft.toml``, environment and flags."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Final, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from weft.log.retention import RetentionRule
+from weft.model import Pattern, Topic, matches
+from weft.node.config_sections import (
+    GroupsSection,
+    LimitsSection,
+    LinkSection,
+    ListenSection,
+    LogSection,
+    MembershipSection,
+    NodeSection,
+    PeerItem,
+    Section,
+    Selection,
+    ShutdownSection,
+    StorageSection,
+    TopicSection,
+    split_list,
+)
+
+
+class NodeConfig(Section):
+    """One node's configuration, checked."""
+
+    insecure: bool = Field(
+        default=False,
+        description="Plain text, no keys, whoever is on this machine may do all. Loopback addresses only.",
+    )
+    peers: Annotated[tuple[PeerItem, ...], BeforeValidator(split_list)] = Field(
+        default=(),
+        max_length=1024,
+        description="Nodes to dial: HOST:PORT, or tables with `address` and `node_id`. One is enough to join a mesh.",
+    )
+    legacy_peers: Annotated[tuple[Selection, ...], BeforeValidator(split_list)] = Field(
+        default=(Pattern(">"),),
+        max_length=256,
+        description="Topics for a peer that cannot say what it wants, because it knows only the four first messages.",
+    )
+    topics: tuple[TopicSection, ...] = Field(
+        default=(), max_length=1024, description="Tables of settings for topics, see below."
+    )
+    node: NodeSection = NodeSection()
+    listen: ListenSection = ListenSection()
+    link: LinkSection = LinkSection()
+    membership: MembershipSection = MembershipSection()
+    storage: StorageSection = StorageSection()
+    limits: LimitsSection = LimitsSection()
+    groups: GroupsSection = GroupsSection()
+    log: LogSection = LogSection()
+    shutdown: ShutdownSection = ShutdownSection()
+
+    @model_validator(mode="after")
+    def _safe(self) -> Self:
+        if not self.insecure:
+            raise ValueError(
+                "this version cannot protect connections yet: start the node with --insecure (insecure = true), "
+                "on loopback addresses"
+            )
+        outside = [
+            f"{what} {address}"
+            for what, address in (
+                ("listen.grpc", self.listen.grpc),
+                ("listen.admin", self.listen.admin),
+                *(("peer", peer.address) for peer in self.peers),
+            )
+            if not address.is_loopback
+        ]
+        if outside:
+            raise ValueError(
+                "insecure is plain text for whoever gets there, so it is for loopback addresses (127.0.0.1, [::1], "
+                f"localhost) only, which is not so for {', '.join(outside)}"
+            )
+        return self
+
+    def settings_for(self, topic: Topic) -> TopicSection:
+        """The first table that matches; the defaults if none does."""
+        return next((each for each in self.topics if matches(each.pattern, topic)), OTHER_TOPICS)
+
+    @cached_property
+    def retention_rules(self) -> tuple[RetentionRule, ...]:
+        """For ``weft.log.retention.retain``."""
+        return tuple(each.retention_rule() for each in self.topics)
+
+
+OTHER_TOPICS: Final = TopicSection(pattern=Pattern(">"))

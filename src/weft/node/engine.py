@@ -1,0 +1,179 @@
+"""Drives the two state machines of a node, Members and Broker, on the event loop: inputs in, effects performed.
+
+What an effect leads to (a member that changed is news to the broker, the broker's interest is news to membership) waits
+in line until the step before it is done, so neither machine is ever entered twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, assert_never
+
+from weft import membership
+from weft.core import Broker
+from weft.core import messages as core
+from weft.errors import StorageError
+from weft.membership import Members
+from weft.model import NodeId
+from weft.node.clients import ClientEffect
+
+PeerEffect = core.SendCopies | core.SendAcks | core.SendResume | core.SendPlain | core.SendPlainAck
+MemberNews = membership.MemberChanged | membership.MemberForgotten | membership.HealthChanged | membership.RoundTrip
+
+
+class Links(Protocol):
+    """What the engine asks of the links to peers."""
+
+    def send(self, effect: PeerEffect) -> None: ...
+
+    def send_member(self, peer: NodeId, message: membership.Message) -> None: ...
+
+    def dial(self, address: str) -> None: ...
+
+    def disconnect(self, peer: NodeId, reason: str) -> None: ...
+
+
+class Engine:
+    """``serve`` performs what is for clients, ``news`` hears what membership found out, ``kick`` has the log synced.
+
+    An error in a step ends the engine: ``failed`` is told once, and nothing is stepped any more.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        members: Members,
+        serve: Callable[[ClientEffect], None],
+        news: Callable[[MemberNews], None],
+        kick: Callable[[], None],
+        failed: Callable[[StorageError], None],
+    ) -> None:
+        self.broker = broker
+        self.members = members
+        self.links: Links  # set before start: they in turn need the engine
+        self._serve = serve
+        self._news = news
+        self._kick = kick
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._line: deque[tuple[Callable[[Any], None], core.Input | membership.Input]] = deque()
+        self._stepping = False
+        self._over = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at_s = 0.0
+
+    def start(self) -> None:
+        self._perform(self.broker.start(self._loop.time()))
+        self.feed_member(membership.Start())
+
+    def finish(self) -> None:
+        """Before stopping: members of groups leave, and the mesh is told where they stood."""
+        self._perform(self.broker.group_work.close(self._loop.time()))
+        self._kick()
+
+    def stop(self) -> None:
+        self._over = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def feed(self, event: core.Input) -> None:
+        """Step the broker with this, and with all it leads to."""
+        self._line.append((self._step_broker, event))
+        self._run()
+
+    def feed_member(self, event: membership.Input) -> None:
+        """The same for membership."""
+        self._line.append((self._step_members, event))
+        self._run()
+
+    def _run(self) -> None:
+        if self._stepping or self._over:
+            return
+        self._stepping = True
+        try:
+            while self._line:
+                step, event = self._line.popleft()
+                step(event)
+        except StorageError as error:
+            self._fail(error)
+        except Exception as error:  # a bug: the node must not go on with half a step done
+            failure = StorageError(f"a step failed: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self._fail(failure)
+        finally:
+            self._stepping = False
+        if not self._over:
+            self._kick()
+            self._set_alarm()
+
+    def _fail(self, error: StorageError) -> None:
+        self.stop()
+        self._line.clear()
+        self._failed(error)
+
+    # --- time ----------------------------------------------------------------------------------------------------
+
+    def _set_alarm(self) -> None:
+        """One timer for both machines. One that is too early does no harm, so it is only ever moved forward."""
+        due_s = min(
+            (each for each in (self.broker.get_timer(), self.members.get_timer()) if each is not None), default=None
+        )
+        if due_s is None or (self._alarm is not None and self._alarm_at_s <= due_s):
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at_s = due_s
+        self._alarm = self._loop.call_at(due_s, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        now_s = self._loop.time()
+        if _is_due(self.members.get_timer(), now_s):
+            self.feed_member(membership.Tick())
+        if _is_due(self.broker.get_timer(), now_s):
+            self.feed(core.Tick())
+        if not self._over:
+            self._set_alarm()
+
+    # --- steps and their effects ---------------------------------------------------------------------------------
+
+    def _step_broker(self, event: core.Input) -> None:
+        self._perform(self.broker.step(event, self._loop.time()))
+
+    def _perform(self, effects: Iterable[core.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case core.TellInterest(patterns, capped):
+                    self.feed_member(membership.SetInterest(patterns, capped))
+                case core.DropLink(peer, reason):
+                    self.links.disconnect(peer, reason)
+                case core.SendCopies() | core.SendAcks() | core.SendResume() | core.SendPlain() | core.SendPlainAck():
+                    self.links.send(effect)
+                case _:
+                    self._serve(effect)
+
+    def _step_members(self, event: membership.Input) -> None:
+        for effect in self.members.step(event, self._loop.time()):
+            match effect:
+                case membership.Send(peer, message):
+                    self.links.send_member(peer, message)
+                case membership.Dial(address):
+                    self.links.dial(address)
+                case membership.MemberChanged(_, after):
+                    self.feed(core.MemberKnown(after))
+                    self._news(effect)
+                case membership.MemberForgotten(node_id):
+                    self.feed(core.MemberForgotten(node_id))
+                    self._news(effect)
+                case membership.HealthChanged() | membership.RoundTrip():
+                    self._news(effect)
+                case membership.Stopped():
+                    pass  # only a node that leaves for good gets this
+                case _:
+                    assert_never(effect)
+
+
+def _is_due(due_s: float | None, now_s: float) -> bool:
+    return due_s is not None and due_s <= now_s

@@ -1,0 +1,107 @@
+"""What is counted where it happens: plain numbers that cost an addition, read when somebody asks for the metrics.
+
+They are written by the node's event loop only, and the sync latency by the storage thread only; so they need no locks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from math import ceil
+from typing import Final
+
+from weft.limits import LINK_LATENCIES_KEPT
+
+# A disk of a server syncs in a tenth of a millisecond to ten; what takes a second is worth a look.
+SYNC_BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
+
+
+class ConnectionState(IntEnum):
+    """Of the link to a peer; the higher, the better."""
+
+    DOWN = 0
+    CONNECTING = 1
+    UNHEALTHY = 2  # connected, but heartbeats are missing (PL-03)
+    CONNECTED = 3
+
+
+class Latencies:
+    """The last LINK_LATENCIES_KEPT values, and quantiles of them."""
+
+    def __init__(self) -> None:
+        self._values: deque[float] = deque(maxlen=LINK_LATENCIES_KEPT)
+
+    def add(self, value: float) -> None:
+        self._values.append(value)
+
+    def quantile(self, share: float) -> float | None:
+        """The smallest value that at least this share of the window does not exceed; None if there is none."""
+        ordered = sorted(self._values)
+        return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else None
+
+
+class Histogram:
+    """How many values were at most each bound, and their sum."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.sum = 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+
+@dataclass(slots=True)
+class PeerFigures:
+    """One peer's link (PL-06). A link holds on to its own and adds to it; mutable for that reason."""
+
+    state: ConnectionState = ConnectionState.DOWN
+    reconnects: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    messages_sent: int = 0
+    messages_received: int = 0
+    queue_depth: int = 0
+    drops: int = 0
+    rtt_ms: float | None = None
+    send_latency_ms: Latencies = field(default_factory=Latencies)
+
+    def sent(self, size: int, latency_s: float) -> None:
+        """A frame has left; ``latency_s`` is how long it waited and was being written."""
+        self.messages_sent += 1
+        self.bytes_sent += size
+        self.send_latency_ms.add(latency_s * 1000)
+
+    def received(self, size: int) -> None:
+        self.messages_received += 1
+        self.bytes_received += size
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigures:
+    group: str
+    members: int
+    lag_events: int
+    lag_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """What a node can tell when it is asked, without having counted."""
+
+    log_bytes: int = 0
+    log_streams: int = 0
+    log_appended: int = 0  # batches since the start
+    log_synced: int = 0
+    log_cuts: int = 0  # streams cut on opening, behind what was promised
+    log_lost_events: int = 0  # found damaged since the start
+    disk_free_bytes: int = 0
+    members: Mapping[str, int] = field(default_factory=dict)  # liveness -> nodes
+    clients: int = 0
+    subscriptions: int = 0
+    groups: Sequence[GroupFigures] = ()

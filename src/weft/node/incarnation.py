@@ -1,0 +1,59 @@
+"""Which life of the node this is: higher at every start, whatever the clock says.
+
+Membership needs it (a state of an earlier life never counts against this one), and it must outlive power cuts: two
+lives with one number could not be told apart.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from weft.errors import StorageError
+from weft.limits import INCARNATION_MAX
+
+FILE: Final = "incarnation"
+DIGITS_MAX: Final = 20
+
+
+def next_incarnation(data: Path, now_s: int) -> int:
+    """One more than the last, or the clock if that is higher; kept before it is used.
+
+    A node whose disk was lost starts at the clock, so beyond its earlier lives unless one of them ran on a wrong clock;
+    then it hears of them from the mesh and steps over them.
+    """
+    file = data / FILE
+    incarnation = min(max(_read(file) + 1, now_s, 1), INCARNATION_MAX)
+    _write(file, incarnation)
+    return incarnation
+
+
+def _read(file: Path) -> int:
+    try:
+        with file.open("rb") as stream:
+            text = stream.read(DIGITS_MAX + 1).strip()
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise StorageError(f"cannot read {file}: {error.strerror}") from None
+    if not text.isdigit() or int(text) > INCARNATION_MAX:
+        raise StorageError(f"{file} is damaged: remove it if this machine's clock is right", found=repr(text))
+    return int(text)
+
+
+def _write(file: Path, incarnation: int) -> None:
+    fresh = file.with_suffix(".new")
+    try:
+        with fresh.open("w") as stream:
+            stream.write(f"{incarnation}\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        fresh.replace(file)
+        directory = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise StorageError(f"cannot write {file}: {error.strerror}") from None

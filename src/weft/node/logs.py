@@ -1,0 +1,70 @@
+"""Structured logs: short events in snake_case with key=value, as lines for people or JSON for machines.
+
+>>> log = node_logger("node-a")
+>>> log.info("peer_connected", peer="node-b", address="10.0.0.2:7400")  # doctest: +SKIP
+2026-01-31T12:00:00.000000Z [info     ] peer_connected    address=10.0.0.2:7400 node=node-a peer=node-b
+
+They go through the standard library's loggers, below ``weft``: a program that has a node in it (a test, for one) sees
+them where it sees its other logs, and nothing is printed until ``configure_logs`` or that program says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import IO, Final, assert_never
+
+import structlog
+from structlog.stdlib import BoundLogger, ProcessorFormatter
+from structlog.typing import Processor
+
+from weft.node.config_sections import LogFormat, LogLevel
+
+ROOT: Final = "weft"
+# What every line gets, ours and other libraries' alike.
+COMMON: Final[list[Processor]] = [
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+]
+
+logging.getLogger(ROOT).addHandler(logging.NullHandler())
+
+
+def node_logger(node_id: str) -> BoundLogger:
+    """The logger of one node; every line says which."""
+    logger = structlog.wrap_logger(
+        logging.getLogger(f"{ROOT}.node"),
+        wrapper_class=BoundLogger,
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *COMMON,
+            ProcessorFormatter.wrap_for_formatter,
+        ],
+    )
+    bound: BoundLogger = logger.bind(node=node_id)
+    return bound
+
+
+def configure_logs(level: LogLevel, form: LogFormat, stream: IO[str] | None = None) -> None:
+    """Once, when the process is a node: all logs, those of libraries too, to standard error in one form."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(
+        ProcessorFormatter(
+            foreign_pre_chain=COMMON,
+            processors=[ProcessorFormatter.remove_processors_meta, *_renderers(form, handler.stream.isatty())],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)  # of libraries only what is wrong
+    logging.getLogger(ROOT).setLevel(level.upper())
+
+
+def _renderers(form: LogFormat, colors: bool) -> list[Processor]:
+    match form:
+        case LogFormat.JSON:
+            return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(sort_keys=True)]
+        case LogFormat.CONSOLE:
+            return [structlog.dev.ConsoleRenderer(colors=colors)]
+        case _:
+            assert_never(form)

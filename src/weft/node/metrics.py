@@ -1,0 +1,266 @@
+"""The node's metrics for Prometheus: names, labels and help in one table (docs/metrics.md), numbers from ``figures``.
+
+Labels are bounded in number: peers beyond PEER_LABELS_MAX are counted together as ``other``, and so are groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate
+from typing import Final, assert_never
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from weft.limits import GROUP_LABELS_MAX, PEER_LABELS_MAX, REFUSAL_LABELS_MAX
+from weft.node.figures import SYNC_BUCKETS_S, GroupFigures, Histogram, NodeFigures, PeerFigures
+
+OTHER: Final = "other"
+QUANTILES: Final = (0.5, 0.95)
+
+Sample = tuple[tuple[str, ...], float]  # values of the labels, and the number
+
+
+class Kind(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+def _of_peer(name: str, kind: Kind, text: str) -> Definition:
+    return Definition(name, kind, text, ("peer",))
+
+
+STATE: Final = _of_peer(
+    "weft_connection_state", Kind.GAUGE, "The link: 0 down, 1 connecting, 2 connected but unhealthy, 3 connected."
+)
+RECONNECTS: Final = _of_peer("weft_reconnects_total", Kind.COUNTER, "Links that came back after they were lost.")
+BYTES_SENT: Final = _of_peer("weft_bytes_sent_total", Kind.COUNTER, "Bytes of messages sent to the peer.")
+BYTES_RECEIVED: Final = _of_peer("weft_bytes_received_total", Kind.COUNTER, "Bytes of messages from the peer.")
+MESSAGES_SENT: Final = _of_peer("weft_messages_sent_total", Kind.COUNTER, "Messages sent to the peer.")
+MESSAGES_RECEIVED: Final = _of_peer("weft_messages_received_total", Kind.COUNTER, "Messages from the peer.")
+QUEUE_DEPTH: Final = _of_peer("weft_queue_depth", Kind.GAUGE, "Frames that wait to be sent.")
+DROPS: Final = _of_peer("weft_drops_total", Kind.COUNTER, "Frames dropped from a full queue; the log still has them.")
+RTT: Final = _of_peer("weft_rtt_ms", Kind.GAUGE, "The last round trip of a heartbeat, in milliseconds.")
+SEND_LATENCY: Final = Definition(
+    "weft_send_latency_ms",
+    Kind.GAUGE,
+    "From the queue to the socket, in milliseconds: quantiles of the last frames.",
+    ("peer", "quantile"),
+)
+
+PUBLISHED_EVENTS: Final = Definition("weft_published_events_total", Kind.COUNTER, "Events taken from clients, synced.")
+PUBLISHED_BATCHES: Final = Definition("weft_published_batches_total", Kind.COUNTER, "Batches of these events.")
+PUBLISHED_BYTES: Final = Definition("weft_published_bytes_total", Kind.COUNTER, "Bytes of these batches.")
+DELIVERED_EVENTS: Final = Definition("weft_delivered_events_total", Kind.COUNTER, "Events sent to subscribers.")
+DELIVERED_BATCHES: Final = Definition("weft_delivered_batches_total", Kind.COUNTER, "Batches sent to subscribers.")
+DELIVERED_BYTES: Final = Definition("weft_delivered_bytes_total", Kind.COUNTER, "Bytes of these batches.")
+REFUSED: Final = Definition("weft_refused_total", Kind.COUNTER, "Requests refused, by reason.", ("code",))
+
+LOG_BYTES: Final = Definition("weft_log_bytes", Kind.GAUGE, "Bytes of all batches in the log.")
+LOG_STREAMS: Final = Definition("weft_log_streams", Kind.GAUGE, "Streams in the log, copies of other nodes' included.")
+LOG_APPENDED: Final = Definition("weft_log_appended_batches_total", Kind.COUNTER, "Batches appended since the start.")
+LOG_SYNCED: Final = Definition(
+    "weft_log_synced_batches_total", Kind.COUNTER, "Batches synced since the start; the rest has no receipt yet."
+)
+LOG_SYNC: Final = Definition("weft_log_sync_seconds", Kind.HISTOGRAM, "How long a sync of the log takes.")
+LOG_CUTS: Final = Definition("weft_log_cuts", Kind.GAUGE, "Streams cut on opening: unfinished writes, never promised.")
+LOG_LOST: Final = Definition("weft_log_lost_events", Kind.GAUGE, "Events that the log had promised and cannot read.")
+DISK_FREE: Final = Definition("weft_disk_free_bytes", Kind.GAUGE, "Free space on the disk of the log.")
+
+MEMBERS: Final = Definition("weft_members", Kind.GAUGE, "Nodes known, this one included, by liveness.", ("liveness",))
+CLIENTS: Final = Definition("weft_clients", Kind.GAUGE, "Client streams that are open.")
+SUBSCRIPTIONS: Final = Definition("weft_subscriptions", Kind.GAUGE, "Subscriptions that are open.")
+GROUP_MEMBERS: Final = Definition("weft_group_members", Kind.GAUGE, "Members of the group on this node.", ("group",))
+GROUP_LAG_EVENTS: Final = Definition(
+    "weft_group_lag_events", Kind.GAUGE, "Events that the group has not handled yet.", ("group",)
+)
+GROUP_LAG_S: Final = Definition(
+    "weft_group_lag_seconds", Kind.GAUGE, "Age of the oldest event that the group has not handled yet.", ("group",)
+)
+
+DEFINITIONS: Final = tuple(value for value in list(vars().values()) if isinstance(value, Definition))
+
+
+class Metrics(Collector):
+    """Everything one node counts. ``registry`` is its own, so that several nodes can live in one process."""
+
+    def __init__(self, read: Callable[[], NodeFigures]) -> None:
+        """``read`` is asked at every scrape, in the thread that collects."""
+        self._read = read
+        self._peers: dict[str, PeerFigures] = {}
+        self._other_peers = PeerFigures()
+        self._published = _Flow()
+        self._delivered = _Flow()
+        self._refused: dict[str, int] = {}
+        self._sync_s = Histogram(SYNC_BUCKETS_S)
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    # --- what happens --------------------------------------------------------------------------------------------
+
+    def peer(self, node_id: str) -> PeerFigures:
+        """Where the link to this peer counts. Peers beyond the bound share one."""
+        known = self._peers.get(node_id)
+        if known is None:
+            if len(self._peers) >= PEER_LABELS_MAX:
+                return self._other_peers
+            known = self._peers[node_id] = PeerFigures()
+        return known
+
+    def forget_peer(self, node_id: str) -> None:
+        """The node is gone for good; its place goes to another."""
+        self._peers.pop(node_id, None)
+
+    def published(self, events: int, size: int) -> None:
+        self._published.add(events, size)
+
+    def delivered(self, events: int, size: int) -> None:
+        self._delivered.add(events, size)
+
+    def refused(self, code: str) -> None:
+        if code not in self._refused and len(self._refused) >= REFUSAL_LABELS_MAX:
+            code = OTHER
+        self._refused[code] = self._refused.get(code, 0) + 1
+
+    def synced(self, latency_s: float) -> None:
+        """Called from the storage thread."""
+        self._sync_s.add(latency_s)
+
+    # --- what is told --------------------------------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Metric]:
+        figures = self._read()
+        yield from self._of_peers()
+        yield from self._of_clients()
+        yield from self._of_log(figures)
+        yield from _of_mesh(figures)
+
+    def describe(self) -> Iterable[Metric]:
+        """Names without numbers: the registry asks while the node is not there yet to be read."""
+        return [_family(definition, ()) for definition in DEFINITIONS if definition.kind is not Kind.HISTOGRAM]
+
+    def _of_peers(self) -> Iterator[Metric]:
+        named = self._peers
+        everybody = [*named.items(), (OTHER, self._other_peers)]
+        counted: list[tuple[Definition, Callable[[PeerFigures], int]]] = [
+            (RECONNECTS, lambda peer: peer.reconnects),
+            (BYTES_SENT, lambda peer: peer.bytes_sent),
+            (BYTES_RECEIVED, lambda peer: peer.bytes_received),
+            (MESSAGES_SENT, lambda peer: peer.messages_sent),
+            (MESSAGES_RECEIVED, lambda peer: peer.messages_received),
+            (DROPS, lambda peer: peer.drops),
+        ]
+        for definition, number in counted:
+            yield _family(definition, [((name,), number(peer)) for name, peer in everybody])
+        # The last state, or the median, of peers that have nothing else in common would say nothing: only named ones.
+        yield _family(STATE, [((name,), peer.state) for name, peer in named.items()])
+        yield _family(QUEUE_DEPTH, [((name,), peer.queue_depth) for name, peer in named.items()])
+        yield _family(RTT, [((name,), peer.rtt_ms) for name, peer in named.items() if peer.rtt_ms is not None])
+        yield _family(
+            SEND_LATENCY,
+            [
+                ((name, str(share)), value)
+                for name, peer in named.items()
+                for share in QUANTILES
+                if (value := peer.send_latency_ms.quantile(share)) is not None
+            ],
+        )
+
+    def _of_clients(self) -> Iterator[Metric]:
+        yield _single(PUBLISHED_EVENTS, self._published.events)
+        yield _single(PUBLISHED_BATCHES, self._published.batches)
+        yield _single(PUBLISHED_BYTES, self._published.bytes)
+        yield _single(DELIVERED_EVENTS, self._delivered.events)
+        yield _single(DELIVERED_BATCHES, self._delivered.batches)
+        yield _single(DELIVERED_BYTES, self._delivered.bytes)
+        yield _family(REFUSED, [((code,), count) for code, count in self._refused.items()])
+
+    def _of_log(self, figures: NodeFigures) -> Iterator[Metric]:
+        yield _single(LOG_BYTES, figures.log_bytes)
+        yield _single(LOG_STREAMS, figures.log_streams)
+        yield _single(LOG_APPENDED, figures.log_appended)
+        yield _single(LOG_SYNCED, figures.log_synced)
+        yield _histogram(LOG_SYNC, self._sync_s)
+        yield _single(LOG_CUTS, figures.log_cuts)
+        yield _single(LOG_LOST, figures.log_lost_events)
+        yield _single(DISK_FREE, figures.disk_free_bytes)
+
+
+@dataclass(slots=True)
+class _Flow:
+    """Batches one way. Mutable: added to for every batch."""
+
+    batches: int = 0
+    events: int = 0
+    bytes: int = 0
+
+    def add(self, events: int, size: int) -> None:
+        self.batches += 1
+        self.events += events
+        self.bytes += size
+
+
+def _of_mesh(figures: NodeFigures) -> Iterator[Metric]:
+    yield _family(MEMBERS, [((liveness,), count) for liveness, count in figures.members.items()])
+    yield _single(CLIENTS, figures.clients)
+    yield _single(SUBSCRIPTIONS, figures.subscriptions)
+    groups = bounded_groups(figures.groups)
+    yield _family(GROUP_MEMBERS, [((each.group,), each.members) for each in groups])
+    yield _family(GROUP_LAG_EVENTS, [((each.group,), each.lag_events) for each in groups])
+    yield _family(GROUP_LAG_S, [((each.group,), each.lag_s) for each in groups])
+
+
+def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:
+    """By name, those beyond the bound as one: the sum of their events, the longest of their times."""
+    ordered = sorted(groups, key=lambda each: each.group)
+    rest = ordered[GROUP_LABELS_MAX:]
+    if not rest:
+        return ordered
+    joined = GroupFigures(
+        OTHER,
+        sum(each.members for each in rest),
+        sum(each.lag_events for each in rest),
+        max(each.lag_s for each in rest),
+    )
+    return [*ordered[:GROUP_LABELS_MAX], joined]
+
+
+def _single(definition: Definition, value: float) -> Metric:
+    return _family(definition, [((), value)])
+
+
+def _family(definition: Definition, samples: Iterable[Sample]) -> Metric:
+    family: CounterMetricFamily | GaugeMetricFamily
+    match definition.kind:
+        case Kind.COUNTER:
+            family = CounterMetricFamily(definition.name, definition.help, labels=definition.labels)
+        case Kind.GAUGE:
+            family = GaugeMetricFamily(definition.name, definition.help, labels=definition.labels)
+        case Kind.HISTOGRAM:
+            raise AssertionError("a histogram is more than samples")
+        case _:
+            assert_never(definition.kind)
+    for labels, value in samples:
+        family.add_metric(labels, value)
+    return family
+
+
+def _histogram(definition: Definition, histogram: Histogram) -> Metric:
+    family = HistogramMetricFamily(definition.name, definition.help, labels=definition.labels)
+    bounds = [*map(str, histogram.bounds), "+Inf"]
+    counts: list[tuple[str, float]] = list(zip(bounds, accumulate(histogram.counts), strict=True))
+    family.add_metric((), buckets=counts, sum_value=histogram.sum)
+    return family

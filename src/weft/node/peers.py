@@ -1,0 +1,120 @@
+"""The links to peers, between PeerLinks and the rest of the node: what they bring is fed, what happens is counted and
+logged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import assert_never
+
+from structlog.stdlib import BoundLogger
+
+from weft import membership
+from weft.core import messages as core
+from weft.membership import Health, HealthChanged, MemberChanged, MemberForgotten, RoundTrip
+from weft.model import NodeId
+from weft.node.engine import Engine, MemberNews
+from weft.node.figures import ConnectionState
+from weft.node.metrics import Metrics
+from weft.transport.grpc.watching import LinkInput
+from weft.wire.mesh.features import Feature, Hello
+
+STATE_OF: dict[Health, ConnectionState] = {
+    Health.HEALTHY: ConnectionState.CONNECTED,
+    Health.UNHEALTHY: ConnectionState.UNHEALTHY,
+    Health.DISCONNECTED: ConnectionState.DOWN,
+}
+
+
+class LinkInputs:
+    """LinkListener: both state machines hear of links; the broker gets events, membership its own messages."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def link_up(self, peer: NodeId, hello: Hello, plain: bool) -> None:
+        self._engine.feed_member(membership.LinkUp(peer, gossips=not plain))
+        self._engine.feed(core.LinkUp(peer, plain))
+
+    def link_down(self, peer: NodeId, reason: str) -> None:
+        self._engine.feed_member(membership.LinkDown(peer))
+        self._engine.feed(core.LinkDown(peer))
+
+    def received(self, event: LinkInput) -> None:
+        self._engine.feed(event)
+
+    def received_member(self, peer: NodeId, message: membership.Message) -> None:
+        self._engine.feed_member(membership.Received(peer, message))
+
+
+class LinkNews:
+    """LinkObserver, and what membership finds out: metrics (PL-06) and log lines.
+
+    ``forget`` gets the addresses of members that are gone for good: they need not be dialled any more.
+    """
+
+    def __init__(self, metrics: Metrics, logger: BoundLogger, forget: Callable[[Iterable[str]], None]) -> None:
+        self._metrics = metrics
+        self._logger = logger
+        self._forget = forget
+        self._seen: set[NodeId] = set()  # peers that had a link before
+        self._addresses: dict[NodeId, tuple[str, ...]] = {}
+
+    def link_up(self, peer: NodeId, address: str, dialled_by_us: bool, features: Iterable[Feature]) -> None:
+        figures = self._metrics.peer(peer)
+        figures.state = ConnectionState.CONNECTED
+        if peer in self._seen:
+            figures.reconnects += 1
+        self._seen.add(peer)
+        self._logger.info(
+            "peer_connected",
+            peer=peer,
+            address=address,
+            dialled=dialled_by_us,
+            features=sorted(each.value for each in features),
+        )
+
+    def link_down(self, peer: NodeId, reason: str) -> None:
+        self._metrics.peer(peer).state = ConnectionState.DOWN
+        self._logger.info("peer_disconnected", peer=peer, reason=reason)
+
+    def link_refused(self, address: str, reason: str) -> None:
+        self._logger.warning("peer_refused", address=address, reason=reason)
+
+    def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
+        self._logger.info("peer_backoff", address=address, reason=reason, retry_s=round(retry_s, 3))
+
+    def sent(self, peer: NodeId, size_bytes: int, latency_s: float) -> None:
+        self._metrics.peer(peer).sent(size_bytes, latency_s)
+
+    def received(self, peer: NodeId, size_bytes: int) -> None:
+        self._metrics.peer(peer).received(size_bytes)
+
+    def dropped(self, peer: NodeId, frames: int) -> None:
+        self._metrics.peer(peer).drops += frames
+        self._logger.warning("frames_dropped", peer=peer, frames=frames)
+
+    def hear(self, news: MemberNews) -> None:
+        match news:
+            case MemberChanged(before, after):
+                self._addresses[after.node_id] = after.addresses
+                if before is None or before.liveness is not after.liveness:
+                    self._logger.info(
+                        "member_changed",
+                        member=after.node_id,
+                        liveness=after.liveness.name.lower(),
+                        incarnation=after.incarnation,
+                    )
+                if before is not None and before.epoch != after.epoch:
+                    self._logger.warning("member_epoch", member=after.node_id, before=before.epoch, after=after.epoch)
+            case MemberForgotten(node_id):
+                self._metrics.forget_peer(node_id)
+                self._seen.discard(node_id)
+                self._forget(self._addresses.pop(node_id, ()))
+                self._logger.info("member_forgotten", member=node_id)
+            case HealthChanged(peer, before_health, after_health):
+                self._metrics.peer(peer).state = STATE_OF[after_health]
+                self._logger.info("peer_health", peer=peer, before=before_health.value, after=after_health.value)
+            case RoundTrip(peer, rtt_s):
+                self._metrics.peer(peer).rtt_ms = rtt_s * 1000
+            case _:
+                assert_never(news)

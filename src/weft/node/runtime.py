@@ -1,0 +1,308 @@
+"""A node: everything put together, started, drained and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from enum import Enum
+from itertools import islice
+from typing import Final
+
+import grpc
+from prometheus_client import CollectorRegistry
+
+from weft.core import Broker
+from weft.core import messages as core
+from weft.errors import StorageError, UsageError
+from weft.limits import CLIENT_ADDRESSES_MAX
+from weft.log import Log
+from weft.membership import Members, NodeState
+from weft.model import NodeId
+from weft.node.addresses import Address
+from weft.node.admin_http import AdminServer
+from weft.node.answers import NodeAnswers
+from weft.node.clients import Clients
+from weft.node.config import NodeConfig
+from weft.node.engine import Engine
+from weft.node.figures import NodeFigures
+from weft.node.identity import settle_node_id
+from weft.node.incarnation import next_incarnation
+from weft.node.logs import node_logger
+from weft.node.maintenance import Maintenance
+from weft.node.metrics import Metrics
+from weft.node.peers import LinkInputs, LinkNews
+from weft.node.storage import Storage, is_quick, open_node_log
+from weft.node.wiring import TopicSettings, broker_settings, client_limits, link_settings, retention_rules
+from weft.transport.grpc.links import PeerLinks
+from weft.transport.grpc.mesh_admin import add_admin
+from weft.transport.grpc.mesh_service import add_mesh
+from weft.transport.grpc.settings import channel_options, server_options
+from weft.wire.mesh.features import Feature, Hello
+
+SWITCH_INTERVAL_S: Final = 0.0005  # the syncing thread gets the interpreter back sooner: receipts are quicker
+GOODBYE_S: Final = 1.0  # for the last messages of streams that are ending
+
+
+class Phase(Enum):
+    """Of a node's life."""
+
+    NEW = "not started"
+    STARTING = "starting"
+    RUNNING = "running"
+    DRAINING = "shutting down"
+    STOPPED = "stopped"
+
+
+class Node:
+    """``start`` raises WeftError with a clear message; ``stop`` may be called at any time, and more than once."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self.grpc_address = ""
+        self.admin_address = ""
+        self.node_id: NodeId
+        self.log: Log
+        self.members: Members
+        self.broker: Broker
+        self.links: PeerLinks
+        self.answers: NodeAnswers
+        self.clients: Clients
+        self._metrics: Metrics
+        self._engine: Engine
+        self._storage: Storage
+        self._topics = TopicSettings(config)
+        self._parts = AsyncExitStack()  # what has been started, ended in reverse order
+        self._phase = Phase.NEW
+        self._failure: asyncio.Future[StorageError]
+        self._started_at_s = 0.0
+
+    # --- starting ------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        assert self._phase is Phase.NEW, "a node is started once"
+        self._phase = Phase.STARTING
+        self._failure = asyncio.get_running_loop().create_future()
+        self._started_at_s = time.monotonic()
+        try:
+            await self._start()
+        except BaseException:
+            self._phase = Phase.STOPPED
+            await self._parts.aclose()
+            raise
+        self._phase = Phase.RUNNING
+        self._logger.info("node_ready", grpc=self.grpc_address, admin=self.admin_address, epoch=self.log.epoch)
+
+    async def _start(self) -> None:
+        config = self.config
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self.node_id = settle_node_id(config.node.data, config.node.id)
+        self._logger = node_logger(self.node_id)
+        self._metrics = Metrics(self._figures)
+        await self._start_admin()
+        await self._open_log()
+        server = await self._make_server()
+        self._make_machines()
+        self.links.add_to(server)
+        add_mesh(server, self.clients)
+        add_admin(server, self.answers)
+        self._engine.start()
+        self._start_maintenance()
+        await server.start()
+        await self.links.start()
+
+    async def _start_admin(self) -> None:
+        wanted = self.config.listen.admin
+        admin = AdminServer(wanted.host, wanted.port, self)
+        await admin.start()
+        self._parts.push_async_callback(admin.stop)
+        self.admin_address = str(Address(wanted.host, admin.port))
+
+    async def _open_log(self) -> None:
+        data, storage = self.config.node.data, self.config.storage
+        opening = asyncio.create_task(
+            asyncio.to_thread(open_node_log, data, storage.segment_bytes, storage.disk_reserve_bytes)
+        )
+        try:
+            self.log = await asyncio.shield(opening)
+        except asyncio.CancelledError:  # who is told to stop meanwhile has to wait for what it must close
+            (await opening).close()
+            raise
+        for cut in self.log.cuts:
+            self._logger.warning("log_cut", what=str(cut))
+        inline = await asyncio.to_thread(is_quick, data)
+        self._storage = Storage(self.log, self._feed, self._fail, self._metrics.synced, inline)
+        self._parts.push_async_callback(self._storage.close)
+        self._storage.start()
+
+    def _start_maintenance(self) -> None:
+        maintenance = Maintenance(
+            self.log,
+            retention_rules(self.config),
+            self._topics.compact,
+            self.config.storage.maintenance_interval_s,
+            self._storage.wake_thread,
+            self._logger,
+        )
+        maintenance.start()
+        self._parts.push_async_callback(asyncio.to_thread, maintenance.stop)
+
+    async def _make_server(self) -> grpc.aio.Server:
+        """Bound, not yet serving: its port is told to the mesh first."""
+        wanted = self.config.listen.grpc
+        server = grpc.aio.server(options=[*server_options(link_settings(self.config)), ("grpc.so_reuseport", 0)])
+        try:
+            port = server.add_insecure_port(str(wanted))
+        except RuntimeError:
+            raise UsageError(f"cannot listen on {wanted}: is another process there?") from None
+        self._parts.push_async_callback(server.stop, GOODBYE_S)
+        self.grpc_address = str(Address(wanted.host, port))
+        return server
+
+    def _make_machines(self) -> None:
+        loop, config = asyncio.get_running_loop(), self.config
+        incarnation = next_incarnation(config.node.data, int(time.time()))
+        own = NodeState(self.node_id, incarnation, version=1, epoch=self.log.epoch, addresses=(self.grpc_address,))
+        chance = random.SystemRandom()
+        seeds = [str(peer.address) for peer in config.peers]
+        self.members = Members(own, config.membership.settings(), chance, seeds)
+        self.broker = Broker(
+            self.node_id,
+            self.log,
+            broker_settings(config, self._topics),
+            wall_offset_s=time.time() - loop.time(),
+        )
+        self.clients = Clients(
+            self.node_id, self.log, client_limits(config), self._feed, self._addresses, self._metrics
+        )
+        news = LinkNews(self._metrics, self._logger, self._undial)
+        self._engine = Engine(
+            self.broker,
+            self.members,
+            serve=self.clients.perform,
+            news=news.hear,
+            kick=self._storage.wake,
+            failed=self._fail,
+        )
+        self._parts.callback(self._engine.stop)
+        settings = link_settings(config)
+        self.links = PeerLinks(
+            self._hello,
+            config.node.mesh,
+            settings,
+            LinkInputs(self._engine),
+            chance,
+            news,
+            lambda address: grpc.aio.insecure_channel(address, channel_options(settings)),
+        )
+        self._engine.links = self.links
+        self.answers = NodeAnswers(
+            self.broker,
+            self.members,
+            self.links.links,
+            lambda peer: self._metrics.peer(peer).rtt_ms,
+            lambda: [f"grpc {self.grpc_address}", f"admin {self.admin_address}"],
+            lambda: self.clients.draining,
+        )
+
+    def _undial(self, addresses: Iterable[str]) -> None:
+        """Whom the configuration names is dialled for ever."""
+        for address in set(addresses) - {str(peer.address) for peer in self.config.peers}:
+            self.links.undial(address)
+
+    def _hello(self) -> Hello:
+        own = self.members.own
+        return Hello(self.node_id, frozenset(Feature), self.config.node.mesh, own.epoch, own.incarnation, own.addresses)
+
+    def _feed(self, event: core.Input) -> None:
+        self._engine.feed(event)
+
+    def _addresses(self) -> list[str]:
+        """Where clients may go: here, or to others that are alive."""
+        others = (
+            state.addresses[0]
+            for state in self.members.states.values()
+            if state.node_id != self.node_id and state.addresses and not state.liveness.gone
+        )
+        return [self.grpc_address, *islice(others, CLIENT_ADDRESSES_MAX - 1)]
+
+    # --- ending --------------------------------------------------------------------------------------------------
+
+    async def stop(self, drain: bool = True) -> None:
+        """Let out what is owed, within ``shutdown.drain_timeout_s``; then close everything. Not a goodbye for good."""
+        if self._phase is not Phase.RUNNING:
+            return
+        self._phase = Phase.DRAINING
+        self._logger.info("node_stopping", drain=drain)
+        if drain and not self._failure.done():
+            self.clients.drain()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.config.shutdown.drain_timeout_s):
+                    await self.clients.wait_gone()
+                    self._engine.finish()
+                    await self._storage.wait_synced()
+        await self.links.stop("the node is shutting down", leaving=False)
+        await self._parts.aclose()
+        self._phase = Phase.STOPPED
+        self._logger.info("node_stopped")
+
+    async def wait_failed(self) -> StorageError:
+        """Return once the node cannot keep its promises any more, with the reason."""
+        return await asyncio.shield(self._failure)
+
+    def _fail(self, error: StorageError) -> None:
+        if self._failure.done():
+            return
+        self._logger.error("node_failed", error=str(error), exc_info=error.__cause__)
+        self._failure.set_result(error)
+        self._engine.stop()
+        self.clients.fail(error)
+
+    # --- what it tells: NodeView of the admin server -------------------------------------------------------------
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        return self._metrics.registry
+
+    def ready_reasons(self) -> Sequence[str]:
+        if self._phase is not Phase.RUNNING:
+            return [f"the node is {self._phase.value}"]
+        if self._failure.done():
+            return [f"the log has failed: {self._failure.result()}"]
+        full = self._storage.disk_full
+        return [] if full is None else [str(full)]
+
+    def status(self) -> Mapping[str, str | int | float | bool]:
+        facts: dict[str, str | int | float | bool] = {"node": self.node_id, "phase": self._phase.value}
+        if self._phase is Phase.RUNNING:
+            facts |= {
+                "mesh": self.config.node.mesh,
+                "epoch": self.log.epoch,
+                "uptime_s": int(time.monotonic() - self._started_at_s),
+                "grpc": self.grpc_address,
+                "members": len(self.members.states),
+                "clients": self.clients.streams,
+            }
+        return facts
+
+    def _figures(self) -> NodeFigures:
+        if self._phase not in (Phase.RUNNING, Phase.DRAINING):
+            return NodeFigures()
+        states = list(self.log.states())
+        return NodeFigures(
+            log_bytes=sum(state.bytes_end - state.bytes_start for state in states),
+            log_streams=len(states),
+            log_appended=self.log.appended,
+            log_synced=self.log.synced,
+            log_cuts=len(self.log.cuts),
+            disk_free_bytes=self.log.store.free_bytes(),
+            members=Counter(state.liveness.name.lower() for state in self.members.states.values()),
+            clients=self.clients.streams,
+            subscriptions=self.clients.subscriptions,
+            groups=self.answers.group_figures(),
+        )

@@ -1,0 +1,197 @@
+"""The log of a running node, the thread that syncs it, and how the event loop hears of a sync.
+
+The thread syncs over and over as long as there is something to sync. However many syncs pass while the loop is busy, it
+is woken once and gets all they made durable together.
+
+A lone write is synced by the loop itself, if the disk is quick: that saves two changes of thread, about a tenth of the
+time until the receipt. Whoever writes again within a millisecond is busy, and busy writers share the thread's syncs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from weft.core.messages import StreamKey, Synced
+from weft.errors import StorageError
+from weft.log import Log, open_log
+from weft.log.errors import DiskFull
+from weft.log.log import Advanced
+from weft.log.syncer import SETTLE_S, Syncer
+from weft.model import Epoch
+
+LONE_S: Final = 0.001  # a write after so long without one is a lone one
+QUICK_SYNC_S: Final = 0.0005  # what the loop may stand still for
+SLOW_PAUSE_S: Final = 1.0  # after a slower sync, for how long the loop leaves it to the thread
+SAMPLES: Final = 5
+
+
+def mint_epoch() -> Epoch:
+    """Milliseconds since 1970: later than the epoch of every log that this node has lost before."""
+    return Epoch(time.time_ns() // 1_000_000)
+
+
+def open_node_log(path: Path, segment_bytes: int, disk_reserve_bytes: int) -> Log:
+    """As ``open_log``. LogDamaged says what is gone; ``weft log check`` and ``weft log repair`` are the way on."""
+    return open_log(path, mint_epoch, segment_bytes=segment_bytes, disk_reserve_bytes=disk_reserve_bytes)
+
+
+def is_quick(directory: Path) -> bool:
+    """Whether the disk syncs quickly enough for the loop to wait for it: the median of a few tries."""
+    times_s = []
+    with tempfile.TemporaryFile(dir=directory) as file:
+        for _ in range(SAMPLES):
+            file.write(bytes(4096))
+            file.flush()
+            begun_s = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times_s.append(time.perf_counter() - begun_s)
+    return median(times_s) <= QUICK_SYNC_S
+
+
+class Storage:
+    """Calls ``on_synced`` on the loop after a sync, ``on_failed`` when the log cannot keep its promise any more.
+
+    ``on_sync_time`` gets the seconds that each sync took, in the thread that did it. ``disk_full``: what the last sync
+    met. ``inline``: lone writes are synced by the loop.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        on_synced: Callable[[Synced], None],
+        on_failed: Callable[[StorageError], None],
+        on_sync_time: Callable[[float], None],
+        inline: bool,
+    ) -> None:
+        self.log = log
+        self.disk_full: DiskFull | None = None
+        self._loop = asyncio.get_running_loop()
+        self._on_synced = on_synced
+        self._on_failed = on_failed
+        self._on_sync_time = on_sync_time
+        self._syncer = Syncer(log, self._durable, self._failed)
+        self._lock = threading.Lock()  # of what the thread leaves for the loop
+        self._advanced: dict[StreamKey, int] = {}
+        self._ticket = 0
+        self._posted = False  # the loop has been told and has not come yet
+        self._begun_s: float | None = None  # when the sync that is under way began; None: the thread has nothing to do
+        self._told = asyncio.Event()
+        self._inline = inline
+        self._wrote_at_s = 0.0
+        self._inline_from_s = 0.0
+        self._settling: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.log.on_synced(self._note)
+        self._syncer.start()
+
+    def wake(self) -> None:
+        """Have what was appended synced. On the loop."""
+        if self.log.appended == self.log.synced:
+            return
+        now_s = self._loop.time()
+        lone = now_s - self._wrote_at_s >= LONE_S and now_s >= self._inline_from_s
+        self._wrote_at_s = now_s
+        if lone and self._inline and self._begun_s is None:
+            self._sync_inline(now_s)
+        else:
+            self.wake_thread()
+
+    def wake_thread(self) -> None:
+        """The same from any thread."""
+        if self.log.appended != self.log.synced:
+            if self._begun_s is None:
+                self._begun_s = time.monotonic()
+            self._syncer.wake()
+
+    def _sync_inline(self, now_s: float) -> None:
+        try:
+            ticket = self.log.sync()
+        except DiskFull:
+            self.wake_thread()  # which tries again until there is room
+            return
+        except StorageError as error:
+            self._on_failed(error)
+            return
+        taken_s = self._loop.time() - now_s
+        self._on_sync_time(taken_s)
+        if taken_s > QUICK_SYNC_S:
+            self._inline_from_s = now_s + SLOW_PAUSE_S
+        with self._lock:
+            self._ticket = ticket
+            self._posted = True
+            self.disk_full = None
+        if self._settling is None or self._settling.done():
+            self._settling = self._loop.create_task(self._settle())
+        self._tell()
+
+    async def _settle(self) -> None:
+        """What the thread does after its own syncs: the marks follow the log to the disk, at nobody's cost."""
+        await asyncio.sleep(SETTLE_S)
+        try:
+            await asyncio.to_thread(self.log.settle)
+        except DiskFull:
+            pass  # the next one will do
+        except StorageError as error:
+            self._on_failed(error)
+
+    async def wait_synced(self) -> None:
+        """Until everything appended is durable, and told."""
+        while self.log.appended != self.log.synced or self._posted:
+            self._told.clear()
+            await self._told.wait()
+
+    async def close(self) -> None:
+        """Sync what is left, end the thread, close the log. What the last sync brought is still told."""
+        await asyncio.to_thread(self._syncer.stop)
+        if self._settling is not None:
+            self._settling.cancel()  # closing the log settles
+            await asyncio.gather(self._settling, return_exceptions=True)
+        self._tell()
+        self.log.remove_on_synced(self._note)
+        await asyncio.to_thread(self.log.close)
+
+    # --- in the syncing thread -----------------------------------------------------------------------------------
+
+    def _note(self, advanced: Advanced) -> None:
+        with self._lock:
+            self._advanced.update(advanced)
+
+    def _durable(self, ticket: int) -> None:
+        now_s = time.monotonic()
+        if self._begun_s is not None:
+            self._on_sync_time(now_s - self._begun_s)
+        self._begun_s = None if ticket == self.log.appended else now_s  # the next one begins at once
+        with self._lock:
+            self._ticket = ticket
+            self.disk_full = None
+            if self._posted:
+                return
+            self._posted = True
+        self._loop.call_soon_threadsafe(self._tell)
+
+    def _failed(self, error: StorageError) -> None:
+        if isinstance(error, DiskFull):
+            self.disk_full = error
+        else:
+            self._loop.call_soon_threadsafe(self._on_failed, error)
+
+    # --- on the loop ---------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        with self._lock:
+            if not self._posted:
+                return
+            self._posted = False
+            ticket, advanced = self._ticket, self._advanced
+            self._advanced = {}
+        self._on_synced(Synced(ticket, advanced))
+        self._told.set()

@@ -1,0 +1,84 @@
+"""What the configuration means for each part of a node."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from weft.core.groups import GroupSettings
+from weft.core.settings import BrokerSettings
+from weft.core.topics import GROUPS, is_own
+from weft.limits import INBOX_AGE_S, MATCHES_KEPT_MAX, OFFSET_MAX
+from weft.log.retention import RetentionRule
+from weft.model import Topic, parse_pattern
+from weft.node.config import NodeConfig
+from weft.node.config_sections import TopicSection
+from weft.transport.grpc.mesh_node import ClientLimits
+from weft.transport.grpc.settings import DropPolicy, LinkSettings
+
+# The mesh's own topics keep to rules of their own, whatever the configuration says of ">".
+OWN_RULES: Final = (
+    RetentionRule(GROUPS, stream_bytes_max=OFFSET_MAX),  # compacted instead
+    RetentionRule(parse_pattern("weft.inbox.>"), age_us_max=INBOX_AGE_S * 1_000_000),
+)
+
+
+def retention_rules(config: NodeConfig) -> tuple[RetentionRule, ...]:
+    return (*OWN_RULES, *config.retention_rules)
+
+
+class TopicSettings:
+    """What is configured for a topic, remembered for those that are published to again and again."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._settings_for = lru_cache(MATCHES_KEPT_MAX)(config.settings_for)
+
+    def _of(self, topic: Topic) -> TopicSection | None:
+        return None if is_own(topic) else self._settings_for(topic)
+
+    def copies(self, topic: Topic) -> int:
+        settings = self._of(topic)
+        return 1 if settings is None else settings.copies
+
+    def compact(self, topic: Topic) -> bool:
+        settings = self._of(topic)
+        return settings is not None and settings.compact
+
+
+def broker_settings(config: NodeConfig, topics: TopicSettings) -> BrokerSettings:
+    return BrokerSettings(
+        window_bytes=config.link.window_bytes,
+        ack_timeout_s=config.link.ack_timeout_s,
+        copies_of=topics.copies,
+        plain_patterns=config.legacy_peers,
+        groups=GroupSettings(release_timeout_s=config.groups.handover_timeout_s),
+    )
+
+
+def client_limits(config: NodeConfig) -> ClientLimits:
+    limits = config.limits
+    return ClientLimits(
+        streams_max=limits.clients_max,
+        subscriptions_max=limits.subscriptions_max,
+        batch_bytes_max=limits.batch_bytes_max,
+        publish_bytes_max=limits.publish_bytes_max,
+        credit_bytes_max=limits.credit_bytes_max,
+        reply_bytes_max=limits.reply_bytes_max,
+    )
+
+
+def link_settings(config: NodeConfig) -> LinkSettings:
+    link = config.link
+    return LinkSettings(
+        queue_frames_max=link.queue_frames_max,
+        queue_bytes_max=link.queue_bytes_max,
+        send_timeout_s=link.send_timeout_s,
+        drop_policy=DropPolicy(link.drop_policy.value),
+        max_message_bytes=link.message_bytes_max,
+        backoff_s_min=link.backoff_s_min,
+        backoff_s_max=link.backoff_s_max,
+        backoff_jitter=link.backoff_jitter,
+        dial_timeout_s=link.dial_timeout_s,
+        handshake_timeout_s=link.handshake_timeout_s,
+        compression=link.compression,
+    )

@@ -1,0 +1,1 @@
+"""Sockets: what the pure rooms decide is carried out here. One package per transport."""

@@ -1,0 +1,36 @@
+"""How long to wait before dialling again: twice as long each time up to a limit, and not all at once (PL-01)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.membership import Chance
+
+DOUBLINGS_MAX: Final = 32  # from a millisecond to weeks: no limit is beyond that
+
+
+class Backoff:
+    """One address's. ``jitter`` is the share of a delay that chance may take away: 0 for none, 1 for all of it."""
+
+    def __init__(self, least_s: float, most_s: float, jitter: float, chance: Chance) -> None:
+        self._least_s = least_s
+        self._most_s = most_s
+        self._jitter = jitter
+        self._chance = chance
+        self._failures = 0
+
+    @property
+    def ceiling_s(self) -> float:
+        """The next delay, before chance takes its share."""
+        return min(self._most_s, self._least_s * 2.0 ** min(self._failures, DOUBLINGS_MAX))
+
+    def next_s(self) -> float:
+        """The delay after one more failure."""
+        delay_s = self.ceiling_s * (1.0 - self._jitter * self._chance.random())
+        self._failures += 1
+        return delay_s
+
+    def on_lived(self, lived_s: float) -> None:
+        """A link stood for so long. One that breaks sooner than we waited for it does not start the delays anew."""
+        if lived_s >= self.ceiling_s:
+            self._failures = 0

@@ -1,0 +1,119 @@
+"""Which connection of two nodes stays: that dialled by the higher node id, whatever order things happen in (PL-01).
+
+A connection is made in two steps: both sides say hello on the event stream, then the dialler commits by opening the
+control stream. In between, either side may know of another connection of the two that is better:
+
+- The dialler gives up its own if it has a better one, and commits otherwise. Who commits has nothing better.
+- The other side takes what is committed in place of what it has, unless that is its own dial, it has the higher id, and
+  the peer may have committed before it knew of it (their dials crossed). A peer that said hello when the other
+  connection stood already, and still commits, has lost it: what stands here is half-open, and goes.
+
+Peers without a control stream commit with their hello. Nothing is done here: answers say what stays and what goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from weft.model import NodeId
+
+
+class Candidate(Protocol):
+    """What the election knows of a connection, once its peer has said hello."""
+
+    @property
+    def peer(self) -> NodeId: ...
+
+    @property
+    def dialled_by_us(self) -> bool: ...
+
+    @property
+    def plain(self) -> bool:
+        """There is no control stream, so no second step."""
+
+    @property
+    def incarnation(self) -> int:
+        """That the peer said: it grows when a node starts."""
+
+
+C = TypeVar("C", bound=Candidate)
+
+
+@dataclass(slots=True)
+class Contest(Generic[C]):
+    """All connections with one peer."""
+
+    standing: C | None = None
+    # Our dials that we committed to, and the peer's that said hello: each with what stood then.
+    made: list[tuple[C, C | None]] = field(default_factory=list)
+
+
+class Election(Generic[C]):
+    """All peers of one node. ``own_id`` decides between dials of both sides."""
+
+    def __init__(self, own_id: NodeId) -> None:
+        self._own_id = own_id
+        self._contests: dict[NodeId, Contest[C]] = {}
+
+    def standing(self, peer: NodeId) -> C | None:
+        contest = self._contests.get(peer)
+        return contest.standing if contest else None
+
+    def on_hello(self, candidate: C) -> bool:
+        """Both sides have said hello. False: there is a better connection, give this one up."""
+        contest = self._contests.setdefault(candidate.peer, Contest())
+        if candidate.dialled_by_us and not self._worth_committing(candidate, contest):
+            return False
+        contest.made.append((candidate, contest.standing))
+        return True
+
+    def on_commit(self, candidate: C) -> list[C] | None:
+        """Both steps are done. None: give it up. Else it stands from now on, and these have to go."""
+        contest = self._contests[candidate.peer]
+        stood = next(stood for made, stood in contest.made if made is candidate)
+        if not candidate.dialled_by_us and not self._acceptable(candidate, contest, stood):
+            return None
+        losers = [made for made, _ in contest.made if made.dialled_by_us and made is not candidate]
+        if contest.standing is not None:
+            losers.append(contest.standing)
+        contest.made = [entry for entry in contest.made if entry[0] is not candidate]
+        contest.standing = candidate
+        return losers
+
+    def on_closed(self, candidate: C) -> None:
+        """A connection is gone, at whatever step. Those that the election never saw are ignored."""
+        contest = self._contests.get(candidate.peer)
+        if contest is None:
+            return
+        if contest.standing is candidate:
+            contest.standing = None
+        contest.made = [entry for entry in contest.made if entry[0] is not candidate]
+        if contest.standing is None and not contest.made:
+            del self._contests[candidate.peer]
+
+    def _worth_committing(self, ours: C, contest: Contest[C]) -> bool:
+        """Whether to go on with our dial, now that we know whom we dialled."""
+        if any(made.dialled_by_us for made, _ in contest.made):
+            return False  # another address of the same peer
+        standing = contest.standing
+        if standing is not None and ours.incarnation > standing.incarnation:
+            return True  # the peer was started anew: what stands is half-open
+        if standing is not None and standing.dialled_by_us:
+            return False
+        return self._we_decide(ours) or (standing is None and not contest.made)
+
+    def _acceptable(self, theirs: C, contest: Contest[C], stood: C | None) -> bool:
+        """Whether to take what the peer has committed to."""
+        standing = contest.standing
+        if not self._we_decide(theirs):
+            return True
+        if standing is None:
+            return not any(made.dialled_by_us for made, _ in contest.made)
+        if not standing.dialled_by_us or theirs.incarnation > standing.incarnation:
+            return True
+        # The peer commits although it has heard of ours: it has lost it. Without a second step, who knows.
+        return not theirs.plain and stood is standing
+
+    def _we_decide(self, candidate: C) -> bool:
+        return self._own_id > candidate.peer

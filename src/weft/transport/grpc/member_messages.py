@@ -1,0 +1,149 @@
+"""What a link carries for membership: gossip, probes and heartbeats, as messages of ``peerlink.proto`` and back.
+
+The readers raise only BadMeshMessage.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from weft import membership
+from weft.errors import UsageError
+from weft.limits import GOSSIP_DIGESTS_MAX, GOSSIP_STATES_MAX, INCARNATION_MAX, OFFSET_MAX
+from weft.membership import Digest, Gossip, Liveness, NodeState, Ping, PingFor, Pong
+from weft.model import Epoch, NodeId, parse_node_id, parse_pattern
+from weft.wire.mesh import peerlink_pb2 as pb
+from weft.wire.mesh.errors import BadMeshMessage
+
+# --- to a peer -------------------------------------------------------------------------------------------------------
+
+
+def member_message(message: membership.Message) -> pb.PeerMessage:
+    match message:
+        case Gossip():
+            return pb.PeerMessage(gossip=_gossip(message))
+        case Ping(sequence):
+            return pb.PeerMessage(probe=pb.PeerProbe(sequence=sequence, ping=pb.ProbePing()))
+        case Pong(sequence, node_id, incarnation):
+            pong = pb.ProbePong(node_id=node_id, incarnation=incarnation)
+            return pb.PeerMessage(probe=pb.PeerProbe(sequence=sequence, pong=pong))
+        case PingFor(sequence, target):
+            indirect = pb.ProbeIndirect(target=target)
+            return pb.PeerMessage(probe=pb.PeerProbe(sequence=sequence, indirect=indirect))
+        case membership.Heartbeat(timestamp, echo):
+            return pb.PeerMessage(heartbeat=pb.Heartbeat(timestamp=timestamp, echo=echo))
+        case _:
+            assert_never(message)
+
+
+def _gossip(gossip: Gossip) -> pb.PeerGossip:
+    return pb.PeerGossip(
+        digests=[
+            pb.NodeDigest(
+                node_id=digest.node_id,
+                incarnation=digest.incarnation,
+                version=digest.version,
+                liveness=_liveness(digest.liveness),
+            )
+            for digest in gossip.digests
+        ],
+        states=map(_state, gossip.states),
+        reply=gossip.reply,
+    )
+
+
+def _state(state: NodeState) -> pb.NodeState:
+    return pb.NodeState(
+        node_id=state.node_id,
+        incarnation=state.incarnation,
+        version=state.version,
+        liveness=_liveness(state.liveness),
+        epoch=state.epoch,
+        addresses=state.addresses,
+        neighbours=state.neighbours,
+        interest=state.interest,
+        interest_capped=state.interest_capped,
+    )
+
+
+def _liveness(liveness: Liveness) -> str:
+    return f"LIVENESS_{liveness.name}"
+
+
+# --- from a peer -----------------------------------------------------------------------------------------------------
+
+
+def read_gossip_untrusted(message: pb.PeerGossip) -> Gossip:
+    _check_count("digests", len(message.digests), GOSSIP_DIGESTS_MAX)
+    _check_count("states", len(message.states), GOSSIP_STATES_MAX)
+    return Gossip(
+        tuple(map(_read_digest_untrusted, message.digests)),
+        tuple(map(_read_state_untrusted, message.states)),
+        message.reply,
+    )
+
+
+def read_probe_untrusted(message: pb.PeerProbe) -> Ping | Pong | PingFor | None:
+    """None: a kind of probe that we do not know."""
+    match message.WhichOneof("probe"):
+        case "ping":
+            return Ping(message.sequence)
+        case "pong":
+            _check_number("incarnation", message.pong.incarnation, INCARNATION_MAX)
+            return Pong(message.sequence, _read_node_id_untrusted(message.pong.node_id), message.pong.incarnation)
+        case "indirect":
+            return PingFor(message.sequence, _read_node_id_untrusted(message.indirect.target))
+        case _:
+            return None
+
+
+def read_heartbeat(message: pb.Heartbeat) -> membership.Heartbeat:
+    return membership.Heartbeat(message.timestamp, message.echo)
+
+
+def _read_digest_untrusted(message: pb.NodeDigest) -> Digest:
+    _check_number("incarnation", message.incarnation, INCARNATION_MAX)
+    _check_number("version", message.version, OFFSET_MAX)
+    node_id = _read_node_id_untrusted(message.node_id)
+    return Digest(node_id, message.incarnation, message.version, _read_liveness_untrusted(message.liveness))
+
+
+def _read_state_untrusted(message: pb.NodeState) -> NodeState:
+    try:
+        return NodeState(
+            parse_node_id(message.node_id),
+            message.incarnation,
+            message.version,
+            Epoch(message.epoch),
+            _read_liveness_untrusted(message.liveness),
+            tuple(message.addresses),
+            tuple(map(parse_node_id, message.neighbours)),
+            tuple(map(parse_pattern, message.interest)),
+            message.interest_capped,
+        )
+    except UsageError as error:
+        raise BadMeshMessage(f"bad state of a node in gossip: {error}") from None
+
+
+def _read_liveness_untrusted(number: int) -> Liveness:
+    try:
+        return Liveness(number)
+    except ValueError:
+        raise BadMeshMessage("no such liveness", liveness=number) from None
+
+
+def _read_node_id_untrusted(text: str) -> NodeId:
+    try:
+        return parse_node_id(text)
+    except UsageError as error:
+        raise BadMeshMessage(str(error)) from None
+
+
+def _check_count(what: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise BadMeshMessage(f"too many {what} in gossip", have=count, limit=limit)
+
+
+def _check_number(what: str, value: int, limit: int) -> None:
+    if value > limit:
+        raise BadMeshMessage(f"{what} is out of range", value=value, limit=limit)

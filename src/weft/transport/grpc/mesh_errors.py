@@ -1,0 +1,97 @@
+"""How errors reach clients: one table from exception to code, for refusals in a stream and for calls that fail.
+
+A refusal inside a stream is an ``Error`` message. A call that fails as a whole ends with a gRPC status, and carries the
+same ``Error`` in its trailing metadata (``weft-error-bin``), so that programs need not read the sentence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn
+
+import grpc
+
+from weft.core.errors import CopiesMissing, TopicReserved
+from weft.errors import PeerError, StorageError, UsageError, WeftError
+from weft.limits import ERROR_TEXT_CHARS_MAX
+from weft.log.errors import (
+    DiskFull,
+    EventsLost,
+    OutOfSequence,
+    PositionAhead,
+    PositionExpired,
+    StoreCorrupt,
+    UnknownStream,
+)
+from weft.model import BadBatch
+from weft.wire.mesh import mesh_pb2 as pb
+
+ERROR_METADATA: Final = "weft-error-bin"
+
+
+class Busy(WeftError):
+    """This node has as much to do as it may take on; wait and try again."""
+
+
+class ShuttingDown(WeftError):
+    """This node is on its way out; go to another one."""
+
+
+class TooLarge(UsageError):
+    """More in one message than may be."""
+
+
+# The first that fits counts, so a class stands before those it derives from.
+CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
+    (BadBatch, pb.ERROR_BAD_BATCH),
+    (TooLarge, pb.ERROR_TOO_LARGE),
+    (TopicReserved, pb.ERROR_NOT_ALLOWED),
+    (PositionExpired, pb.ERROR_POSITION_EXPIRED),
+    (PositionAhead, pb.ERROR_POSITION_UNKNOWN),
+    (UnknownStream, pb.ERROR_POSITION_UNKNOWN),
+    (OutOfSequence, pb.ERROR_OUT_OF_SEQUENCE),
+    (CopiesMissing, pb.ERROR_COPIES),
+    (Busy, pb.ERROR_BUSY),
+    (ShuttingDown, pb.ERROR_SHUTTING_DOWN),
+    (DiskFull, pb.ERROR_DISK_FULL),
+    (EventsLost, pb.ERROR_CORRUPT),
+    (StoreCorrupt, pb.ERROR_CORRUPT),
+    (UsageError, pb.ERROR_BAD_REQUEST),
+    (PeerError, pb.ERROR_BAD_REQUEST),
+    (StorageError, pb.ERROR_SHUTTING_DOWN),  # a node whose log fails stops
+)
+
+# Of calls that fail as a whole. RESOURCE_EXHAUSTED is gRPC's own word for a message over its limit, so not ours.
+STATUSES: Final = {
+    pb.ERROR_UNSPECIFIED: grpc.StatusCode.UNKNOWN,
+    pb.ERROR_BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    pb.ERROR_BAD_BATCH: grpc.StatusCode.INVALID_ARGUMENT,
+    pb.ERROR_NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
+    pb.ERROR_UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    pb.ERROR_POSITION_EXPIRED: grpc.StatusCode.OUT_OF_RANGE,
+    pb.ERROR_POSITION_UNKNOWN: grpc.StatusCode.NOT_FOUND,
+    pb.ERROR_TOO_LARGE: grpc.StatusCode.INVALID_ARGUMENT,
+    pb.ERROR_BUSY: grpc.StatusCode.UNAVAILABLE,
+    pb.ERROR_DISK_FULL: grpc.StatusCode.UNAVAILABLE,
+    pb.ERROR_SHUTTING_DOWN: grpc.StatusCode.UNAVAILABLE,
+    pb.ERROR_OUT_OF_SEQUENCE: grpc.StatusCode.FAILED_PRECONDITION,
+    pb.ERROR_COPIES: grpc.StatusCode.FAILED_PRECONDITION,
+    pb.ERROR_CORRUPT: grpc.StatusCode.DATA_LOSS,
+}
+
+
+def code_of(error: WeftError) -> pb.ErrorCode:
+    return next((code for kind, code in CODES if isinstance(error, kind)), pb.ERROR_UNSPECIFIED)
+
+
+def error_message(error: WeftError) -> pb.Error:
+    """What a client is told: the sentence for people, code and facts for programs."""
+    facts = {name: str(value)[:ERROR_TEXT_CHARS_MAX] for name, value in error.facts.items()}
+    return pb.Error(code=code_of(error), message=str(error)[:ERROR_TEXT_CHARS_MAX], facts=facts)
+
+
+async def abort(context: Any, error: WeftError) -> NoReturn:
+    """End a call with this error."""
+    message = error_message(error)
+    metadata = ((ERROR_METADATA, message.SerializeToString()),)
+    await context.abort(STATUSES[message.code], message.message, metadata)
+    raise AssertionError("abort does not return")

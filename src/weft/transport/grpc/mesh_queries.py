@@ -1,0 +1,163 @@
+"""The calls of ``Mesh`` that look or move once: Fetch, Positions, Commit, Topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final
+
+import pyarrow as pa
+
+from weft.core.topics import selects
+from weft.errors import UsageError, WeftError
+from weft.limits import LOOK_STREAMS_AT_ONCE, MIB
+from weft.log import Log, StreamInfo
+from weft.log.errors import EventsLost, PositionExpired
+from weft.model import SCHEMA, Batch, Epoch, Pattern, Position, Stream
+from weft.transport.grpc.mesh_errors import abort, error_message
+from weft.transport.grpc.mesh_node import MeshNode
+from weft.transport.grpc.mesh_values import (
+    read_pattern_untrusted,
+    read_positions_untrusted,
+    read_range_untrusted,
+)
+from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.frames import read_stream_untrusted, stream_ref
+
+REPLY_BYTES: Final = 1 * MIB  # of a fetch that does not say
+
+
+class Queries:
+    def __init__(self, node: MeshNode) -> None:
+        self._node = node
+
+    # --- a range of a stream -------------------------------------------------------------------------------------
+
+    async def fetch(self, request: pb.FetchRequest, context: Any) -> None:
+        try:
+            stream, epoch = read_stream_untrusted(request.stream)
+            first, end = read_range_untrusted(request)
+            columns = _columns_untrusted(request.columns)
+            bytes_max = min(request.bytes_max or REPLY_BYTES, self._node.limits.reply_bytes_max)
+            while first < end:
+                stored = self._node.log.read(stream, epoch, first, end, bytes_max)
+                if not stored:
+                    return
+                reply = _projected(stored, columns, first, end) if columns else pb.FetchedBatches(batches=stored)
+                await context.write(pb.FetchReply(fetched=reply))
+                first = Batch.read_stored(stored[-1]).end_offset
+        except WeftError as error:
+            self._node.count_refusal(error)
+            await context.write(pb.FetchReply(error=error_message(error)))
+
+    # --- where streams begin and end -----------------------------------------------------------------------------
+
+    async def positions(self, request: pb.PositionsRequest, context: Any) -> pb.PositionsReply:
+        try:
+            pattern = read_pattern_untrusted(request.pattern)
+            stands = self._stands(request.group)
+            timestamp_us = request.timestamp_us if request.HasField("timestamp_us") else None
+            reply = pb.PositionsReply()
+            async for info in self._streams(pattern):
+                reply.streams.append(self._place(info, stands, timestamp_us))
+            return reply
+        except WeftError as error:
+            await abort(context, error)
+
+    def _stands(self, group: str) -> dict[tuple[Stream, Epoch], int]:
+        positions = self._node.log.positions(group) if group else []
+        return {(each.stream, each.epoch): each.offset for each in positions}
+
+    def _place(
+        self, info: StreamInfo, stands: dict[tuple[Stream, Epoch], int], timestamp_us: int | None
+    ) -> pb.PositionsOfStream:
+        log = self._node.log
+        place = pb.PositionsOfStream(
+            info=pb.StreamInfo(
+                stream=stream_ref(info.stream, info.epoch),
+                earliest_offset=info.start,
+                latest_offset=info.end,
+                bytes=info.bytes,
+                first_timestamp_us=_first_timestamp_us(log, info),
+                last_timestamp_us=max(info.latest_us, 0),
+            ),
+            group_offset=stands.get((info.stream, info.epoch)),
+        )
+        if timestamp_us is not None:
+            place.timestamp_offset = log.seek(info.stream, info.epoch, timestamp_us)
+        return place
+
+    async def _streams(self, pattern: Pattern) -> AsyncIterator[StreamInfo]:
+        """Streams that match, with a breath for others now and then: there may be a hundred thousand."""
+        for number, info in enumerate(selected(self._node.log, pattern), 1):
+            yield info
+            if number % LOOK_STREAMS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def topics(self, request: pb.TopicsRequest, context: Any) -> pb.TopicsReply:
+        try:
+            pattern = read_pattern_untrusted(request.pattern)
+            found: dict[str, pb.TopicInfo] = {}
+            async for info in self._streams(pattern):
+                topic = found.setdefault(info.stream.topic, pb.TopicInfo(topic=info.stream.topic))
+                topic.streams += 1
+                topic.events += info.end - info.start
+                topic.bytes += info.bytes
+                topic.last_timestamp_us = max(topic.last_timestamp_us, info.latest_us, 0)
+            return pb.TopicsReply(topics=found.values())
+        except WeftError as error:
+            await abort(context, error)
+
+    # --- groups --------------------------------------------------------------------------------------------------
+
+    async def commit(self, request: pb.CommitRequest, context: Any) -> pb.CommitReply:
+        try:
+            self._node.check_open()
+            positions = read_positions_untrusted(request.positions)
+            self._check_places(positions)
+            await self._node.move_group(request.group, positions)
+            return pb.CommitReply()
+        except WeftError as error:
+            self._node.count_refusal(error)
+            return pb.CommitReply(error=error_message(error))
+
+    def _check_places(self, positions: Iterable[Position]) -> None:
+        """A group is not put where there is nothing: it would only fail later, far from the mistake."""
+        for position in positions:
+            self._node.log.read(position.stream, position.epoch, position.offset, position.offset)
+
+
+def selected(log: Log, pattern: Pattern) -> list[StreamInfo]:
+    """Streams as a subscription to the pattern would select them; those that hold nothing and never did left out."""
+    return [info for info in log.streams(pattern) if selects(pattern, info.stream.topic)]
+
+
+def _first_timestamp_us(log: Log, info: StreamInfo) -> int:
+    """0 if the stream is empty, or damaged where it begins: who reads it is told."""
+    try:
+        stored = log.read(info.stream, info.epoch, info.start, bytes_max=1)
+    except (EventsLost, PositionExpired):
+        return 0
+    return Batch.read_stored(stored[0]).timestamp_us_min if stored else 0
+
+
+def _columns_untrusted(names: Iterable[str]) -> list[str]:
+    columns = list(dict.fromkeys(names))
+    unknown = next((name for name in columns if name not in SCHEMA.names), None)
+    if unknown is not None:
+        raise UsageError("no such column", column=unknown[:64], known=", ".join(SCHEMA.names))
+    return columns
+
+
+def _projected(stored: list[bytes], columns: list[str], first: int, end: int) -> pb.FetchedBatches:
+    """Of each batch the rows within the range, only these columns, as an Arrow IPC stream of its own."""
+    reply = pb.FetchedBatches()
+    for data in stored:
+        batch = Batch.read_stored(data)
+        rows = batch.rows(first, end).select(columns)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_batch(rows)
+        reply.batches.append(sink.getvalue().to_pybytes())
+        reply.first_offsets.append(max(batch.base_offset, first))
+    return reply

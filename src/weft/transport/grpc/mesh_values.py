@@ -1,0 +1,122 @@
+"""Messages of ``mesh.proto`` to values of the core and back. What clients send is checked here, and nowhere later.
+
+Functions that take messages of clients raise UsageError or PeerError only, with words for the client's user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from weft.core.errors import TopicReserved
+from weft.core.messages import Delivered, Edge, FromPositions, FromTime, Receipted, Start
+from weft.core.topics import is_own
+from weft.errors import UsageError
+from weft.limits import CLIENT_POSITIONS_MAX, OFFSET_MAX, PARTITIONS_MAX
+from weft.model import Batch, Pattern, Position, Topic, parse_pattern, parse_topic
+from weft.transport.grpc.mesh_errors import TooLarge
+from weft.wire.mesh import BadMeshMessage
+from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.frames import read_position_untrusted, stream_position, stream_ref
+
+M = TypeVar("M", bound=Message)
+
+INBOX_PREFIX: Final = "weft.inbox."  # replies to requests: the one part of them that clients write to
+EDGES: Final = {
+    pb.Start.EDGE_UNSPECIFIED: Edge.OWN,
+    pb.Start.EDGE_EARLIEST: Edge.EARLIEST,
+    pb.Start.EDGE_LATEST: Edge.LATEST,
+}
+
+
+# --- from clients ----------------------------------------------------------------------------------------------------
+
+
+def parse_untrusted(kind: type[M], data: bytes) -> M:
+    """A message of this kind, or BadMeshMessage."""
+    message: M = kind()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise BadMeshMessage(f"not a {kind.DESCRIPTOR.name}: {error}") from None
+    return message
+
+
+def read_topic_untrusted(text: str) -> Topic:
+    """A topic that clients may publish to."""
+    topic = parse_topic(text)
+    if is_own(topic) and not topic.startswith(INBOX_PREFIX):
+        raise TopicReserved("topics below weft. belong to the mesh; publish to another one", topic=topic)
+    return topic
+
+
+def read_batch_untrusted(message: pb.PublishBatch, batch_bytes_max: int) -> tuple[Topic, int, Batch]:
+    """Topic, partition and batch of what a client wants published."""
+    topic = read_topic_untrusted(message.topic)
+    if message.partition >= PARTITIONS_MAX:
+        raise UsageError("no such partition", partition=message.partition, limit=PARTITIONS_MAX - 1)
+    size = len(message.batch)
+    if size > batch_bytes_max:
+        raise TooLarge("the batch is too large: send several", bytes=size, limit=batch_bytes_max)
+    return topic, message.partition, Batch.read_untrusted(message.batch)
+
+
+def read_pattern_untrusted(text: str) -> Pattern:
+    """A pattern; none at all means every topic."""
+    return parse_pattern(text or ">")
+
+
+def read_positions_untrusted(positions: Collection[pb.StreamPosition]) -> tuple[Position, ...]:
+    if len(positions) > CLIENT_POSITIONS_MAX:
+        raise TooLarge("too many positions in one message", have=len(positions), limit=CLIENT_POSITIONS_MAX)
+    return tuple(map(read_position_untrusted, positions))
+
+
+def read_start_untrusted(start: pb.Start) -> Start:
+    match start.WhichOneof("from"):
+        case "timestamp_us":
+            return FromTime(start.timestamp_us)
+        case "positions":
+            return FromPositions(read_positions_untrusted(start.positions.positions))
+        case _:
+            edge = EDGES.get(start.edge)
+            if edge is None:
+                raise UsageError("no such place to start from", edge=start.edge, known="0, 1 and 2")
+            return edge
+
+
+def read_range_untrusted(request: pb.FetchRequest) -> tuple[int, int]:
+    """The offsets that are asked for; no end means as far as the stream goes."""
+    first, end = request.first_offset, request.end_offset or OFFSET_MAX
+    if not first <= end <= OFFSET_MAX:
+        raise UsageError("not a range of offsets", first=first, end=end, limit=OFFSET_MAX)
+    return first, end
+
+
+# --- to clients ------------------------------------------------------------------------------------------------------
+
+
+def receipt_message(request: int, receipted: Receipted) -> pb.Receipt:
+    receipt = receipted.receipt
+    return pb.Receipt(
+        request=request,
+        stream=stream_ref(receipt.stream, receipt.epoch),
+        first_offset=receipt.first_offset,
+        count=receipt.count,
+        copies=receipt.copies,
+        repeated=receipted.repeated,
+    )
+
+
+def batch_message(delivered: Delivered) -> pb.StreamBatch:
+    return pb.StreamBatch(
+        stream=stream_ref(delivered.stream, delivered.epoch),
+        batch=delivered.data,
+        first_offset=delivered.first_offset,
+    )
+
+
+def position_messages(positions: Iterable[Position]) -> list[pb.StreamPosition]:
+    return list(map(stream_position, positions))

@@ -1,0 +1,107 @@
+"""What can be seen of links: figures of each, and who is told of what happens to them (PL-06)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from weft.core.messages import (
+    FramesDropped,
+    ReceivedAcks,
+    ReceivedCopies,
+    ReceivedPlain,
+    ReceivedPlainAck,
+    ReceivedResume,
+)
+from weft.limits import LINK_LATENCIES_KEPT
+from weft.membership import Message
+from weft.model import NodeId
+from weft.wire.mesh.features import Feature, Hello
+
+LinkInput: TypeAlias = ReceivedCopies | ReceivedAcks | ReceivedResume | ReceivedPlain | ReceivedPlainAck | FramesDropped
+
+
+@dataclass(frozen=True, slots=True)
+class LinkView:
+    """A link as people see it, or an address that is dialled and has none. The figures are of this connection."""
+
+    peer: NodeId | None
+    address: str
+    connected: bool
+    dialled_by_us: bool
+    plain: bool = False
+    features: frozenset[Feature] = frozenset()
+    since_s: float = 0.0  # the loop's clock
+    queue_frames: int = 0
+    queue_bytes: int = 0
+    drops: int = 0
+    messages_sent: int = 0
+    messages_received: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    send_latency_s_p50: float = 0.0
+    send_latency_s_p95: float = 0.0
+    trouble: str = ""  # why there is no link
+
+
+class LinkListener(Protocol):
+    """Who the links work for. Called on the event loop, and never from within a call to PeerLinks.
+
+    ``received`` is to step the core at once: after FramesDropped, what is sent next has to begin anew.
+    """
+
+    def link_up(self, peer: NodeId, hello: Hello, plain: bool) -> None: ...
+
+    def link_down(self, peer: NodeId, reason: str) -> None: ...
+
+    def received(self, event: LinkInput) -> None: ...
+
+    def received_member(self, peer: NodeId, message: Message) -> None: ...
+
+
+class LinkObserver(Protocol):
+    """Metrics and logs. ``address`` is where we dialled, or where the peer came from."""
+
+    def link_up(self, peer: NodeId, address: str, dialled_by_us: bool, features: Iterable[Feature]) -> None: ...
+
+    def link_down(self, peer: NodeId, reason: str) -> None: ...
+
+    def link_refused(self, address: str, reason: str) -> None:
+        """Somebody who dialled us was turned away."""
+
+    def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
+        """There is no link, or none any more; the next attempt comes after ``retry_s``."""
+
+    def sent(self, peer: NodeId, size_bytes: int, latency_s: float) -> None:
+        """One frame, so long after it was handed in."""
+
+    def received(self, peer: NodeId, size_bytes: int) -> None: ...
+
+    def dropped(self, peer: NodeId, frames: int) -> None: ...
+
+
+class Traffic:
+    """Figures of one connection."""
+
+    def __init__(self) -> None:
+        self.messages_sent = 0
+        self.messages_received = 0
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self._latencies_s: deque[float] = deque(maxlen=LINK_LATENCIES_KEPT)
+
+    def sent(self, size_bytes: int, latency_s: float) -> None:
+        self.messages_sent += 1
+        self.bytes_sent += size_bytes
+        self._latencies_s.append(latency_s)
+
+    def received(self, size_bytes: int) -> None:
+        self.messages_received += 1
+        self.bytes_received += size_bytes
+
+    def latency_s(self, share: float) -> float:
+        """The latency that this share of the last frames stayed within; 0 before the first."""
+        ordered = sorted(self._latencies_s)
+        return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0.0

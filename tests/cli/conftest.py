@@ -1,0 +1,22 @@
+"""What tests of commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import RunningNode, Weft, running_node
+
+
+@pytest.fixture
+def weft(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Weft:
+    return Weft(monkeypatch, capsys, tmp_path / "config")
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    """One node for all tests, because it takes a while to start: each keeps to topics of its own."""
+    with running_node(tmp_path_factory.mktemp("node") / "data", "--node-id", "node-a") as running:
+        yield running

@@ -1,0 +1,70 @@
+"""The command as a whole: every name that scripts rely on, and a help that does not wait for heavy libraries."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Weft
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+CLIENT_OPTIONS = ["--node", "--insecure", "--context", "--json"]
+
+# Command -> options, as issue 4 names them.
+NAMES = {
+    "up": ["--config", "--data", "--node-id", "--listen", "--peer", "--admin", "--insecure"],
+    "pub": ["--key", "--header", "--file", "--lines", "--copies", *CLIENT_OPTIONS],
+    "sub": ["--from", "--group", "--count", "--timeout", *CLIENT_OPTIONS],
+    "topics": CLIENT_OPTIONS,
+    "peers": CLIENT_OPTIONS,
+    "groups": CLIENT_OPTIONS,
+    "lag": CLIENT_OPTIONS,
+    "explain": ["--origin", *CLIENT_OPTIONS],
+    "status": CLIENT_OPTIONS,
+    "context add": ["--node", "--insecure", "--token", "--tls-root", "--tls-certificate", "--tls-key", "--use"],
+    "context list": ["--json"],
+    "context use": [],
+    "context show": ["--json"],
+    "context remove": [],
+    "log ls": ["--data"],
+    "packet decode": [],
+}
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_every_command_has_its_options(weft: Weft, command: str) -> None:
+    outcome = weft(*command.split(), "--help")
+    assert outcome.status == 0
+    told = set(re.findall(r"--[a-z-]+", outcome.out))
+    assert [name for name in NAMES[command] if name not in told] == []
+
+
+def test_the_page_names_every_command_and_option() -> None:
+    page = PAGE.read_text()
+    for command, options in NAMES.items():
+        assert f"weft {command}" in page, command
+        assert [name for name in options if f"{name}" not in page] == []
+
+
+def test_help_does_not_load_what_it_does_not_need() -> None:
+    script = (
+        "import sys\nfrom weft.cli.main import app\n"
+        "try:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('grpc', 'pyarrow', 'rocksdict', 'numpy', 'pydantic') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "Look into a log" in done.stdout
+
+
+def test_an_unknown_command_is_a_mistake_of_usage(weft: Weft) -> None:
+    assert weft("publish").status == 2
+    assert weft("log", "nothing").status == 2
+
+
+def test_the_version(weft: Weft) -> None:
+    assert re.fullmatch(r"weft \d+\.\d+\.\d+\n", weft("--version").out)

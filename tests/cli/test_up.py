@@ -1,0 +1,179 @@
+"""``weft up``: ready when it serves, drained by a signal, gone at once by a second one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.commands import Weft, running_node
+from weft.cli import serving
+from weft.errors import StorageError, UsageError
+from weft.model import NodeId
+from weft.node.config import NodeConfig
+from weft.node.identity import settle_node_id
+
+CONFIG = NodeConfig(insecure=True)
+
+
+# --- a real node -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("PL-01", "OBS-01")
+def test_a_node_serves_and_a_signal_drains_it(weft: Weft, tmp_path: Path) -> None:
+    with running_node(tmp_path / "data", "--node-id", "node-a") as node:
+        assert httpx.get(f"http://{node.admin}/readyz", trust_env=False).json() == {"ready": True, "reasons": []}
+        assert weft("pub", "kept", "x", *node.flags).status == 0
+        assert node.end(signal.SIGTERM) == 0
+    event = weft("log", "cat", ">", "--data", tmp_path / "data", "--json").document
+    assert (event["topic"], event["origin"], event["payload"]) == ("kept", "node-a", "x")
+
+
+def test_the_data_of_another_node_is_not_touched(weft: Weft, tmp_path: Path) -> None:
+    settle_node_id(tmp_path / "data", NodeId("node-a"))
+    free = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+    outcome = weft("up", "--data", tmp_path / "data", "--node-id", "node-b", "--insecure", *free)
+    assert (outcome.status, outcome.out) == (1, "")
+    assert "belongs to node node-a, not node-b" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "start the node with --insecure"),
+        (("--insecure", "--listen", "0.0.0.0:7400"), "loopback addresses"),
+        (("--insecure", "--peer", "10.0.0.1:7400"), "peer 10.0.0.1:7400"),
+        (("--insecure", "--listen", "nonsense"), 'listen.grpc = "nonsense"'),
+        (("--insecure", "--node-id", "a b"), 'node.id = "a b"'),
+        (("--insecure", "--log-level", "loud"), "log.level = \"loud\": has to be 'debug'"),
+        (("--config", "/absent/weft.toml"), "cannot read /absent/weft.toml"),
+    ],
+)
+def test_a_node_that_cannot_be_is_not_started(weft: Weft, tmp_path: Path, flags: tuple[str, ...], message: str) -> None:
+    outcome = weft("up", "--data", tmp_path / "data", *flags)
+    assert (outcome.status, outcome.out) == (1, "")
+    assert message in outcome.err
+    assert not (tmp_path / "data").exists()
+
+
+def test_flags_are_above_the_environment_and_that_above_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[NodeConfig] = []
+
+    async def run(config: NodeConfig) -> None:
+        seen.append(config)
+
+    monkeypatch.setattr(serving, "run", run)
+    monkeypatch.setattr(serving, "configure_logs", lambda *_: None)
+    file = tmp_path / "weft.toml"
+    file.write_text("insecure = true\n[node]\nid = 'file'\nmesh = 'file'\n[log]\nlevel = 'error'")
+    monkeypatch.setenv("WEFT_NODE_ID", "environment")
+    monkeypatch.setenv("WEFT_NODE_MESH", "environment")
+    serving.serve(file, {"node.id": "flag", "node.data": None})
+    assert (seen[0].node.id, seen[0].node.mesh, seen[0].log.level) == ("flag", "environment", "error")
+
+
+# --- a node that does as it is told ------------------------------------------------------------------------------
+
+
+class StandIn:
+    """A node without insides, for what ``weft up`` itself does."""
+
+    def __init__(self) -> None:
+        self.grpc_address = "127.0.0.1:7400"
+        self.calls: list[str] = []
+        self.failure: StorageError | None = None
+        self.on_start: Callable[[], None] = lambda: None
+        self.on_wait: Callable[[], None] = lambda: None
+        self.start_blocks = False
+        self.start_error: Exception | None = None
+
+    async def start(self) -> None:
+        self.calls.append("start")
+        self.on_start()
+        if self.start_blocks:
+            await asyncio.Event().wait()
+        if self.start_error is not None:
+            raise self.start_error
+
+    async def wait_failed(self) -> StorageError:
+        self.on_wait()
+        if self.failure is None:
+            await asyncio.Event().wait()
+        assert self.failure is not None
+        return self.failure
+
+    async def stop(self, drain: bool = True) -> None:
+        self.calls.append(f"stop drain={drain}")
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    node = StandIn()
+    monkeypatch.setattr(serving, "Node", lambda config: node)
+    return node
+
+
+def signal_self(number: signal.Signals) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ready_is_said_and_a_signal_drains(
+    stand_in: StandIn, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    stand_in.on_wait = signal_self(number)
+    assert asyncio.run(serving.run(CONFIG)) is None
+    assert stand_in.calls == ["start", "stop drain=True"]
+    captured = capsys.readouterr()
+    assert captured.out == "ready\n"
+    assert captured.err.startswith("INSECURE: plain text, no keys.")
+
+
+def test_a_signal_before_it_serves_is_heard(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in.on_start = signal_self(signal.SIGTERM)
+    stand_in.start_blocks = True
+    assert asyncio.run(serving.run(CONFIG)) is None
+    assert stand_in.calls == ["start", "stop drain=True"]
+    assert capsys.readouterr().out == ""
+
+
+def test_a_node_that_does_not_start_is_not_ready(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in.start_error = UsageError("cannot listen")
+    with pytest.raises(UsageError, match="cannot listen"):
+        asyncio.run(serving.run(CONFIG))
+    assert capsys.readouterr().out == ""
+
+
+def test_a_log_that_fails_ends_the_node(stand_in: StandIn) -> None:
+    stand_in.failure = StorageError("the log cannot be synced")
+    assert asyncio.run(serving.run(CONFIG)) is stand_in.failure
+    assert stand_in.calls[-1].startswith("stop")
+
+
+def test_a_second_signal_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    exits: list[int] = []
+    monkeypatch.setattr(os, "_exit", exits.append)
+
+    async def story() -> None:
+        asked = serving.Asked()
+        asked.listen()
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asked.wait()
+            assert exits == []
+            os.kill(os.getpid(), signal.SIGTERM)
+            async with asyncio.timeout(60):
+                while not exits:
+                    await asyncio.sleep(0)
+        finally:
+            asked.leave()
+
+    asyncio.run(story())
+    assert exits == [128 + signal.SIGTERM]

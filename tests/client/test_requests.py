@@ -1,0 +1,58 @@
+"""Requests and replies over topics."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.client.fake import FakeNode, running, until
+from tests.client.story import connect, play
+from weft.client import Client, NoReply
+from weft.errors import UsageError
+
+
+async def answer(client: Client, pattern: str) -> None:
+    async for request in client.requests(pattern):
+        await request.reply(request.payload.upper(), headers={"by": "me"})
+
+
+def test_a_request_gets_its_reply() -> None:
+    async def story() -> None:
+        node = FakeNode()
+        async with running(node) as addresses, connect(addresses) as asker, connect(addresses) as answerer:
+            answering = asyncio.create_task(answer(answerer, "ask.*"))
+            await until(lambda: len(node.opens) == 1)
+            replies = await asyncio.gather(*(asker.request("ask.upper", word) for word in ("one", "two", "three")))
+            assert [reply.payload for reply in replies] == [b"ONE", b"TWO", b"THREE"]
+            assert replies[0].headers is not None
+            assert replies[0].headers["by"] == "me"
+            assert {reply.topic for reply in replies} == {f"weft.inbox.{asker.id}"}
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
+
+    play(story())
+
+
+def test_nobody_answers() -> None:
+    async def story() -> None:
+        async with running(FakeNode()) as addresses, connect(addresses) as client:
+            with pytest.raises(NoReply) as raised:
+                await client.request("ask", b"?", timeout_s=0.1)
+            assert raised.value.facts == {"topic": "ask", "waited_s": 0.1}
+
+    play(story())
+
+
+def test_an_event_that_asks_for_nothing_cannot_be_replied_to() -> None:
+    async def story() -> None:
+        node = FakeNode()
+        async with running(node) as addresses, connect(addresses) as client:
+            requests = client.requests("ask")
+            first = asyncio.ensure_future(anext(requests))
+            await until(lambda: len(node.opens) == 1)
+            await client.publish("ask", b"just saying")
+            with pytest.raises(UsageError, match="does not ask"):
+                await (await first).reply(b"what")
+
+    play(story())

@@ -1,0 +1,106 @@
+"""What a node refuses, and that it goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.groups.talk import ALL, B, C, T, assignments, at, hear, make, member, place, said, state, stream
+from weft.core.groups import Say, group, groups, places, reports
+from weft.errors import UsageError
+from weft.model import Event, Pattern
+
+
+@pytest.mark.parametrize(
+    ("name", "member_name", "pattern", "error"),
+    [
+        ("", "m", ALL, "is not a name for a group"),
+        ("a b", "m", ALL, "is not a name for a group"),
+        ("g", "a#1", ALL, "is not a name for a member"),
+        ("g", "m", Pattern("weft.groups.>"), "subscribe without one"),
+        ("g", "m", Pattern("weft.groups.x"), "subscribe without one"),
+    ],
+)
+def test_who_cannot_join(name: str, member_name: str, pattern: Pattern, error: str) -> None:
+    mesh = make(T)
+    with pytest.raises(UsageError, match=error):
+        mesh.join(1, name, member_name, pattern, 0.0)
+    assert mesh.names() == []
+    assert mesh.join(1, "g", "m", ALL, 0.0) == [], "the number is still free"
+
+
+def test_too_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "GROUP_MEMBERS_MAX", 2)
+    mesh = make(T)
+    mesh.join(1, "g", "m1", ALL, 0.0)
+    mesh.join(2, "g", "m2", ALL, 0.0)
+    with pytest.raises(UsageError, match=r"group g has too many members at this node \(limit 2\)"):
+        mesh.join(3, "g", "m3", ALL, 0.0)
+    mesh.join(3, "g", "m2", ALL, 0.0)
+
+
+def test_too_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "GROUPS_MAX", 1)
+    mesh = make(T)
+    mesh.join(1, "g", "m", ALL, 0.0)
+    with pytest.raises(UsageError, match=r"too many groups \(group h, limit 1\)"):
+        mesh.join(2, "h", "m", ALL, 0.0)
+    with pytest.raises(UsageError, match=r"too many groups \(group h, limit 1\)"):
+        mesh.move("h", [at(T, 1)], 0.0)
+    hear(mesh, B, state(B, x=member()), place(T, 0, 1), group="h", offset=0, now_s=0.0)
+    assert mesh.refused == 2
+    assert mesh.names() == ["g"]
+
+
+def test_too_many_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "GROUP_POSITIONS_MAX", 2)
+    monkeypatch.setattr(places, "GROUP_POSITIONS_MAX", 2)
+    mesh = make(T)
+    keys = [stream(f"plant.t{number}") for number in range(4)]
+    mesh.move("g", [at(keys[0], 1), at(keys[1], 1)], 0.0)
+    hear(mesh, B, place(keys[2], 0, 1), place(keys[0], 2, 5), offset=0, now_s=0.0)
+    assert mesh.refused == 1
+    assert mesh.positions("g") == [at(keys[0], 5), at(keys[1], 1)]
+    with pytest.raises(UsageError, match=r"group g has positions in too many streams \(limit 2\)"):
+        mesh.move("g", [at(keys[0], 9), at(keys[3], 9)], 0.0)
+    assert mesh.positions("g") == [at(keys[0], 5), at(keys[1], 1)], "all of it or nothing"
+
+
+def test_too_many_streams_for_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "GROUP_HELD_MAX", 3)
+    mesh = make(*(stream(f"plant.t{number}") for number in range(5)))
+    mesh.join(1, "g", "m", ALL, 0.0)
+    ((_, _, streams),) = assignments(mesh.tick(0.0))
+    assert len(streams) == 3
+
+
+def test_too_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "MEMBERS_MAX", 1)
+    mesh = make(T, lives=[B, C])
+    hear(mesh, B, state(B, x=member()), offset=0, now_s=0.0)
+    hear(mesh, C, state(C, x=member()), offset=0, now_s=0.0)
+    hear(mesh, B, state(B, y=member()), offset=1, now_s=0.0)
+    assert mesh.refused == 1
+    assert [(each.node, each.name) for each in mesh.members("g")] == [(B, "y")]
+
+
+def test_positions_are_said_in_batches_that_are_not_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "GROUP_SAY_EVENTS_MAX", 4)
+    mesh = make()
+    effects = mesh.move("g", [at(stream(f"plant.t{number}"), 1) for number in range(10)], 0.0)
+    assert [len(effect.events) for effect in effects if isinstance(effect, Say)] == [4, 4, 2]
+    assert len(said(effects)) == 10
+
+
+def test_bad_events_are_counted_and_the_good_ones_beside_them_count() -> None:
+    mesh = make(T, lives=[B])
+    bad = [Event(b"{", 0, b"n:b"), Event(b"x", 0, b"p:plant.t@a/0:e1"), Event(b"", 0, None), state(C, x=member(T))]
+    hear(mesh, B, *bad, state(B, x=member(T)), offset=0, now_s=0.0)
+    assert mesh.refused == len(bad)
+    assert mesh.holder("g", T) == (B, "x"), "a node speaks for itself only"
+
+
+def test_a_topic_that_is_about_no_group_is_refused() -> None:
+    mesh = make(T)
+    hear(mesh, B, state(B, x=member()), group="-", offset=0, now_s=0.0)
+    assert mesh.refused == 1
+    assert mesh.names() == []

@@ -1,0 +1,143 @@
+"""The admin HTTP server over a real socket: metrics, health, readiness, and getting out of the way."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from weft.errors import UsageError
+from weft.node.admin_http import AdminServer
+from weft.node.figures import NodeFigures
+from weft.node.metrics import Metrics
+
+
+class View:
+    """A node as the server sees it."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics(lambda: NodeFigures(subscriptions=5))
+        self.reasons: list[str] = []
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        return self.metrics.registry
+
+    def ready_reasons(self) -> Sequence[str]:
+        return self.reasons
+
+    def status(self) -> dict[str, str | int | float | bool]:
+        return {"node": "node-a", "epoch": 7}
+
+
+@asynccontextmanager
+async def serving(view: View) -> AsyncIterator[httpx.AsyncClient]:
+    server = AdminServer("127.0.0.1", 0, view)
+    await server.start()
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as http:
+            yield http
+    finally:
+        await server.stop()
+
+
+@pytest.mark.req("OBS-01", "PL-06")
+def test_metrics_are_served() -> None:
+    async def story() -> None:
+        async with serving(View()) as http:
+            answer = await http.get("/metrics")
+            assert answer.status_code == 200
+            assert answer.headers["content-type"].startswith("text/plain; version=")
+            assert "weft_subscriptions 5.0" in answer.text.splitlines()
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("OBS-01")
+def test_health_and_readiness() -> None:
+    async def story() -> None:
+        view = View()
+        async with serving(view) as http:
+            assert (await http.get("/healthz")).text == "ok\n"
+            ready = await http.get("/readyz")
+            assert (ready.status_code, ready.json()) == (200, {"ready": True, "reasons": []})
+            view.reasons = ["draining"]
+            draining = await http.get("/readyz")
+            assert (draining.status_code, draining.json()) == (503, {"ready": False, "reasons": ["draining"]})
+            assert (await http.get("/healthz")).status_code == 200
+
+    asyncio.run(story())
+
+
+def test_the_index_says_what_there_is() -> None:
+    async def story() -> None:
+        async with serving(View()) as http:
+            text = (await http.get("/")).text
+            assert "node: node-a" in text
+            assert all(path in text for path in ("/metrics", "/healthz", "/readyz"))
+
+    asyncio.run(story())
+
+
+def test_nothing_else_is_there_and_nothing_can_be_changed() -> None:
+    async def story() -> None:
+        async with serving(View()) as http:
+            assert (await http.get("/etc/passwd")).status_code == 404
+            assert (await http.post("/metrics", content=b"x")).status_code == 405
+
+    asyncio.run(story())
+
+
+def test_an_address_that_is_taken_is_told() -> None:
+    async def story() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            with pytest.raises(
+                UsageError, match=rf"cannot serve admin HTTP on 127\.0\.0\.1:{port}: Address already in"
+            ):
+                await AdminServer("127.0.0.1", port, View()).start()
+
+    asyncio.run(story())
+
+
+def test_a_stopped_server_gives_its_port_back() -> None:
+    async def story() -> None:
+        server = AdminServer("127.0.0.1", 0, View())
+        await server.stop()  # not started: nothing to stop
+        await server.start()
+        await server.stop()
+        await server.stop()
+        with socket.create_server(("127.0.0.1", server.port)):
+            pass
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(story())
+
+
+def test_stopping_does_not_wait_for_idle_connections() -> None:
+    async def story() -> None:
+        server = AdminServer("127.0.0.1", 0, View())
+        await server.start()
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET / HTTP/1.1\r\n")  # and never the rest
+        await writer.drain()
+        async with asyncio.timeout(30):
+            await server.stop()
+        writer.close()
+
+    asyncio.run(story())
+
+
+def test_signals_stay_with_the_node() -> None:
+    async def story() -> None:
+        before = signal.getsignal(signal.SIGTERM)
+        async with serving(View()):
+            assert signal.getsignal(signal.SIGTERM) is before
+
+    asyncio.run(story())

@@ -1,0 +1,186 @@
+"""The Publish stream of a running node: receipts after the sync, refusals in words, bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.node.raw_client import RawClient, RawPublisher, batch_of
+from tests.node.running import running_node
+from weft.limits import BATCH_BYTES_MAX
+from weft.model import Batch, NodeId, Stream, Topic
+from weft.wire.mesh import mesh_pb2 as pb
+
+
+@pytest.mark.req("MSH-01")
+def test_receipts_name_the_place_in_the_log(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running_node(tmp_path) as node, RawClient(node.grpc_address) as client:
+            publisher = await client.publisher()
+            assert publisher.opened.node_id == "a"
+            assert publisher.opened.epoch == node.log.epoch
+            assert publisher.opened.addresses == [node.grpc_address]
+            for request in range(3):
+                await publisher.send(request, "plant.t", batch_of(b"one", b"two"))
+            answers = await publisher.answers(3)
+            assert [answers[request].first_offset for request in range(3)] == [0, 2, 4]
+            assert {(each.count, each.copies, each.repeated) for each in answers.values()} == {(2, 1, False)}
+            stored = node.log.read(Stream(Topic("plant.t"), NodeId("a"), 0), node.log.epoch, 0)
+            assert [event.payload for data in stored for event in Batch.read_stored(data)] == [b"one", b"two"] * 3
+            assert await publisher.end() == []
+
+    asyncio.run(story())
+
+
+def test_a_batch_that_comes_again_gets_its_first_receipt(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running_node(tmp_path) as node, RawClient(node.grpc_address) as client:
+            publisher = await client.publisher()
+            batch = batch_of(b"once", sequence=7)
+            await publisher.send(1, "plant.t", batch)
+            first = (await publisher.answers(1))[1]
+            await publisher.send(2, "plant.t", batch)  # nothing else is written: no sync follows
+            again = (await publisher.answers(1))[2]
+            assert (again.first_offset, again.repeated) == (first.first_offset, True)
+            await publisher.send(3, "plant.t", batch_of(b"late", sequence=3))
+            assert (await publisher.answers(1))[3].code == pb.ERROR_OUT_OF_SEQUENCE
+
+    asyncio.run(story())
+
+
+async def send_all(publisher: RawPublisher, topic: str, batch: Batch, count: int, copies: int = 0) -> None:
+    for request in range(count):
+        await publisher.send(request, topic, batch, copies=copies)
+
+
+def damaged() -> bytes:
+    data = bytearray(batch_of(b"payload").data)
+    data[-1] ^= 1
+    return bytes(data)
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], int]] = {
+    "not a topic": ({"topic": "plant..t"}, pb.ERROR_BAD_REQUEST),
+    "a pattern": ({"topic": "plant.*"}, pb.ERROR_BAD_REQUEST),
+    "the mesh's own topic": ({"topic": "weft.groups.billing"}, pb.ERROR_NOT_ALLOWED),
+    "quarantine is for gateways": ({"topic": "weft.quarantine.emm"}, pb.ERROR_NOT_ALLOWED),
+    "no such partition": ({"partition": 1 << 16}, pb.ERROR_BAD_REQUEST),
+    "no bytes": ({"batch": b""}, pb.ERROR_BAD_BATCH),
+    "checksum": ({"batch": damaged()}, pb.ERROR_BAD_BATCH),
+    "too large": ({"batch": bytes(BATCH_BYTES_MAX + 1)}, pb.ERROR_TOO_LARGE),
+}
+
+
+def test_refusals_leave_the_stream_open(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running_node(tmp_path) as node, RawClient(node.grpc_address) as client:
+            publisher = await client.publisher()
+            for request, (fields, code) in enumerate(REFUSALS.values()):
+                wanted: dict[str, Any] = {"topic": "plant.t", "batch": batch_of(b"x").data, **fields}
+                await publisher.say(pb.PublishRequest(batch=pb.PublishBatch(request=request, **wanted)))
+                answer = (await publisher.answers(1))[request]
+                assert (answer.code, bool(answer.message)) == (code, True), list(REFUSALS)[request]
+            assert (await publisher.publish("weft.inbox.client-1", b"a reply")).count == 1
+            assert (await publisher.publish("plant.t", b"x")).first_offset == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([pb.PublishRequest(batch=pb.PublishBatch(topic="t"))], "begins with open"),
+        ([pb.PublishRequest(open=pb.PublishOpen(producer_id=b"short"))], "producer id"),
+        ([pb.PublishRequest(open=pb.PublishOpen())] * 2, "carries batches"),
+        ([pb.PublishRequest(open=pb.PublishOpen()), pb.PublishRequest()], "carries batches"),
+    ],
+)
+def test_a_client_that_breaks_the_protocol_is_shown_the_door(
+    tmp_path: Path, messages: list[pb.PublishRequest], words: str
+) -> None:
+    async def story() -> None:
+        async with running_node(tmp_path) as node, RawClient(node.grpc_address) as client:
+            call = client.stream("Publish", pb.PublishReply)
+            for message in messages:
+                await call.write(message.SerializeToString())
+            with pytest.raises(grpc.aio.AioRpcError, match=words) as caught:
+                while await call.read() is not grpc.aio.EOF:
+                    pass
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            error = pb.Error.FromString(dict(caught.value.trailing_metadata())["weft-error-bin"])
+            assert error.code == pb.ERROR_BAD_REQUEST
+
+    asyncio.run(story())
+
+
+def test_bytes_that_are_no_message_end_the_stream_in_words(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running_node(tmp_path) as node, RawClient(node.grpc_address) as client:
+            for method, reply in (("Publish", pb.PublishReply), ("Subscribe", pb.SubscribeReply)):
+                call = client.stream(method, reply)
+                await call.write(b"\xff\xff\xff")
+                if method == "Publish":
+                    with pytest.raises(grpc.aio.AioRpcError, match="not a PublishRequest"):
+                        await call.read()
+                else:
+                    assert "not a SubscribeRequest" in (await call.read()).error.message
+
+    asyncio.run(story())
+
+
+def test_a_client_that_does_not_read_its_answers_is_not_read_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets every answer once it reads; meanwhile the node holds a bounded number of them."""
+    monkeypatch.setattr("weft.transport.grpc.mesh_publish.CLIENT_REPLIES_MAX", 4)
+
+    async def story() -> None:
+        async with running_node(tmp_path) as node, RawClient(node.grpc_address) as client:
+            publisher = await client.publisher()
+            sending = asyncio.create_task(send_all(publisher, "bad..topic", batch_of(bytes(9000)), count=200))
+            answers = await publisher.answers(200)
+            await sending
+            assert {each.code for each in answers.values()} == {pb.ERROR_BAD_REQUEST}
+
+    asyncio.run(story())
+
+
+def test_what_is_taken_and_not_answered_is_bounded(tmp_path: Path) -> None:
+    """With copies that never come, receipts are owed for long: the node stops reading at a quarter of its bound."""
+
+    async def story() -> None:
+        async with (
+            running_node(tmp_path, limits__publish_bytes_max=16 << 20) as node,
+            RawClient(node.grpc_address) as client,
+        ):
+            publisher = await client.publisher()
+            large = batch_of(bytes(1 << 20))
+            sending = asyncio.create_task(send_all(publisher, "plant.copied", large, count=100, copies=2))
+            other = await client.publisher()
+            while node.clients.intake.bytes <= 4 << 20:
+                await other.publish("plant.t", b"others go on")
+            assert node.clients.intake.bytes < 7 << 20
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            publisher.raw.cancel()
+            while node.clients.intake.bytes:
+                await other.publish("plant.t", b"until it is given back")
+
+    asyncio.run(story())
+
+
+def test_too_many_clients_are_told_to_wait(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running_node(tmp_path, limits__clients_max=1) as node, RawClient(node.grpc_address) as client:
+            await client.publisher()
+            with pytest.raises(grpc.aio.AioRpcError, match="as many clients") as caught:
+                await client.publisher()
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+            subscriber = await client.subscriber("plant.>")
+            assert subscriber.first.error.code == pb.ERROR_BUSY
+
+    asyncio.run(story())

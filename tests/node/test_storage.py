@@ -1,0 +1,236 @@
+"""How the loop hears of syncs: by the thread, or by its own hand when a lone write meets a quick disk."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.node.raw_client import batch_of
+from weft.core.messages import Synced
+from weft.errors import StorageError
+from weft.log import Log, MemoryStore, open_store
+from weft.log.errors import DiskFull
+from weft.model import Epoch, NodeId, Stream, Topic
+from weft.node import storage as room
+from weft.node.storage import Storage, is_quick
+
+STREAM = Stream(Topic("plant.t"), NodeId("a"), 0)
+
+
+class Bench:
+    """A storage on a log in memory, what it said, and in which threads the syncs were."""
+
+    def __init__(self, inline: bool) -> None:
+        self.log: Log = open_store(MemoryStore(), lambda: Epoch(1))
+        self.said: list[Synced] = []
+        self.failures: list[StorageError] = []
+        self.threads: list[str] = []
+        self.times_s: list[float] = []
+        self.changed = asyncio.Event()
+        self._sync = self.log.store.sync
+        self.log.store.sync = self._noting_sync  # type: ignore[method-assign]
+        self.trouble: Callable[[], None] = lambda: None
+        self.storage = Storage(self.log, self._synced, self._failed, self.times_s.append, inline)
+        self.storage.start()
+
+    def _noting_sync(self) -> None:
+        self.threads.append(threading.current_thread().name)
+        self.trouble()
+        self._sync()
+
+    def _synced(self, synced: Synced) -> None:
+        self.said.append(synced)
+        self.changed.set()
+
+    def _failed(self, error: StorageError) -> None:
+        self.failures.append(error)
+        self.changed.set()
+
+    def append(self) -> int:
+        return self.log.append(STREAM, batch_of(b"x")).ticket
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@contextmanager
+def stuck(bench: Bench) -> Iterator[None]:
+    """The thread is in the middle of a sync for as long as this lasts."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        entered.set()
+        leave.wait(30)
+
+    bench.trouble = wait
+    bench.append()
+    bench.storage.wake_thread()
+    assert entered.wait(30)
+    bench.trouble = lambda: None
+    try:
+        yield
+    finally:
+        leave.set()
+
+
+def test_all_that_several_syncs_brought_is_told_at_once() -> None:
+    async def story() -> None:
+        bench = Bench(inline=False)
+        last = 0
+        for _ in range(5):  # the loop does not turn meanwhile
+            last = bench.append()
+            bench.storage.wake()
+            while bench.log.synced < last:
+                pass
+        await bench.until(lambda: bench.said and bench.said[-1].ticket == last)
+        assert len(bench.said) <= 2  # the thread may have been between its sync and saying so
+        assert bench.said[0].advanced == {(STREAM, 1): 5}
+        assert set(bench.threads) == {"weft-log-sync"}
+        await bench.storage.close()
+
+    asyncio.run(story())
+
+
+def test_a_lone_write_is_synced_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "LONE_S", 0.0)  # every write is a lone one
+    monkeypatch.setattr(room, "QUICK_SYNC_S", 1000.0)
+
+    async def story() -> None:
+        bench = Bench(inline=True)
+        for _ in range(3):
+            ticket = bench.append()
+            bench.storage.wake()
+            assert bench.said[-1] == Synced(ticket, {(STREAM, Epoch(1)): ticket})
+        assert bench.threads == ["MainThread"] * 3
+        assert len(bench.times_s) == 3
+        await bench.storage.close()
+
+    asyncio.run(story())
+
+
+def test_writes_that_follow_each_other_share_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "LONE_S", 1000.0)
+
+    async def story() -> None:
+        bench = Bench(inline=True)
+        bench.storage._wrote_at_s = asyncio.get_running_loop().time()
+        bench.append()
+        bench.storage.wake()
+        await bench.until(lambda: bench.said)
+        assert bench.threads == ["weft-log-sync"]
+        await bench.storage.close()
+
+    asyncio.run(story())
+
+
+def test_after_a_slow_sync_the_loop_leaves_it_to_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "LONE_S", 0.0)
+    monkeypatch.setattr(room, "QUICK_SYNC_S", 0.0)  # none is quick enough
+    monkeypatch.setattr(room, "SLOW_PAUSE_S", 1000.0)
+
+    async def story() -> None:
+        bench = Bench(inline=True)
+        for count in (1, 2):
+            bench.append()
+            bench.storage.wake()
+            await bench.until(lambda: len(bench.said) >= count)  # noqa: B023
+        assert bench.threads == ["MainThread", "weft-log-sync"]
+        await bench.storage.close()
+
+    asyncio.run(story())
+
+
+def test_the_loop_does_not_wait_for_a_thread_that_is_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "LONE_S", 0.0)
+
+    async def story() -> None:
+        bench = Bench(inline=True)
+        with stuck(bench):
+            ticket = bench.append()
+            bench.storage.wake()
+            assert bench.said == []
+        await bench.until(lambda: bench.said and bench.said[-1].ticket == ticket)
+        assert set(bench.threads) == {"weft-log-sync"}
+        await bench.storage.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_full_disk_is_tried_again(inline: bool) -> None:
+    async def story() -> None:
+        bench = Bench(inline)
+        tries = iter(range(3))
+
+        def full() -> None:
+            if next(tries, None) is not None:
+                raise DiskFull("no room")
+
+        bench.trouble = full
+        ticket = bench.append()
+        bench.storage.wake()
+        await bench.until(lambda: bench.said)
+        assert bench.said[-1].ticket == ticket
+        assert bench.storage.disk_full is None
+        assert bench.failures == []
+        await bench.storage.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_log_that_fails_is_told(inline: bool) -> None:
+    async def story() -> None:
+        bench = Bench(inline)
+
+        def fire() -> None:
+            raise StorageError("on fire")
+
+        bench.trouble = fire
+        bench.append()
+        bench.storage.wake()
+        await bench.until(lambda: bench.failures)
+        assert [error.what for error in bench.failures] == ["on fire"]
+        assert bench.said == []
+        bench.trouble = lambda: None
+        await bench.storage.close()
+
+    asyncio.run(story())
+
+
+def test_closing_syncs_what_is_left_and_tells() -> None:
+    async def story() -> None:
+        bench = Bench(inline=False)
+        ticket = bench.append()
+        await bench.storage.close()
+        assert bench.said[-1].ticket == ticket
+        assert bench.log.closed
+
+    asyncio.run(story())
+
+
+def test_waiting_until_everything_is_durable_and_told() -> None:
+    async def story() -> None:
+        bench = Bench(inline=False)
+        ticket = bench.append()
+        bench.storage.wake()
+        await asyncio.wait_for(bench.storage.wait_synced(), 30)
+        assert bench.said[-1].ticket == ticket
+        await bench.storage.close()
+
+    asyncio.run(story())
+
+
+def test_a_disk_is_measured_and_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for bound_s, quick in ((1000.0, True), (0.0, False)):
+        monkeypatch.setattr(room, "QUICK_SYNC_S", bound_s)
+        assert is_quick(tmp_path) is quick
+    assert list(tmp_path.iterdir()) == []
