@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.stage import Stage
 from weft.core.messages import AddCredit, Edge, FromPositions, FromTime, Synced
-from weft.log.errors import PositionAhead, PositionExpired
+from weft.log.errors import PositionAhead, PositionExpired, UnknownStream
 from weft.log.retention import RetentionRule, retain
 from weft.model import Position, parse_pattern, parse_position
 
@@ -62,6 +62,28 @@ def test_a_subscription_may_begin_within_a_batch() -> None:
     reader = stage["a"].subscribe("t", FromPositions((parse_position("t@a/0:e7:1"),)))
     stage.run()
     assert reader.texts == ["2", "3"]
+
+
+def test_positions_and_a_time_for_all_other_streams() -> None:
+    stage = Stage("a")
+    for topic in ("t.named", "t.other"):
+        for number in (1, 2, 3):
+            stage["a"].publish(topic, f"{topic}{number}", at_us=number)
+    stage.run()
+    start = FromPositions((parse_position("t.named@a/0:e7:1"),), otherwise_us=3)
+    reader = stage["a"].subscribe("t.*", start)
+    stage["a"].publish("t.new", "new", at_us=1)
+    stage.run()
+    assert sorted(reader.texts) == ["new", "t.named2", "t.named3", "t.other3"]
+
+
+def test_a_position_in_a_log_that_was_lost_is_refused() -> None:
+    stage = Stage("a")
+    stage["a"].publish("t", "1")
+    stage.run()
+    reader = stage["a"].subscribe("t", FromPositions((parse_position("t@a/0:e6:2"),)))
+    assert isinstance(reader.error, UnknownStream)
+    assert reader.error.facts == {"epochs": [7]}
 
 
 def test_a_position_that_has_not_been_given_is_refused() -> None:

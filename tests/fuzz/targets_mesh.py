@@ -5,9 +5,10 @@ from __future__ import annotations
 from weft.model.stream import NodeId
 from weft.wire.mesh.errors import BadMeshMessage
 from weft.wire.mesh.features import Feature, Hello, read_hello_untrusted
-from weft.wire.mesh.frames import read_peer_message_untrusted, read_position_untrusted, write_peer_message
+from weft.wire.mesh.frames import read_peer_message_untrusted, write_peer_message
 from weft.wire.mesh.mesh_pb2 import StreamPosition, StreamRef
 from weft.wire.mesh.peerlink_pb2 import Event, PeerAcks, PeerMessage
+from weft.wire.mesh.streams import read_position_untrusted
 
 _POSITION = StreamPosition(stream=StreamRef(topic="a.b", origin="n1", epoch=1), next_offset=7)
 

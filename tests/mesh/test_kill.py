@@ -34,9 +34,9 @@ class Producer:
                 await self._send(publisher, number)
             while len(self.receipts) < until:
                 while len(self._waiting) < WINDOW and self._next < self._total:
-                    self._waiting[self._next] = None
-                    await self._send(publisher, self._next)
-                    self._next += 1
+                    number, self._next = self._next, self._next + 1
+                    self._waiting[number] = None
+                    await self._send(publisher, number)
                 for number, answer in (await publisher.answers(1)).items():
                     assert isinstance(answer, pb.Receipt), answer
                     self.receipts[number] = answer

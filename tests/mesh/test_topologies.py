@@ -181,7 +181,7 @@ def test_a_group_spans_nodes(tmp_path: Path) -> None:
     async def story() -> None:
         async with running_node(tmp_path / "a", "a", **QUICK) as a, RawClient(a.grpc_address) as at_a:
             publisher = await at_a.publisher()
-            for partition in range(6):
+            for partition in range(16):
                 await publisher.publish("plant.t", b"%d" % partition, partition=partition)
             one = Member(await at_a.subscriber("plant.>", group="billing", member="m1"))
             async with (
@@ -189,8 +189,8 @@ def test_a_group_spans_nodes(tmp_path: Path) -> None:
                 RawClient(b.grpc_address) as at_b,
             ):
                 two = Member(await at_b.subscriber("plant.>", group="billing", member="m2"))
-                await until(lambda: bool(one.has and two.has) and sorted([*one.has, *two.has]) == list(range(6)))
-            await until(lambda: one.has == set(range(6)))
+                await until(lambda: bool(one.has and two.has) and sorted([*one.has, *two.has]) == list(range(16)))
+            await until(lambda: one.has == set(range(16)))
             await asyncio.gather(one.stop(), two.stop())
 
     asyncio.run(story())

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from weft.cli.console import err, fail, out
-from weft.cli.log_events import event_document, event_line
+from weft.cli.events import event_document, event_line
 from weft.cli.log_input import (
     EARLIEST,
     changing,
@@ -97,9 +97,9 @@ def cat(
         )
         for info, offset, event in islice(events, count):
             if json:
-                print_json(event_document(info, offset, event))
+                print_json(event_document(info.stream, info.epoch, offset, event))
             else:
-                sys.stdout.write(event_line(info, offset, event) + "\n")
+                sys.stdout.write(event_line(info.stream, info.epoch, offset, event) + "\n")
     if losses:
         fail("\n".join(map(str, losses)))
 

@@ -1,8 +1,4 @@
-"""Streams and positions of mesh.proto as values, and back.
-
-Twins of the functions in ``weft.wire.mesh.frames``, which clients cannot import: it brings the generated messages of
-peer links with it, and those have no package and could collide with the application's own.
-"""
+"""Streams and positions that a node named, as values; what cannot be is the node's fault."""
 
 from __future__ import annotations
 
@@ -10,32 +6,37 @@ from collections.abc import Iterable
 
 from weft.client.errors import BadNode
 from weft.errors import UsageError
-from weft.model import Epoch, Position, Stream, parse_node_id, parse_topic
+from weft.model import Epoch, Position, Stream
+from weft.wire.mesh import BadMeshMessage, streams
 from weft.wire.mesh.mesh_pb2 import StreamPosition, StreamRef
+from weft.wire.mesh.streams import stream_position, stream_ref
 
-
-def stream_ref(stream: Stream, epoch: Epoch) -> StreamRef:
-    return StreamRef(topic=stream.topic, origin=stream.origin, epoch=epoch, partition=stream.partition)
+__all__ = [
+    "read_place_untrusted",
+    "read_position_untrusted",
+    "read_stream_untrusted",
+    "stream_positions",
+    "stream_ref",
+]
 
 
 def stream_positions(positions: Iterable[Position]) -> list[StreamPosition]:
-    return [
-        StreamPosition(stream=stream_ref(place.stream, place.epoch), next_offset=place.offset) for place in positions
-    ]
+    return [stream_position(place) for place in positions]
 
 
 def read_stream_untrusted(ref: StreamRef) -> tuple[Stream, Epoch]:
     """A stream and its epoch; raise only BadNode."""
-    place = read_place_untrusted(ref, 0)
-    return place.stream, place.epoch
+    try:
+        return streams.read_stream_untrusted(ref)
+    except BadMeshMessage as error:
+        raise BadNode(f"the node named a place that cannot be: {error}") from None
 
 
 def read_place_untrusted(ref: StreamRef, offset: int) -> Position:
     """A place in a stream; raise only BadNode."""
+    stream, epoch = read_stream_untrusted(ref)
     try:
-        return Position(
-            Stream(parse_topic(ref.topic), parse_node_id(ref.origin), ref.partition), Epoch(ref.epoch), offset
-        )
+        return Position(stream, epoch, offset)
     except UsageError as error:
         raise BadNode(f"the node named a place that cannot be: {error}") from None
 

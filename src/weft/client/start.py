@@ -9,7 +9,7 @@ from typing import Final, Literal
 from weft.client.refs import stream_positions
 from weft.errors import UsageError
 from weft.model import Position
-from weft.wire.mesh.mesh_pb2 import Positions, Start
+from weft.wire.mesh.mesh_pb2 import Positions, Start, StreamPosition
 
 Where = Literal["earliest", "latest", "group"] | int | datetime | Sequence[Position]
 EDGES: Final = {"earliest": Start.EDGE_EARLIEST, "latest": Start.EDGE_LATEST, "group": Start.EDGE_UNSPECIFIED}
@@ -49,6 +49,21 @@ def start_message(where: Where) -> Start:
             raise AssertionError("offsets are looked up before a subscription is opened")
         case _:
             return Start(positions=Positions(positions=stream_positions(where)))
+
+
+def resumed(start: Start, positions: Sequence[StreamPosition], opened_us: int) -> Start:
+    """Go on at these positions. In streams that we have not met yet, what came before we began is still not for us."""
+    again = Start(positions=Positions(positions=positions))
+    match start.WhichOneof("from"):
+        case "timestamp_us":
+            again.otherwise_timestamp_us = start.timestamp_us
+        case "edge" if start.edge != Start.EDGE_EARLIEST:
+            again.otherwise_timestamp_us = opened_us
+        case None:  # the default: latest, without a group
+            again.otherwise_timestamp_us = opened_us
+        case _:
+            pass  # from the earliest, or at positions: whatever else there is, from its beginning
+    return again
 
 
 def timestamp_us_of(time: datetime) -> int:

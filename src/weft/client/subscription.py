@@ -8,6 +8,7 @@ reconnect the subscription goes on at its own positions, and what comes twice is
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Final, Literal, Self
@@ -20,6 +21,7 @@ from weft.client.received import Received, ReceivedBatch
 from weft.client.refs import stream_positions
 from weft.client.session import Session
 from weft.client.speech import Speech
+from weft.client.start import resumed
 from weft.errors import WeftError
 from weft.model import Pattern, Position
 from weft.wire.mesh import mesh_pb2 as pb
@@ -55,6 +57,7 @@ class Subscription:
         self._taken = asyncio.Event()  # the queue has become shorter
         self._speech = Speech(self._loop, self._options.handled_interval_s, self._options.credit_bytes)
         self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._opened_us = 0
         self._in_session = False
         self._end: WeftError | None = None
         self._task = self._loop.create_task(self._run(), name=f"weft subscribe {pattern}")
@@ -199,8 +202,8 @@ class Subscription:
     def _open_message(self, start: pb.Start) -> pb.SubscribeOpen:
         """Without a group we go on at our own positions; with one, at the group's, and what we have had is cut off."""
         if self._opened.done() and not self.group:
-            resume = stream_positions(self._intake.cursors.resume_at())
-            start = pb.Start(positions=pb.Positions(positions=resume))
+            positions = stream_positions(self._intake.cursors.resume_at())
+            start = resumed(start, positions, self._opened_us)
         return pb.SubscribeOpen(
             pattern=self.pattern,
             group=self.group,
@@ -213,6 +216,7 @@ class Subscription:
     def _has_opened(self) -> None:
         self._in_session = True
         if not self._opened.done():
+            self._opened_us = time.time_ns() // 1000
             self._opened.set_result(None)
 
     def _finish(self, end: WeftError) -> None:

@@ -15,7 +15,7 @@ from weft.core.messages import Edge, FromPositions, FromTime, Start, StreamKey
 from weft.limits import OFFSET_MAX
 from weft.log import Log, StreamInfo
 from weft.log.errors import PositionAhead, PositionExpired
-from weft.model import NodeId
+from weft.model import NodeId, Position
 
 Floors: TypeAlias = Mapping[StreamKey, int]
 
@@ -69,41 +69,51 @@ class Beginnings:
                 return info.end if live else Search(self.opened_us, floored=True)
             case FromTime(timestamp_us):
                 return Search(timestamp_us)
-            case FromPositions():
-                return self._checked(info)
+            case FromPositions(positions, otherwise_us):
+                offset = _named(positions, info)
+                if offset is None:
+                    return info.start if otherwise_us is None else Search(otherwise_us)
+                return self._checked(info, offset)
             case _:
                 assert_never(self.start)
 
     def later(self, info: StreamInfo) -> int | Search:
         """In a stream that is heard of only now."""
+        is_new = info.stream.origin == self.me  # nobody can have published to it before
         match self.start:
             case Edge.EARLIEST:
                 return info.start
             case Edge.LATEST | Edge.OWN:
-                if info.stream.origin == self.me or self.has_history:
-                    return info.start
-                return Search(self.opened_us, floored=True)
+                return info.start if is_new or self.has_history else Search(self.opened_us, floored=True)
             case FromTime(timestamp_us):
                 return Search(timestamp_us)
-            case FromPositions():
-                return self._checked(info)
+            case FromPositions(positions, otherwise_us):
+                offset = _named(positions, info)
+                if offset is None:
+                    return info.start if is_new or otherwise_us is None else Search(otherwise_us)
+                return self._checked(info, offset)
             case _:
                 assert_never(self.start)
 
-    def _checked(self, info: StreamInfo) -> int:
-        assert isinstance(self.start, FromPositions), "only positions have to be checked"
-        key = (info.stream, info.epoch)
-        named = {(each.stream, each.epoch): each.offset for each in self.start.positions}
-        offset = named.get(key, info.start)
+    def check_known(self, log: Log) -> None:
+        """Raise UnknownStream for positions in our own streams that the log does not have: they went with a lost disk.
+
+        Other nodes' streams may still be on their way.
+        """
+        if isinstance(self.start, FromPositions):
+            for each in self.start.positions:
+                if each.stream.origin == self.me and each.offset:
+                    log.info(each.stream, each.epoch)
+
+    def _checked(self, info: StreamInfo, offset: int) -> int:
+        facts = {"epoch": info.epoch, "earliest": info.start, "latest": info.end}
         if offset < info.start:
-            raise PositionExpired(
-                f"offset {offset} of {info.stream} has expired", epoch=info.epoch, earliest=info.start, latest=info.end
-            )
+            raise PositionExpired(f"offset {offset} of {info.stream} has expired", **facts)
         if offset > info.end and info.stream.origin == self.me:  # a copy may still be on its way there
-            raise PositionAhead(
-                f"offset {offset} of {info.stream} has not been given yet",
-                epoch=info.epoch,
-                earliest=info.start,
-                latest=info.end,
-            )
+            raise PositionAhead(f"offset {offset} of {info.stream} has not been given yet", **facts)
         return offset
+
+
+def _named(positions: tuple[Position, ...], info: StreamInfo) -> int | None:
+    """Where the start says to begin in a stream, if it names it."""
+    return next((each.offset for each in positions if (each.stream, each.epoch) == (info.stream, info.epoch)), None)

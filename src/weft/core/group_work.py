@@ -29,7 +29,7 @@ from weft.core.messages import (
     StreamKey,
     Subscribe,
 )
-from weft.core.subscriptions import Subscription, Subscriptions
+from weft.core.subscriptions import Subscription, Subscriptions, positions_of
 from weft.core.topics import GROUPS, GROUPS_PREFIX
 from weft.errors import UsageError, WeftError
 from weft.limits import OFFSET_MAX, READ_BYTES_MAX
@@ -198,9 +198,11 @@ class GroupWork:
             return [Ended(subscription.id, error), *self.leave(subscription.id, now_s)]
         self._subscriptions.assign(subscription, places)
         found = {key: place for key, place in places.items() if not isinstance(place, Search)}
-        positions = tuple(Position(stream, epoch, offset) for (stream, epoch), offset in sorted(found.items()))
         # Where it begins is where the group stands from now on, should it go before it has handled anything.
-        begun = [each for each in positions if self._is_new(subscription, each)]
+        begun = [each for each in positions_of(found) if self._is_new(subscription, each)]
+        # Where the place is still being looked for, all that is known is that it is not before the beginning.
+        begins = {key: found.get(key, self._log.info(*key).start) for key in places}
+        positions = positions_of(begins)
         effects = self.groups.handled(subscription.id, begun, 0, now_s)
         return [Assigned(subscription.id, assignment.generation, positions), *self._perform(effects, now_s)]
 

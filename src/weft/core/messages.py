@@ -38,9 +38,11 @@ class FromTime:
 
 @dataclass(frozen=True, slots=True)
 class FromPositions:
-    """At these positions; streams that are not named begin at their earliest event."""
+    """At these positions. Streams that are not named begin at the first event at or after ``otherwise_us``, or without
+    that at their earliest one."""
 
     positions: tuple[Position, ...]
+    otherwise_us: int | None = None
 
 
 Start: TypeAlias = Edge | FromTime | FromPositions

@@ -76,6 +76,7 @@ class Subscriptions:
         live = {info.stream for info in self.selected(request.pattern) if self.is_live(info)}
         subscription = self.add(request, beginnings)
         try:
+            beginnings.check_known(self._log)
             for info in self.selected(request.pattern):
                 place = beginnings.at_opening(info, live=info.stream in live)
                 subscription.position((info.stream, info.epoch), place)

@@ -14,7 +14,7 @@ from weft.model import Batch, NodeId, Position, Topic
 from weft.node.figures import GroupFigures
 from weft.transport.grpc.watching import LinkView
 from weft.wire.mesh import mesh_pb2 as pb
-from weft.wire.mesh.frames import stream_position
+from weft.wire.mesh.streams import stream_position
 
 
 class NodeAnswers:

@@ -10,15 +10,10 @@ from hypothesis import strategies as st
 from weft.model.stream import Epoch, NodeId, Position, Stream
 from weft.model.topic import parse_topic
 from weft.wire.mesh.errors import BadMeshMessage
-from weft.wire.mesh.frames import (
-    read_peer_message_untrusted,
-    read_position_untrusted,
-    read_stream_untrusted,
-    stream_position,
-    write_peer_message,
-)
+from weft.wire.mesh.frames import read_peer_message_untrusted, write_peer_message
 from weft.wire.mesh.mesh_pb2 import CODEC_ZSTD, StreamPosition, StreamRef
 from weft.wire.mesh.peerlink_pb2 import Event, Heartbeat, PeerCompressed, PeerMessage
+from weft.wire.mesh.streams import read_position_untrusted, read_stream_untrusted, stream_position
 
 LONG = PeerMessage(event=Event(topic="t", payload=b"x" * 5000))
 

@@ -22,7 +22,7 @@ from weft.transport.grpc.mesh_values import (
     read_range_untrusted,
 )
 from weft.wire.mesh import mesh_pb2 as pb
-from weft.wire.mesh.frames import read_stream_untrusted, stream_ref
+from weft.wire.mesh.streams import read_stream_untrusted, stream_ref
 
 REPLY_BYTES: Final = 1 * MIB  # of a fetch that does not say
 

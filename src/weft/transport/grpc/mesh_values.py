@@ -19,7 +19,7 @@ from weft.model import Batch, Pattern, Position, Topic, parse_pattern, parse_top
 from weft.transport.grpc.mesh_errors import TooLarge
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
-from weft.wire.mesh.frames import read_position_untrusted, stream_position, stream_ref
+from weft.wire.mesh.streams import read_position_untrusted, stream_position, stream_ref
 
 M = TypeVar("M", bound=Message)
 
@@ -79,7 +79,8 @@ def read_start_untrusted(start: pb.Start) -> Start:
         case "timestamp_us":
             return FromTime(start.timestamp_us)
         case "positions":
-            return FromPositions(read_positions_untrusted(start.positions.positions))
+            otherwise_us = start.otherwise_timestamp_us if start.HasField("otherwise_timestamp_us") else None
+            return FromPositions(read_positions_untrusted(start.positions.positions), otherwise_us)
         case _:
             edge = EDGES.get(start.edge)
             if edge is None:

@@ -35,7 +35,6 @@ from weft.limits import (
 )
 from weft.model import BadBatch, Batch, NodeId, Topic, parse_node_id, parse_topic
 from weft.wire.mesh.errors import BadMeshMessage
-from weft.wire.mesh.frames import read_position_untrusted, read_stream_untrusted, stream_position, stream_ref
 from weft.wire.mesh.mesh_pb2 import StreamBatch
 from weft.wire.mesh.peerlink_pb2 import (
     Ack,
@@ -46,6 +45,7 @@ from weft.wire.mesh.peerlink_pb2 import (
     PeerMessage,
     PeerResume,
 )
+from weft.wire.mesh.streams import read_position_untrusted, read_stream_untrusted, stream_position, stream_ref
 
 # --- to a peer -------------------------------------------------------------------------------------------------------
 

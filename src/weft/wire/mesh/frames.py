@@ -1,4 +1,4 @@
-"""Frames to messages and back: PeerMessage from untrusted bytes, compressed ones opened, streams as model values."""
+"""Frames to messages and back: PeerMessage from untrusted bytes, compressed ones opened."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import Final
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from weft.errors import UsageError
-from weft.limits import OFFSET_MAX, PEER_FRAME_BYTES_MAX
-from weft.model.stream import Epoch, Position, Stream, parse_node_id
-from weft.model.topic import parse_topic
+from weft.limits import PEER_FRAME_BYTES_MAX
 from weft.wire.mesh.errors import BadMeshMessage
-from weft.wire.mesh.mesh_pb2 import CODEC_ZSTD, StreamPosition, StreamRef
+from weft.wire.mesh.mesh_pb2 import CODEC_ZSTD
 from weft.wire.mesh.peerlink_pb2 import PeerCompressed, PeerMessage
 
 COMPRESS_BYTES_MIN: Final = 512  # below that zstd saves less than its envelope costs
@@ -63,32 +60,3 @@ def _decompress_untrusted(compressed: PeerCompressed, bytes_max: int) -> bytes:
         return bytes(pa.decompress(compressed.data, compressed.plain_bytes, codec="zstd", asbytes=True))
     except (pa.ArrowException, OSError) as error:
         raise BadMeshMessage(f"frame cannot be decompressed: {error}") from None
-
-
-# --- streams ---------------------------------------------------------------------------------------------------------
-
-
-def stream_ref(stream: Stream, epoch: Epoch) -> StreamRef:
-    return StreamRef(topic=stream.topic, origin=stream.origin, epoch=epoch, partition=stream.partition)
-
-
-def stream_position(position: Position) -> StreamPosition:
-    return StreamPosition(stream=stream_ref(position.stream, position.epoch), next_offset=position.offset)
-
-
-def read_stream_untrusted(ref: StreamRef) -> tuple[Stream, Epoch]:
-    """A stream and its epoch as model values; raise only BadMeshMessage."""
-    if not 0 < ref.epoch <= OFFSET_MAX:
-        raise BadMeshMessage("epoch out of range", epoch=ref.epoch, limit=OFFSET_MAX)
-    try:
-        return Stream(parse_topic(ref.topic), parse_node_id(ref.origin), ref.partition), Epoch(ref.epoch)
-    except UsageError as error:
-        raise BadMeshMessage(f"not a stream: {error}") from None
-
-
-def read_position_untrusted(position: StreamPosition) -> Position:
-    """A position as a model value; raise only BadMeshMessage."""
-    stream, epoch = read_stream_untrusted(position.stream)
-    if position.next_offset > OFFSET_MAX:
-        raise BadMeshMessage("offset out of range", offset=position.next_offset, limit=OFFSET_MAX)
-    return Position(stream, epoch, position.next_offset)

@@ -215,7 +215,7 @@ class SubscribeOpen(_message.Message):
     def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., credit_bytes: _Optional[int] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("edge", "timestamp_us", "positions")
+    __slots__ = ("edge", "timestamp_us", "positions", "otherwise_timestamp_us")
     class Edge(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         EDGE_UNSPECIFIED: _ClassVar[Start.Edge]
@@ -227,10 +227,12 @@ class Start(_message.Message):
     EDGE_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    OTHERWISE_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
     edge: Start.Edge
     timestamp_us: int
     positions: Positions
-    def __init__(self, edge: _Optional[_Union[Start.Edge, str]] = ..., timestamp_us: _Optional[int] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ...) -> None: ...
+    otherwise_timestamp_us: int
+    def __init__(self, edge: _Optional[_Union[Start.Edge, str]] = ..., timestamp_us: _Optional[int] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ..., otherwise_timestamp_us: _Optional[int] = ...) -> None: ...
 
 class Positions(_message.Message):
     __slots__ = ("positions",)
