@@ -167,6 +167,19 @@ def test_placing_changes_the_offset_and_nothing_else(compression: Compression) -
     assert batch.base_offset == 0
 
 
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_a_producer_takes_over_a_batch_as_it_is(compression: Compression) -> None:
+    batch = Batch.from_events(HELLO, compression=compression).with_base_offset(77)
+    sent = batch.with_producer(bytes(range(16)), 5)
+    assert sent == Batch.from_events(HELLO, producer=bytes(range(16)), sequence=5, compression=compression)
+    assert Batch.read_untrusted(sent.data).sequence == 5
+
+
+def test_a_producer_has_an_id_of_16_bytes() -> None:
+    with pytest.raises(UsageError, match="16 bytes"):
+        Batch.from_events(HELLO).with_producer(b"short", 1)
+
+
 @pytest.mark.parametrize("offset", [-1, (1 << 63) - 3, 1 << 64])
 def test_offsets_out_of_range(offset: int) -> None:
     with pytest.raises(UsageError, match="offset out of range"):

@@ -81,13 +81,14 @@ class Chunk:
         return bool(self.data)
 
     def _seal_whole(self, whole: Whole, producer: bytes) -> bool:
-        if isinstance(whole, Batch) and whole.producer not in (None, producer):
-            batch = whole  # another producer's number: a retry is recognised by that
+        if isinstance(whole, Batch):
+            # Another producer's number stays: a retry is recognised by that.
+            is_others = whole.producer not in (None, producer)
+            batch = whole if is_others else whole.with_producer(producer, self.sequence)
         else:
-            rows = whole.record_batch if isinstance(whole, Batch) else whole
             times_us = self.timestamps_us[0] if self.timestamps_us else None
             try:
-                batch = Batch.from_arrow(rows, timestamp_us=times_us, producer=producer, sequence=self.sequence)
+                batch = Batch.from_arrow(whole, timestamp_us=times_us, producer=producer, sequence=self.sequence)
             except UsageError as error:
                 self.failures[0] = error
                 return False

@@ -194,6 +194,12 @@ class Batch:
         head = self._head._replace(base_offset=offset)
         return _sealed(head, memoryview(self.data)[HEADER_BYTES:], self._crc_of_body())
 
+    def with_producer(self, producer: bytes, sequence: int) -> Batch:
+        """The same events, not placed yet, as what this producer sends under this number; nothing is decoded."""
+        _check_producer(producer, sequence)
+        head = self._head._replace(base_offset=0, producer=producer, sequence=sequence)
+        return _sealed(head, memoryview(self.data)[HEADER_BYTES:], self._crc_of_body())
+
     # --- columns -------------------------------------------------------------------------------------------------
 
     @property
