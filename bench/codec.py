@@ -27,13 +27,9 @@ from weft.wire.libp2p import PrivateKey, floodsub
 from weft.wire.libp2p.mplex import Mplex
 from weft.wire.libp2p.secio.channel import SecureChannel
 from weft.wire.libp2p.secio.suite import CipherName, Exchange, HashName, Suite, stretch
-from weft.wire.mesh.frames import (
-    read_peer_message_untrusted,
-    read_position_untrusted,
-    stream_position,
-    write_peer_message,
-)
+from weft.wire.mesh.frames import read_peer_message_untrusted, write_peer_message
 from weft.wire.mesh.peerlink_pb2 import PeerAcks, PeerMessage
+from weft.wire.mesh.streams import read_position_untrusted, stream_position
 
 NODE = UUID("00112233-4455-6677-8899-aabbccddeeff")
 SECRET, SEED, KEY_ID = b"s" * 32, bytes(32), b"key1"

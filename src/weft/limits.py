@@ -277,6 +277,7 @@ DELIVERY_BYTES_MAX: Final = 1 * MIB  # gathered in one message: gRPC's cost per 
 ERROR_TEXT_CHARS_MAX: Final = 1024  # of a refusal and of each of its facts; they fit gRPC's 8 KiB of metadata
 LOOK_STREAMS_AT_ONCE: Final = 256  # looked up before others get their turn: some milliseconds
 CLIENT_ADDRESSES_MAX: Final = 32  # told to a client: enough to find a living one, of a mesh of any size
+LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up; beyond them a log needs more than that
 INBOX_AGE_S: Final = 3600  # replies to requests are read within seconds or never
 
 # --- the command line --------------------------------------------------------------------------------------------
@@ -306,7 +307,7 @@ CA_CONNECTIONS_MAX: Final = 256  # enrolling or renewing at a time; each takes m
 CA_CALL_TIMEOUT_S: Final = 10.0  # connecting, and then each read
 API_KEYS_MAX: Final = 10_000  # in one store: looked up by id, so only the file grows
 API_KEY_PATTERNS_MAX: Final = 64  # for publishing, and for subscribing: all are tried for each call
-API_KEY_CHARS_MAX: Final = 128  # of a presented key; ours have 54
+API_KEY_CHARS_MAX: Final = 128  # of a presented key; ours have 72 to 80
 API_KEYS_CACHED_MAX: Final = 10_000  # results of verification; those not used for longest go first
 API_KEYS_AT_ONCE: Final = 2  # verified at a time, each with 16 MiB and 50 to 200 ms of a core
 FAILURES_BURST: Final = 10  # wrong keys or tokens of one source before it has to wait

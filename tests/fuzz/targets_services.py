@@ -20,7 +20,7 @@ _PLACE = pb.StreamPosition(stream=pb.StreamRef(topic="a.b", origin="n1", epoch=1
 def publish(data: bytes) -> None:
     try:
         message = parse_untrusted(pb.PublishRequest, data)
-        topic, _, batch = read_batch_untrusted(message.batch, BATCH_BYTES_MAX)
+        topic, _, batch = read_batch_untrusted(message.batch, message.batch.batch, BATCH_BYTES_MAX)
     except (UsageError, PeerError):
         return
     assert topic == message.batch.topic

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from rich.markup import escape
 
 from weft.cli.console import err, out
 from weft.cli.options import Json
+from weft.cli.secret_input import STDIN, read_secret
 from weft.cli.tables import human_time, print_json
 from weft.errors import UsageError
 from weft.limits import CERTIFICATE_LIFETIME_S, TOKEN_BYTES_MAX
@@ -31,7 +31,6 @@ from weft.security.issuing import provisioner_of, read_revoked
 from weft.security.issuing import revoke as revoke_name
 from weft.security.paths import ca_directory
 from weft.security.rotation import LocalSource
-from weft.security.secret import Secret
 from weft.security.tokens import read_token_untrusted
 
 app = typer.Typer(help="The mesh's certificates: a CA of its own, or a step-ca.", no_args_is_help=True)
@@ -48,7 +47,6 @@ Certificates = Annotated[
 ]
 
 URL = "https://127.0.0.1:7443"
-STDIN = "-"
 
 
 @app.command()
@@ -97,8 +95,7 @@ def enrol(
     json: Json = False,
 ) -> None:
     """Get a certificate for a token, from this CA or from a step-ca."""
-    text = sys.stdin.readline(TOKEN_BYTES_MAX + 2).strip() if token == STDIN else token
-    secret = Secret(text)
+    secret = read_secret(token, TOKEN_BYTES_MAX + 1)
     found = enrol_at(secret, time.time(), url=url, root_fingerprint=fingerprint)
     store = CertificateStore(to)
     store.save(found)

@@ -7,6 +7,10 @@ import signal
 import sys
 import time
 
+from rich.markup import escape
+
+from weft.cli.console import err
+from weft.errors import WeftError
 from weft.node.addresses import parse_address
 from weft.security.authority import Authority
 from weft.security.ca_server import CaServer
@@ -14,7 +18,11 @@ from weft.security.ca_server import CaServer
 
 def serve(authority: Authority, listen: str) -> None:
     host, port = parse_address(listen)
-    asyncio.run(_serve(CaServer(authority, host, port, time.time)))
+    asyncio.run(_serve(CaServer(authority, host, port, time.time, _say)))
+
+
+def _say(error: WeftError) -> None:
+    err.print(f"the CA has a problem: {escape(str(error))}", soft_wrap=True)
 
 
 async def _serve(server: CaServer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -11,6 +10,7 @@ import typer
 
 from weft.cli.console import err
 from weft.cli.options import Json, misused
+from weft.cli.secret_input import read_secret
 from weft.cli.tables import print_json, print_table
 from weft.errors import UsageError
 from weft.security.secret import Secret
@@ -35,8 +35,7 @@ KeyIdText = Annotated[
     str | None, typer.Option("--key-id", metavar="8HEX", help="Which of its keys.", show_default=False)
 ]
 
-STDIN = "-"
-LINE_CHARS_MAX = 4096
+KEY_CHARS_MAX = 4096  # of HMAC keys; longer ones are hashed down to 64 bytes anyway
 
 
 @app.command()
@@ -139,7 +138,7 @@ def _key_id(text: str) -> bytes:
 
 def _secret(text: str, option: str) -> Secret[bytes]:
     """The text itself is not repeated in errors."""
-    found = _hex(sys.stdin.readline(LINE_CHARS_MAX).strip() if text == STDIN else text)
+    found = _hex(read_secret(text, KEY_CHARS_MAX).reveal())
     if not found:
         raise UsageError(f"{option} is not a key in hexadecimal digits")
     return Secret(found)

@@ -1,0 +1,124 @@
+"""API keys: ``weft_<id>_<secret>``, shown once, kept as a hash (SEC-02).
+
+The id is public and says which record to look at. The secret has 256 random bits, which nobody guesses; scrypt is there
+for the day the file of hashes is stolen together with a flaw in the random numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from typing import Final
+
+import msgspec
+
+from weft.errors import UsageError
+from weft.limits import API_KEY_CHARS_MAX, API_KEY_PATTERNS_MAX
+from weft.model import Pattern, parse_pattern
+from weft.security.acl import Acl
+from weft.security.errors import Cause, Unauthenticated
+from weft.security.secret import Secret
+
+PREFIX: Final = "weft"
+SECRET_BYTES: Final = 32
+SALT_BYTES: Final = 16
+DIGEST_BYTES: Final = 32
+KEY: Final = re.compile(rf"{PREFIX}_(k[0-9]{{1,9}})_([0-9a-f]{{{2 * SECRET_BYTES}}})")
+NAME_CHARS_MAX: Final = 64
+
+# RFC 7914's figures for answering while somebody waits: 16 MiB, 50 to 200 ms. Recorded with each hash.
+SCRYPT_N: Final = 1 << 14
+SCRYPT_R: Final = 8
+SCRYPT_P: Final = 1
+SCRYPT_BYTES_MAX: Final = 64 << 20  # of memory, for whatever the record says
+
+
+class Hash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a secret was hashed, and what came of it (hex)."""
+
+    salt: str
+    digest: str
+    scheme: str = "scrypt"
+    n: int = SCRYPT_N
+    r: int = SCRYPT_R
+    p: int = SCRYPT_P
+
+    def __repr__(self) -> str:
+        return "Hash(***)"
+
+    def __post_init__(self) -> None:
+        """Raise ValueError, which msgspec turns into its own."""
+        power_of_two = self.n > 1 and self.n & (self.n - 1) == 0
+        if self.scheme != "scrypt" or not power_of_two or self.r < 1 or self.p < 1:
+            raise ValueError("the hash is not scrypt's")
+        if 128 * self.n * self.r * self.p > SCRYPT_BYTES_MAX // 2:
+            raise ValueError("the hash takes more memory than may be")
+        if len(bytes.fromhex(self.digest)) != DIGEST_BYTES or not bytes.fromhex(self.salt):
+            raise ValueError("the hash has the wrong size")
+
+
+class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is kept of a key. Times are Unix seconds."""
+
+    id: str
+    name: str
+    hash: Hash
+    created_s: int
+    publish: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = ()
+    admin: bool = False
+    expires_s: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError, which msgspec turns into its own."""
+        if not re.fullmatch(r"k[0-9]{1,9}", self.id):
+            raise ValueError("the id of a key is k and a number")
+        check_rights(self.name, self.publish, self.subscribe)
+
+    @property
+    def acl(self) -> Acl:
+        return Acl(f"key {self.id}", _patterns(self.publish), _patterns(self.subscribe), self.admin)
+
+
+def check_rights(name: str, publish: tuple[str, ...], subscribe: tuple[str, ...]) -> None:
+    """Raise UsageError for what cannot be a key's."""
+    if not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable():
+        raise UsageError(f"a key's name has 1 to {NAME_CHARS_MAX} visible characters")
+    for patterns in (publish, subscribe):
+        if len(patterns) > API_KEY_PATTERNS_MAX:
+            raise UsageError("too many patterns for one key", have=len(patterns), limit=API_KEY_PATTERNS_MAX)
+        _patterns(patterns)
+
+
+def make_key(key_id: str, secret: bytes) -> Secret[str]:
+    """``secret`` is random."""
+    assert len(secret) == SECRET_BYTES, "shorter secrets are for shorter promises"
+    return Secret(f"{PREFIX}_{key_id}_{secret.hex()}")
+
+
+def parse_key_untrusted(presented: str) -> tuple[str, Secret[bytes]]:
+    """Id and secret; raise only Unauthenticated."""
+    found = KEY.fullmatch(presented) if len(presented) <= API_KEY_CHARS_MAX else None
+    if not found:
+        raise Unauthenticated(Cause.BAD_KEY, "not an API key: they look like weft_k1_ and 64 hexadecimal digits")
+    return found[1], Secret(bytes.fromhex(found[2]))
+
+
+def hash_secret(secret: Secret[bytes], salt: bytes, n: int = SCRYPT_N) -> Hash:
+    """``salt`` is random."""
+    return Hash(salt.hex(), _scrypt(secret, salt, n, SCRYPT_R, SCRYPT_P).hex(), n=n)
+
+
+def fits(secret: Secret[bytes], kept: Hash) -> bool:
+    """Takes 50 to 200 ms of a core, on purpose; the interpreter goes on meanwhile in other threads."""
+    digest = _scrypt(secret, bytes.fromhex(kept.salt), kept.n, kept.r, kept.p)
+    return hmac.compare_digest(digest, bytes.fromhex(kept.digest))
+
+
+def _scrypt(secret: Secret[bytes], salt: bytes, n: int, r: int, p: int) -> bytes:
+    return hashlib.scrypt(secret.reveal(), salt=salt, n=n, r=r, p=p, maxmem=SCRYPT_BYTES_MAX, dklen=DIGEST_BYTES)
+
+
+def _patterns(texts: tuple[str, ...]) -> tuple[Pattern, ...]:
+    return tuple(map(parse_pattern, texts))

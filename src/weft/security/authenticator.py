@@ -1,0 +1,119 @@
+"""Who calls: an API key becomes a principal with rights, quickly for those seen before (SEC-02).
+
+Verifying a key costs a core 50 to 200 ms, so results are remembered, under a hash with a key of this process: what is
+in memory is of no use to anybody else. A remembered result counts only as long as the record it was made from stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from weft.limits import API_KEYS_AT_ONCE, API_KEYS_CACHED_MAX
+from weft.security.acl import Acl
+from weft.security.api_keys import KeyRecord, fits, parse_key_untrusted
+from weft.security.errors import Cause, Unauthenticated
+from weft.security.key_store import KeyStore
+from weft.security.rates import FailureLimiter, source_of
+from weft.security.secret import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A caller who has proven a key, and the record that says what it may do."""
+
+    record: KeyRecord
+    acl: Acl
+
+    @property
+    def key_id(self) -> str:
+        return self.record.id
+
+
+class Authenticator:
+    """One per node, used from its event loop. ``clock`` is monotonic, ``wall_clock`` tells Unix time."""
+
+    def __init__(
+        self,
+        keys: KeyStore,
+        cache_key: bytes,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        cached_max: int = API_KEYS_CACHED_MAX,
+    ) -> None:
+        """``cache_key`` is random, and new at every start."""
+        self._keys = keys
+        self._cache_key = cache_key
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._cached_max = cached_max
+        self._limiter = FailureLimiter()
+        self._known: OrderedDict[bytes, Principal] = OrderedDict()  # the least recently used first
+        self._verifying = asyncio.Semaphore(API_KEYS_AT_ONCE)
+
+    async def authenticate_untrusted(self, presented: Secret[str] | None, host: str) -> Principal:
+        """Who presents this key from this address; raise only Unauthenticated.
+
+        An address that failed too often waits, unless its key is already known to be good.
+        """
+        if presented is None:
+            raise Unauthenticated(Cause.NO_KEY, "no API key: this node wants one with every call")
+        mark = hmac.digest(self._cache_key, presented.reveal().encode("utf-8", "surrogatepass"), "sha256")
+        known = self._known.get(mark)
+        if known is not None:
+            self._remember(mark, self.refresh(known))
+            return self._known[mark]
+        source = source_of(host)
+        self._check_rate(source)
+        try:
+            async with self._verifying:
+                # Others of the same source may have failed meanwhile, or shown that the key is good.
+                if mark not in self._known:
+                    self._check_rate(source)
+                    self._remember(mark, await self._verify(presented))
+                return self._known[mark]
+        except Unauthenticated as error:
+            if error.cause is not Cause.TOO_MANY_FAILURES:
+                self._limiter.failed(source, self._clock())
+            raise
+
+    def refresh(self, principal: Principal) -> Principal:
+        """The same caller by what holds now: for open streams, every second or so. Raise Unauthenticated."""
+        record = self._keys.find(principal.key_id, self._clock())
+        if record is principal.record:
+            self._check_expiry(record)
+            return principal
+        if record is None or record.hash != principal.record.hash:
+            raise Unauthenticated(Cause.REVOKED_KEY, f"key {principal.key_id} was revoked")
+        self._check_expiry(record)
+        return Principal(record, record.acl)
+
+    async def _verify(self, presented: Secret[str]) -> Principal:
+        key_id, secret = parse_key_untrusted(presented.reveal())
+        record = self._keys.find(key_id, self._clock())
+        # Ids are public: that there is no such key may be seen from how soon the answer comes.
+        if record is None or not await asyncio.to_thread(fits, secret, record.hash):
+            raise Unauthenticated(Cause.BAD_KEY, f"key {key_id} is not valid: unknown, revoked or mistyped")
+        self._check_expiry(record)
+        return Principal(record, record.acl)
+
+    def _remember(self, mark: bytes, principal: Principal) -> None:
+        self._known[mark] = principal
+        self._known.move_to_end(mark)
+        if len(self._known) > self._cached_max:
+            self._known.popitem(last=False)
+
+    def _check_expiry(self, record: KeyRecord) -> None:
+        if record.expires_s is not None and self._wall_clock() >= record.expires_s:
+            raise Unauthenticated(Cause.EXPIRED_KEY, f"key {record.id} has expired")
+
+    def _check_rate(self, source: str) -> None:
+        wait_s = self._limiter.wait_s(source, self._clock())
+        if wait_s:
+            raise Unauthenticated(
+                Cause.TOO_MANY_FAILURES, f"too many wrong keys from {source[:64]}: wait", seconds=round(wait_s + 0.5)
+            )

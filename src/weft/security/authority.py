@@ -1,0 +1,293 @@
+"""The embedded CA: a root, an intermediate that does the work, and the certificates it gives (SEC-01).
+
+``<data>/ca`` holds, for its owner only::
+
+    ca.json                settings: mesh, address, lifetime of certificates
+    root.pem root-key.pem  for ten years; the key is needed for a rotation only, and may be kept elsewhere
+    intermediate.pem       certificate and key that sign all others
+    provisioner.jwk        signs enrolment tokens
+    used-tokens revoked.json server.pem    what the service keeps
+
+Nodes trust the root alone and get the intermediate together with each certificate, so it can change at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from weft.errors import StorageError, UsageError, WeftError
+from weft.limits import (
+    AUTHORITY_LIFETIME_S,
+    CERTIFICATE_BACKDATE_S_MAX,
+    CERTIFICATE_LIFETIME_S,
+    CERTIFICATE_LIFETIME_S_MAX,
+    CERTIFICATE_LIFETIME_S_MIN,
+)
+from weft.security.certificates import (
+    Names,
+    PrivateKey,
+    common_name,
+    end_s,
+    fingerprint,
+    general_names,
+    key_pem,
+    load_key,
+    moment,
+    new_key,
+    read_chain_untrusted,
+    subject_names,
+    to_pem,
+)
+from weft.security.files import private_directory, read_private, write_private
+from weft.security.identity import Kind, check_mesh
+from weft.security.jwt import SigningKey, new_jwk
+from weft.security.secret import Secret
+from weft.security.urls import parse_url
+
+T = TypeVar("T")
+
+SETTINGS: Final = "ca.json"
+ROOT, ROOT_KEY = "root.pem", "root-key.pem"
+INTERMEDIATE: Final = "intermediate.pem"
+PROVISIONER: Final = "provisioner.jwk"
+MESH_CHARS_MAX: Final = 48  # in the names of the CA's own certificates
+
+SIGNS: Final = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=False,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+CERTIFIES: Final = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+# A client's certificate cannot stand in for a node's.
+PURPOSES: Final = {
+    Kind.NODE: [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH],
+    Kind.CLIENT: [ExtendedKeyUsageOID.CLIENT_AUTH],
+}
+
+
+class AuthoritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``ca.json``. A ``msgspec.Struct``, which reads and checks itself from JSON."""
+
+    mesh: str
+    url: str  # where nodes find the service: https://host:port
+    lifetime_s: int = CERTIFICATE_LIFETIME_S
+
+    def __post_init__(self) -> None:
+        check_mesh(self.mesh)
+        parse_url(self.url)
+        if not CERTIFICATE_LIFETIME_S_MIN <= self.lifetime_s <= CERTIFICATE_LIFETIME_S_MAX:
+            raise UsageError(
+                "the lifetime of certificates is out of range",
+                have=self.lifetime_s,
+                least=CERTIFICATE_LIFETIME_S_MIN,
+                most=CERTIFICATE_LIFETIME_S_MAX,
+            )
+
+
+class Authority:
+    """Gives certificates. Decides nothing about who may have one: see ``issuing``."""
+
+    def __init__(self, directory: Path, settings: AuthoritySettings, root: x509.Certificate) -> None:
+        self.directory = directory
+        self.settings = settings
+        self.root = root
+
+    @classmethod
+    def create(cls, directory: Path, settings: AuthoritySettings, now_s: float) -> Authority:
+        """Make a new CA; raise UsageError if there is one already. ``now_s`` is Unix time, here and below."""
+        if (directory / SETTINGS).exists():
+            raise UsageError(f"{directory} has a CA already; it is not made anew, nodes trust it")
+        private_directory(directory)
+        key = new_key()
+        root = _certify(key, _subject(settings.mesh, "root"), key.public_key(), None, 1, now_s)
+        write_private(directory / ROOT_KEY, key_pem(key).reveal())
+        write_private(directory / ROOT, to_pem([root]))
+        write_signer(directory, new_signer(settings.mesh, root, key, now_s))
+        write_private(directory / PROVISIONER, new_jwk().reveal())
+        # Last: whoever finds it finds all the others.
+        write_private(directory / SETTINGS, msgspec.json.format(msgspec.json.encode(settings)))
+        return cls(directory, settings, root)
+
+    @classmethod
+    def open(cls, directory: Path) -> Authority:
+        """The CA that was made there; raise UsageError if there is none, StorageError if it is damaged."""
+        text = read_private(directory / SETTINGS)
+        if text is None:
+            raise UsageError(f"there is no CA in {directory}: weft ca init makes one")
+        try:
+            settings = msgspec.json.decode(text, type=AuthoritySettings)
+        except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as error:
+            raise StorageError(f"{directory / SETTINGS} is damaged: {error}") from None
+        root = _read(directory / ROOT, read_chain_untrusted)[0]
+        return cls(directory, settings, root)
+
+    @property
+    def root_pem(self) -> bytes:
+        return to_pem([self.root])
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(self.root)
+
+    @property
+    def signer(self) -> Signer:
+        """Read for every use, which is rare: a rotation by another process counts at once."""
+        return _read(self.directory / INTERMEDIATE, _parse_signer)
+
+    def provisioner_key(self) -> SigningKey:
+        return _read(self.directory / PROVISIONER, lambda text: SigningKey.read(Secret(text)))
+
+    def issue(self, public_key: CertificatePublicKeyTypes, names: Names, now_s: float) -> bytes:
+        """A chain (PEM, leaf first) for this key and these names."""
+        purposes = PURPOSES[names.identity.kind]
+        return self._issue(public_key, names.identity.name, subject_names(names), purposes, now_s)
+
+    def issue_server(self, public_key: CertificatePublicKeyTypes, host: str, now_s: float) -> bytes:
+        """A chain for the HTTPS service of the CA itself, which is neither a node nor a client."""
+        names = x509.SubjectAlternativeName(general_names([host]))
+        return self._issue(
+            public_key, _subject(self.settings.mesh, "CA"), names, [ExtendedKeyUsageOID.SERVER_AUTH], now_s
+        )
+
+    def _issue(
+        self,
+        public_key: CertificatePublicKeyTypes,
+        subject: str,
+        names: x509.SubjectAlternativeName,
+        purposes: list[x509.ObjectIdentifier],
+        now_s: float,
+    ) -> bytes:
+        return issue_leaf(self.signer, public_key, subject, names, purposes, self.settings.lifetime_s, now_s)
+
+
+def issue_leaf(
+    signer: Signer,
+    public_key: CertificatePublicKeyTypes,
+    subject: str,
+    names: x509.SubjectAlternativeName,
+    purposes: list[x509.ObjectIdentifier],
+    lifetime_s: float,
+    now_s: float,
+) -> bytes:
+    """A chain that ends at ``signer``, and no later than it."""
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(common_name(subject))
+        .issuer_name(signer.certificate.subject)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(moment(now_s - backdate_s(lifetime_s)))
+        .not_valid_after(moment(min(ceil(now_s + lifetime_s), end_s(signer.certificate))))  # X.509 counts in seconds
+        .add_extension(names, critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(SIGNS, critical=True)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+        .add_extension(_issuer_id(signer.key), critical=False)
+        .sign(signer.key, hashes.SHA256())
+    )
+    return to_pem([certificate, signer.certificate])
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """The intermediate: its certificate and its key."""
+
+    certificate: x509.Certificate
+    key: PrivateKey = field(repr=False)
+
+
+def new_signer(mesh: str, root: x509.Certificate, root_key: PrivateKey, now_s: float) -> Signer:
+    key = new_key()
+    return Signer(_certify(root_key, _subject(mesh, "intermediate"), key.public_key(), root, 0, now_s), key)
+
+
+def write_signer(directory: Path, signer: Signer) -> None:
+    """Key and certificate in one file, so that a crash cannot part them."""
+    write_private(directory / INTERMEDIATE, key_pem(signer.key).reveal() + to_pem([signer.certificate]))
+
+
+def read_root_key(directory: Path) -> PrivateKey:
+    if not (directory / ROOT_KEY).exists():
+        raise UsageError(f"{directory / ROOT_KEY} is not there: bring it back from where it is kept while this runs")
+    return _read(directory / ROOT_KEY, lambda pem: load_key(Secret(pem)))
+
+
+def backdate_s(lifetime_s: float) -> float:
+    """How long before now a certificate begins. Short-lived ones less, or they would seem old when they are new."""
+    return min(CERTIFICATE_BACKDATE_S_MAX, lifetime_s / 10)
+
+
+def _certify(
+    issuer_key: PrivateKey,
+    subject: str,
+    public_key: ec.EllipticCurvePublicKey,
+    issuer: x509.Certificate | None,
+    path_length: int,
+    now_s: float,
+) -> x509.Certificate:
+    end = now_s + AUTHORITY_LIFETIME_S
+    return (
+        x509.CertificateBuilder()
+        .subject_name(common_name(subject))
+        .issuer_name(common_name(subject) if issuer is None else issuer.subject)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(moment(now_s - CERTIFICATE_BACKDATE_S_MAX))
+        .not_valid_after(moment(end if issuer is None else min(end, end_s(issuer))))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=path_length), critical=True)
+        .add_extension(CERTIFIES, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+        .add_extension(_issuer_id(issuer_key), critical=False)
+        .sign(issuer_key, hashes.SHA256())
+    )
+
+
+def _subject(mesh: str, role: str) -> str:
+    """A common name has at most 64 characters; a mesh may have a longer one."""
+    return f"{mesh[:MESH_CHARS_MAX]} {role}"
+
+
+def _issuer_id(key: PrivateKey) -> x509.AuthorityKeyIdentifier:
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+
+
+def _parse_signer(pem: bytes) -> Signer:
+    return Signer(read_chain_untrusted(pem)[0], load_key(Secret(pem)))
+
+
+def _read(path: Path, parse: Callable[[bytes], T]) -> T:
+    data = read_private(path)
+    if data is None:
+        raise StorageError(f"{path} is not there: the CA is incomplete")
+    try:
+        return parse(data)
+    except WeftError as error:
+        raise StorageError(f"{path} is damaged: {error}") from None

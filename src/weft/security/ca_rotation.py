@@ -1,0 +1,48 @@
+"""A new intermediate for the CA, rehearsed before it is used (SEC-01).
+
+Nodes trust the root and get the intermediate with each certificate, so certificates of the old one stay good until they
+end, and renewals bring the new one. Nobody has to be restarted.
+"""
+
+from __future__ import annotations
+
+from weft.security.authority import (
+    PURPOSES,
+    Authority,
+    Signer,
+    issue_leaf,
+    new_signer,
+    read_root_key,
+    write_signer,
+)
+from weft.security.certificates import Names, new_key, subject_names
+from weft.security.identity import Kind, node
+from weft.security.verification import Usage, verify_untrusted
+
+
+def rehearse(authority: Authority, now_s: float) -> Signer:
+    """Make a new intermediate and try it; change nothing. Raise what would go wrong, CertificateRefused for a bad one.
+
+    ``now_s`` is Unix time.
+    """
+    settings = authority.settings
+    signer = new_signer(settings.mesh, authority.root, read_root_key(authority.directory), now_s)
+    names = Names(node(settings.mesh, "rehearsal"))
+    chain = issue_leaf(
+        signer,
+        new_key().public_key(),
+        names.identity.name,
+        subject_names(names),
+        PURPOSES[Kind.NODE],
+        settings.lifetime_s,
+        now_s,
+    )
+    verify_untrusted(chain, authority.root_pem, Usage.SERVER, now_s)
+    return signer
+
+
+def rotate(authority: Authority, now_s: float) -> Signer:
+    """The same for good. A CA service that runs uses the new one from its next certificate on."""
+    signer = rehearse(authority, now_s)
+    write_signer(authority.directory, signer)
+    return signer

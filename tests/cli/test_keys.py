@@ -1,0 +1,67 @@
+"""``weft keys``: a key is shown once, listed without its secret, and revoked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Weft
+from weft.security.api_keys import KEY
+
+
+@pytest.mark.req("SEC-02")
+def test_create_list_revoke(weft: Weft, tmp_path: Path) -> None:
+    created = weft(
+        "keys", "create", "--data", tmp_path, "--name", "billing", "--publish", "orders.>", "--publish", "a.b",
+        "--subscribe", "orders.paid", "--expires-in", "90d",
+    )  # fmt: skip
+    assert created.status == 0, created.err
+    key = created.out.strip()
+    assert KEY.fullmatch(key)
+    assert "key k1, shown this once" in created.err
+
+    (document,) = weft("keys", "list", "--data", tmp_path, "--json").document
+    assert document.pop("created") < document.pop("expires")
+    assert document == {
+        "id": "k1",
+        "name": "billing",
+        "publish": ["orders.>", "a.b"],
+        "subscribe": ["orders.paid"],
+        "admin": False,
+    }
+    listed = weft("keys", "list", "--data", tmp_path).out
+    assert "orders.>, a.b" in listed
+    assert key.rsplit("_", 1)[1] not in listed
+
+    assert "key k1 is revoked" in weft("keys", "revoke", "k1", "--data", tmp_path).err
+    assert weft("keys", "list", "--data", tmp_path, "--json").document == []
+    assert "no keys yet" in weft("keys", "list", "--data", tmp_path).err
+
+
+def test_create_as_json(weft: Weft, tmp_path: Path) -> None:
+    document = weft("keys", "create", "--data", tmp_path, "--name", "ops", "--admin", "--json").document
+    assert KEY.fullmatch(document["key"])
+    assert (document["id"], document["admin"], document["expires"]) == ("k1", True, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("create", "--name", "x"), "a key without rights is of no use"),
+        (("create", "--name", "x", "--publish", "a..b"), "token 2 is empty"),
+        (("create", "--name", "x", "--admin", "--expires-in", "soon"), "'soon' is not an age"),
+        (("revoke", "k7"), "there is no key 'k7'"),
+    ],
+)
+def test_mistakes_are_one_line(weft: Weft, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    outcome = weft("keys", *arguments, "--data", tmp_path)
+    assert (outcome.status, outcome.out) == (1, "")
+    assert words in " ".join(outcome.err.split())
+
+
+def test_a_damaged_file_is_named(weft: Weft, tmp_path: Path) -> None:
+    (tmp_path / "keys.json").touch(0o600)
+    outcome = weft("keys", "list", "--data", tmp_path)
+    assert outcome.status == 1
+    assert "keys.json is damaged" in outcome.err

@@ -1,0 +1,341 @@
+"""API keys: made, kept as hashes, revoked from another process, verified quickly, guessed in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.errors import StorageError, UsageError
+from weft.limits import API_KEYS_AT_ONCE, FAILURES_BURST
+from weft.security import (
+    SALT_BYTES,
+    SECRET_BYTES,
+    Authenticator,
+    Cause,
+    KeyRequest,
+    KeyStore,
+    Secret,
+    Unauthenticated,
+    create_key,
+    read_keys,
+    revoke_key,
+)
+from weft.security import api_keys as api_keys_module
+from weft.security import authenticator as authenticator_module
+from weft.security.api_keys import fits, hash_secret, parse_key_untrusted
+
+ENTROPY = bytes(range(SECRET_BYTES + SALT_BYTES))
+SECRET_HEX = ENTROPY[:SECRET_BYTES].hex()
+BILLING = KeyRequest("billing", publish=("orders.>",), subscribe=("orders.paid",))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hash that takes no time, but in the tests of the hash itself."""
+    monkeypatch.setattr("weft.security.key_store.hash_secret", lambda secret, salt: hash_secret(secret, salt, n=2))
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 20))
+
+
+class Desk:
+    """An authenticator with clocks that are turned by hand."""
+
+    def __init__(self, data: Path, **options: int) -> None:
+        self.now_s = 0.0
+        self.unix_s = 1_800_000_000.0
+        self.store = KeyStore(data, self.now_s)
+        self.authenticator = Authenticator(
+            self.store, b"k" * 32, clock=lambda: self.now_s, wall_clock=lambda: self.unix_s, **options
+        )
+
+    async def refused(self, key: str | None, host: str = "10.0.0.1") -> Unauthenticated:
+        with pytest.raises(Unauthenticated) as caught:
+            await self.authenticator.authenticate_untrusted(None if key is None else Secret(key), host)
+        return caught.value
+
+
+# --- the keys themselves -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SEC-02")
+def test_a_key_is_shown_once_and_kept_as_a_hash(tmp_path: Path) -> None:
+    record, key = create_key(tmp_path, BILLING, ENTROPY, now_s=1.5)
+    assert key.reveal() == f"weft_k1_{SECRET_HEX}"
+    text = (tmp_path / "keys.json").read_text()
+    assert SECRET_HEX not in text
+    assert (tmp_path / "keys.json").stat().st_mode & 0o777 == 0o600
+    assert read_keys(tmp_path) == (record,)
+    assert (record.id, record.name, record.created_s, record.admin) == ("k1", "billing", 1, False)
+
+
+@pytest.mark.req("SEC-02")
+def test_the_hash_is_scrypt_with_its_figures_beside_it() -> None:
+    kept = hash_secret(Secret(b"secret"), b"salt")
+    assert (kept.scheme, kept.n, kept.r, kept.p) == ("scrypt", 16384, 8, 1)
+    assert fits(Secret(b"secret"), kept)
+    assert not fits(Secret(b"Secret"), kept)
+    # RFC 7914, 12: scrypt("password", "NaCl", 1024, 8, 16), the first 32 bytes.
+    vector = "fdbabe1c9d3472007856e7190d01e9fe7c6ad7cbc8237830e77376634b373162"
+    assert fits(Secret(b"password"), msgspec.structs.replace(kept, salt=b"NaCl".hex(), digest=vector, n=1024, p=16))
+
+
+def test_ids_are_never_given_twice(tmp_path: Path) -> None:
+    for _ in range(2):
+        create_key(tmp_path, BILLING, ENTROPY, 0)
+    revoke_key(tmp_path, "k2")
+    record, _ = create_key(tmp_path, BILLING, ENTROPY, 0)
+    assert [each.id for each in read_keys(tmp_path)] == ["k1", "k3"]
+    assert record.acl.who == "key k3"
+    with pytest.raises(UsageError, match="there is no key 'k2'"):
+        revoke_key(tmp_path, "k2")
+
+
+def test_several_at_once_lose_nothing(tmp_path: Path) -> None:
+    threads = [threading.Thread(target=create_key, args=(tmp_path, BILLING, ENTROPY, 0)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {each.id for each in read_keys(tmp_path)} == {f"k{number}" for number in range(1, 9)}
+
+
+def test_there_are_only_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.security.key_store.API_KEYS_MAX", 1)
+    create_key(tmp_path, BILLING, ENTROPY, 0)
+    with pytest.raises(UsageError, match="too many API keys"):
+        create_key(tmp_path, BILLING, ENTROPY, 0)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"name": "x"},
+        {"name": "", "admin": True},
+        {"name": "a\nb", "admin": True},
+        {"name": "a" * 65, "admin": True},
+        {"name": "x", "publish": ("a..b",)},
+        {"name": "x", "subscribe": (">.a",)},
+        {"name": "x", "publish": ("a",) * 65},
+    ],
+)
+def test_requests_that_make_no_sense(wanted: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        KeyRequest(**wanted)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "3"},
+        {"publish": ["a..b"]},
+        {"name": ""},
+        {"hash": {"salt": "00", "digest": "00"}},
+        {"hash": {"salt": "x", "digest": "00" * 32}},
+        {"hash": {"salt": "00", "digest": "00" * 32, "scheme": "md5"}},
+        {"hash": {"salt": "00", "digest": "00" * 32, "n": 3}},
+        {"hash": {"salt": "00", "digest": "00" * 32, "n": 1 << 30}},
+        {"hash": {"salt": "00", "digest": "00" * 32, "r": 0}},
+        {"unknown": 1},
+    ],
+)
+def test_a_damaged_file_is_said(tmp_path: Path, change: dict[str, Any]) -> None:
+    create_key(tmp_path, BILLING, ENTROPY, 0)
+    document = msgspec.json.decode((tmp_path / "keys.json").read_bytes())
+    document["keys"][0] |= change
+    (tmp_path / "keys.json").write_bytes(msgspec.json.encode(document))
+    with pytest.raises(StorageError, match=r"keys\.json is damaged"):
+        read_keys(tmp_path)
+
+
+@given(st.text(max_size=200) | st.from_regex(api_keys_module.KEY))
+def test_any_text_is_a_key_or_refused(text: str) -> None:
+    try:
+        key_id, secret = parse_key_untrusted(text)
+    except Unauthenticated:
+        return
+    assert text == f"weft_{key_id}_{secret.reveal().hex()}"
+
+
+# --- who calls ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SEC-02")
+def test_a_key_becomes_a_principal_with_its_rights(tmp_path: Path) -> None:
+    async def story() -> None:
+        record, key = create_key(tmp_path, BILLING, ENTROPY, 0)
+        found = await Desk(tmp_path).authenticator.authenticate_untrusted(key, "10.0.0.1")
+        assert (found.key_id, found.record, found.acl) == ("k1", record, record.acl)
+
+    run(story())
+
+
+@pytest.mark.req("SEC-02")
+def test_refusals(tmp_path: Path) -> None:
+    async def story() -> None:
+        create_key(tmp_path, BILLING, ENTROPY, 0)
+        create_key(tmp_path, KeyRequest("old", admin=True, expires_s=1_800_000_000), ENTROPY, 0)
+        desk = Desk(tmp_path)
+        for key, cause, words in (
+            (None, Cause.NO_KEY, "no API key"),
+            ("", Cause.BAD_KEY, "not an API key"),
+            ("weft_k1_" + "0" * 64, Cause.BAD_KEY, "key k1 is not valid: unknown, revoked or mistyped"),
+            (f"weft_k9_{SECRET_HEX}", Cause.BAD_KEY, "key k9 is not valid: unknown, revoked or mistyped"),
+            (f"weft_k2_{SECRET_HEX}", Cause.EXPIRED_KEY, "key k2 has expired"),
+        ):
+            error = await desk.refused(key)
+            assert error.cause is cause
+            assert words in str(error)
+            assert SECRET_HEX not in str(error)
+
+    run(story())
+
+
+@pytest.mark.req("SEC-02")
+def test_revoking_counts_within_a_second_on_open_streams_and_new_calls(tmp_path: Path) -> None:
+    async def story() -> None:
+        _, key = create_key(tmp_path, BILLING, ENTROPY, 0)
+        desk = Desk(tmp_path)
+        streaming = await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")
+        revoke_key(tmp_path, "k1")
+        assert desk.authenticator.refresh(streaming) is streaming, "not looked at yet"
+        desk.now_s += 1.0
+        with pytest.raises(Unauthenticated, match="key k1 was revoked") as caught:
+            desk.authenticator.refresh(streaming)
+        assert caught.value.cause is Cause.REVOKED_KEY
+        assert (await desk.refused(key.reveal())).cause is Cause.REVOKED_KEY
+
+    run(story())
+
+
+def test_rights_that_change_reach_open_streams(tmp_path: Path) -> None:
+    async def story() -> None:
+        _, key = create_key(tmp_path, BILLING, ENTROPY, 0)
+        desk = Desk(tmp_path)
+        streaming = await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")
+        document = msgspec.json.decode((tmp_path / "keys.json").read_bytes())
+        document["keys"][0]["publish"] = ["invoices.>"]
+        (tmp_path / "keys.json").write_bytes(msgspec.json.encode(document))
+        desk.now_s += 1.0
+        assert desk.authenticator.refresh(streaming).acl.publish == ("invoices.>",)
+        assert (await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")).acl.publish == ("invoices.>",)
+
+    run(story())
+
+
+def test_another_key_under_the_same_id_is_another_key(tmp_path: Path) -> None:
+    """A file that was put back from a backup, or comes from another node."""
+
+    async def story() -> None:
+        _, key = create_key(tmp_path, BILLING, ENTROPY, 0)
+        desk = Desk(tmp_path)
+        streaming = await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")
+        (tmp_path / "keys.json").unlink()
+        create_key(tmp_path, BILLING, bytes(SECRET_BYTES + SALT_BYTES), 0)
+        desk.now_s += 1.0
+        with pytest.raises(Unauthenticated, match="key k1 was revoked"):
+            desk.authenticator.refresh(streaming)
+
+    run(story())
+
+
+def test_a_key_expires_on_open_streams_too(tmp_path: Path) -> None:
+    async def story() -> None:
+        _, key = create_key(tmp_path, KeyRequest("x", admin=True, expires_s=1_800_000_010), ENTROPY, 0)
+        desk = Desk(tmp_path)
+        streaming = await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")
+        desk.unix_s += 10
+        with pytest.raises(Unauthenticated, match="key k1 has expired"):
+            desk.authenticator.refresh(streaming)
+
+    run(story())
+
+
+@pytest.mark.req("SEC-02")
+def test_a_known_key_is_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        _, key = create_key(tmp_path, BILLING, ENTROPY, 0)
+        desk = Desk(tmp_path)
+        first = await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")
+        monkeypatch.setattr(authenticator_module, "fits", lambda *_: pytest.fail("hashed again"))
+        assert await desk.authenticator.authenticate_untrusted(key, "10.0.0.2") is first
+        assert SECRET_HEX.encode() not in repr(vars(desk.authenticator)).encode(), "nor is it kept"
+
+    run(story())
+
+
+def test_a_crowd_with_one_key_has_it_hashed_once_or_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        _, key = create_key(tmp_path, BILLING, ENTROPY, 0)
+        desk = Desk(tmp_path)
+        hashed: list[object] = []
+
+        def fits_always(*arguments: object) -> bool:
+            hashed.append(arguments)
+            return True
+
+        monkeypatch.setattr(authenticator_module, "fits", fits_always)
+        calls = [desk.authenticator.authenticate_untrusted(key, "10.0.0.1") for _ in range(50)]
+        assert {each.key_id for each in await asyncio.gather(*calls)} == {"k1"}
+        assert len(hashed) <= API_KEYS_AT_ONCE
+
+    run(story())
+
+
+def test_only_so_many_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        keys = [create_key(tmp_path, BILLING, ENTROPY, 0)[1] for _ in range(3)]
+        desk = Desk(tmp_path, cached_max=2)
+        hashed: list[object] = []
+
+        def fits_always(*arguments: object) -> bool:
+            hashed.append(arguments)
+            return True
+
+        monkeypatch.setattr(authenticator_module, "fits", fits_always)
+        for number in (0, 1, 0, 2, 0, 1):
+            await desk.authenticator.authenticate_untrusted(keys[number], "10.0.0.1")
+        assert len(hashed) == 4, "the second was used longest ago when the third came"
+
+    run(story())
+
+
+@pytest.mark.req("SEC-02")
+def test_guessing_is_slowed_down_by_source_and_does_not_hold_up_those_who_are_known(tmp_path: Path) -> None:
+    async def story() -> None:
+        _, key = create_key(tmp_path, BILLING, ENTROPY, 0)
+        _, other = create_key(tmp_path, BILLING, bytes(SECRET_BYTES + SALT_BYTES), 0)
+        desk = Desk(tmp_path)
+        await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")
+        for _ in range(FAILURES_BURST):
+            assert (await desk.refused("weft_k1_" + "0" * 64)).cause is Cause.BAD_KEY
+        error = await desk.refused(other.reveal())
+        assert error.cause is Cause.TOO_MANY_FAILURES
+        assert str(error) == "too many wrong keys from 10.0.0.1: wait (seconds 10)"
+        await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")
+        await desk.authenticator.authenticate_untrusted(other, "10.0.0.2")
+        desk.now_s += 10.0
+        assert (await desk.refused("weft_k1_" + "0" * 64)).cause is Cause.BAD_KEY
+
+    run(story())
+
+
+def test_a_swarm_of_guesses_at_once_is_slowed_down_too(tmp_path: Path) -> None:
+    async def story() -> None:
+        create_key(tmp_path, BILLING, ENTROPY, 0)
+        desk = Desk(tmp_path)
+        guesses = [desk.refused(f"weft_k1_{number:064x}") for number in range(3 * FAILURES_BURST)]
+        causes = [error.cause for error in await asyncio.gather(*guesses)]
+        assert FAILURES_BURST <= causes.count(Cause.BAD_KEY) <= FAILURES_BURST + 1
+        assert causes.count(Cause.TOO_MANY_FAILURES) == len(causes) - causes.count(Cause.BAD_KEY)
+
+    run(story())
