@@ -214,3 +214,19 @@ def test_its_acks_count_on_a_full_disk() -> None:
     actor.store.disk_bytes_max = 0
     actor.step(ReceivedPlainAck(OLD, T, 9))
     assert len(actor.plain) == PLAIN_WINDOW_EVENTS + 1
+
+
+def test_what_it_left_behind_reaches_who_wants_it_over_nodes_that_do_not() -> None:
+    """Nobody can reach it any more, so there is no tree to send its events along."""
+    stage = Stage("a", "b", "c", "d")
+    stage.link("a-b", "b-c", "c-d")
+    stage["a"].step(LinkUp(OLD, plain=True))
+    stage["a"].say(neighbours=(NodeId("b"), OLD))
+    stage["a"].step(event(0, "x"))
+    stage.run()
+    stage["a"].step(LinkDown(OLD))
+    stage["a"].say(neighbours=(NodeId("b"),))
+    stage.run(30.0)
+    reader = stage["d"].subscribe("t")
+    stage.run(60.0)
+    assert reader.events == [("t@old/0:e1:0", "x")]

@@ -81,11 +81,13 @@ class RawStream:
         self.raw = call
 
     async def say(self, message: Any) -> None:
-        await asyncio.wait_for(self.raw.write(message.SerializeToString()), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            await self.raw.write(message.SerializeToString())
 
     async def read(self) -> Any:
         """The next message; ``grpc.aio.EOF`` at the end of a stream that ended well."""
-        return await asyncio.wait_for(self.raw.read(), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            return await self.raw.read()
 
     async def end(self) -> Any:
         """Say that no more will come, and take the rest."""

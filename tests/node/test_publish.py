@@ -164,9 +164,8 @@ def test_what_is_taken_and_not_answered_is_bounded(tmp_path: Path) -> None:
             while node.clients.intake.bytes <= 4 << 20:
                 await other.publish("plant.t", b"others go on")
             assert node.clients.intake.bytes < 7 << 20
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
             publisher.raw.cancel()
+            await asyncio.wait([sending])
             while node.clients.intake.bytes:
                 await other.publish("plant.t", b"until it is given back")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from weft.errors import UsageError
 from weft.limits import (
@@ -21,7 +21,7 @@ class ClientTls:
 
     root: bytes
     certificate: bytes | None = None
-    key: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
@@ -47,10 +47,10 @@ class Options:
     release_timeout_s: float = 30.0  # for the application to finish an event of a stream that goes to another member
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for each in fields(self):
+            value = getattr(self, each.name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
-                raise UsageError(f"option {field.name} must be a positive number", have=value)
+                raise UsageError(f"option {each.name} must be a positive number", have=value)
         if self.batch_bytes > BATCH_BYTES_MAX // 2:  # Arrow may need more than we count
             raise UsageError("option batch_bytes is too large", have=self.batch_bytes, limit=BATCH_BYTES_MAX // 2)
         if self.backoff_s_min > self.backoff_s_max:

@@ -207,7 +207,9 @@ class Replication:
     def stream_known(self, info: StreamInfo) -> None:
         """Of a stream that is new here, nothing is old news to our children, unless it was to us."""
         key = (info.stream, info.epoch)
-        self._origins.add(info.stream.origin)
+        if info.stream.origin not in self._origins:
+            self._origins.add(info.stream.origin)
+            self.orphans_due_s = 0.0  # it may be out of reach: then somebody has to hand its streams on
         for link in self.links.values():
             link.outgoing.stream_known(info, self._floors.get(key, 0))
         for plain in self.plain.values():

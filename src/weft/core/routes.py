@@ -73,12 +73,14 @@ class Routes:
     def wants(self, child: NodeId, origin: NodeId, topic: Topic) -> bool:
         """Whether somebody wants the topic in the branch of the origin's tree that begins with this child.
 
-        A child that our view has elsewhere, or whose origin is out of reach, is asked for itself alone.
+        A child that our view has elsewhere is asked for itself alone. What an origin out of reach left behind has no
+        tree: it goes from whoever has it along their own trees.
         """
         return self._has_wish(child, origin, self.interested(topic))
 
     def _has_wish(self, child: NodeId, origin: NodeId, interested: Set[NodeId]) -> bool:
-        return child in interested or child in self.topology.next_hops(origin, self.me, interested)
+        root = self.me if self.topology.parent(origin, self.me) is None else origin
+        return child in interested or child in self.topology.next_hops(root, self.me, interested)
 
 
 def _links(states: Iterable[NodeState]) -> dict[NodeId, Iterable[NodeId]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from heapq import nlargest
 
 from weft import __version__
 from weft.core import Broker
 from weft.core.views import explain, link_lags
+from weft.limits import LOOK_STREAMS_AT_ONCE
 from weft.log.errors import EventsLost, PositionExpired
 from weft.membership import Members, NodeState
 from weft.model import Batch, NodeId, Position, Topic
@@ -31,6 +33,7 @@ class NodeAnswers:
     ) -> None:
         self._broker = broker
         self._log = broker.log
+        self._groups = broker.group_work.groups
         self._members = members
         self._links = links
         self._rtt_ms = rtt_ms
@@ -86,16 +89,13 @@ class NodeAnswers:
     # --- groups --------------------------------------------------------------------------------------------------
 
     def groups(self, group: str) -> pb.GroupsReply:
-        groups = self._broker.group_work.groups
-        names = [group] if group else sorted({*groups.names(), *self._log.groups()})
+        names = [group] if group else sorted({*self._groups.names(), *self._log.groups()})
         return pb.GroupsReply(groups=list(map(self._group, names)))
 
     def _group(self, name: str) -> pb.GroupInfo:
-        groups = self._broker.group_work.groups
-        positions = {(each.stream, each.epoch): each for each in self._log.positions(name)}
-        info = pb.GroupInfo(group=name, members=sorted(member.name for member in groups.members(name)))
-        for key, position in sorted(positions.items()):
-            holder = groups.holder(name, key)
+        info = pb.GroupInfo(group=name, members=sorted(member.name for member in self._groups.members(name)))
+        for position in sorted(self._log.positions(name)):
+            holder = self._groups.holder(name, (position.stream, position.epoch))
             info.streams.append(self._group_stream(position, "" if holder is None else holder[1]))
         return info
 
@@ -124,15 +124,19 @@ class NodeAnswers:
         return max(time.time_ns() // 1000 - int(times[0].as_py()), 0)
 
     def group_figures(self) -> list[GroupFigures]:
-        return [
-            GroupFigures(
-                info.group,
-                len(info.members),
-                sum(max(each.latest_offset - each.position.next_offset, 0) for each in info.streams),
-                max((each.lag_us for each in info.streams), default=0) / 1_000_000,
-            )
-            for info in self.groups("").groups
-        ]
+        """For the metrics. The age is that of streams with the most to do, as many as can be read in passing."""
+        return [self._figures(name) for name in sorted({*self._groups.names(), *self._log.groups()})]
+
+    def _figures(self, name: str) -> GroupFigures:
+        behind: list[tuple[int, Position]] = []
+        for position in self._log.positions(name):
+            state = self._log.find(position.stream, position.epoch)
+            if state is not None and state.durable > position.offset:
+                behind.append((state.durable - position.offset, position))
+        worst = nlargest(LOOK_STREAMS_AT_ONCE, behind)
+        age_us = max((self._group_stream(position, "").lag_us for _, position in worst), default=0)
+        members = len(self._groups.members(name))
+        return GroupFigures(name, members, sum(lag for lag, _ in behind), age_us / 1_000_000)
 
     # --- routes --------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,9 @@ from weft.core.messages import (
     Unsubscribe,
 )
 from weft.errors import UsageError, WeftError
+from weft.limits import LOSSES_COUNTED_MAX
 from weft.log import Log
+from weft.log.errors import EventsLost, Loss
 from weft.model import Batch, NodeId, Pattern, Position, Topic
 from weft.model.batch_header import unpack_untrusted
 from weft.node.metrics import Metrics
@@ -64,6 +66,7 @@ class Clients:
         self._subscribers: dict[int, Subscriber] = {}
         self._moves: dict[int, asyncio.Future[None]] = {}
         self._gone = asyncio.Event()  # one more publisher is gone
+        self._losses: set[Loss] = set()
 
     @property
     def streams(self) -> int:
@@ -112,6 +115,13 @@ class Clients:
 
     def count_refusal(self, error: WeftError) -> None:
         self._metrics.refused(ErrorCode.Name(code_of(error)))
+        if isinstance(error, EventsLost) and len(self._losses) < LOSSES_COUNTED_MAX:
+            self._losses.add(error.loss)
+
+    @property
+    def lost_events(self) -> int:
+        """What readers were told is damaged or gone, each stretch once."""
+        return sum(loss.end - loss.first for loss in self._losses)
 
     def _refused(self, number: int, error: WeftError) -> None:
         move = self._moves.pop(number, None)

@@ -2,11 +2,14 @@
 
 What an effect leads to (a member that changed is news to the broker, the broker's interest is news to membership) waits
 in line until the step before it is done, so neither machine is ever entered twice.
+
+Both machines live by ``time.monotonic``: the clock of a uvloop stands still while a callback runs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, assert_never
@@ -58,20 +61,20 @@ class Engine:
         self._kick = kick
         self._failed = failed
         self._loop = asyncio.get_running_loop()
-        self._line: deque[tuple[Callable[[Any], None], core.Input | membership.Input]] = deque()
+        self._line: deque[tuple[Callable[[Any], None], core.Input | membership.Input | None]] = deque()
         self._stepping = False
         self._over = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at_s = 0.0
 
     def start(self) -> None:
-        self._perform(self.broker.start(self._loop.time()))
+        self._perform(self.broker.start(time.monotonic()))
         self.feed_member(membership.Start())
 
     def finish(self) -> None:
         """Before stopping: members of groups leave, and the mesh is told where they stood."""
-        self._perform(self.broker.group_work.close(self._loop.time()))
-        self._kick()
+        self._line.append((self._close_groups, None))
+        self._run()
 
     def stop(self) -> None:
         self._over = True
@@ -125,11 +128,11 @@ class Engine:
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_at_s = due_s
-        self._alarm = self._loop.call_at(due_s, self._on_alarm)
+        self._alarm = self._loop.call_later(max(due_s - time.monotonic(), 0.0), self._on_alarm)
 
     def _on_alarm(self) -> None:
         self._alarm = None
-        now_s = self._loop.time()
+        now_s = time.monotonic()
         if _is_due(self.members.get_timer(), now_s):
             self.feed_member(membership.Tick())
         if _is_due(self.broker.get_timer(), now_s):
@@ -140,7 +143,10 @@ class Engine:
     # --- steps and their effects ---------------------------------------------------------------------------------
 
     def _step_broker(self, event: core.Input) -> None:
-        self._perform(self.broker.step(event, self._loop.time()))
+        self._perform(self.broker.step(event, time.monotonic()))
+
+    def _close_groups(self, _: None) -> None:
+        self._perform(self.broker.group_work.close(time.monotonic()))
 
     def _perform(self, effects: Iterable[core.Effect]) -> None:
         for effect in effects:
@@ -155,7 +161,7 @@ class Engine:
                     self._serve(effect)
 
     def _step_members(self, event: membership.Input) -> None:
-        for effect in self.members.step(event, self._loop.time()):
+        for effect in self.members.step(event, time.monotonic()):
             match effect:
                 case membership.Send(peer, message):
                     self.links.send_member(peer, message)

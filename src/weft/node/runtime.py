@@ -60,7 +60,10 @@ class Phase(Enum):
 
 
 class Node:
-    """``start`` raises WeftError with a clear message; ``stop`` may be called at any time, and more than once."""
+    """``start`` raises WeftError with a clear message; ``stop`` may be called at any time, and more than once.
+
+    Who cancels ``start`` has nothing left to stop.
+    """
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
@@ -165,7 +168,7 @@ class Node:
         return server
 
     def _make_machines(self) -> None:
-        loop, config = asyncio.get_running_loop(), self.config
+        config = self.config
         incarnation = next_incarnation(config.node.data, int(time.time()))
         own = NodeState(self.node_id, incarnation, version=1, epoch=self.log.epoch, addresses=(self.grpc_address,))
         chance = random.SystemRandom()
@@ -175,7 +178,7 @@ class Node:
             self.node_id,
             self.log,
             broker_settings(config, self._topics),
-            wall_offset_s=time.time() - loop.time(),
+            wall_offset_s=time.time() - time.monotonic(),
         )
         self.clients = Clients(
             self.node_id, self.log, client_limits(config), self._feed, self._addresses, self._metrics
@@ -293,6 +296,9 @@ class Node:
     def _figures(self) -> NodeFigures:
         if self._phase not in (Phase.RUNNING, Phase.DRAINING):
             return NodeFigures()
+        for link in self.links.links():
+            if link.connected and link.peer is not None:
+                self._metrics.peer(link.peer).queue_depth = link.queue_frames
         states = list(self.log.states())
         return NodeFigures(
             log_bytes=sum(state.bytes_end - state.bytes_start for state in states),
@@ -300,6 +306,7 @@ class Node:
             log_appended=self.log.appended,
             log_synced=self.log.synced,
             log_cuts=len(self.log.cuts),
+            log_lost_events=self.clients.lost_events,
             disk_free_bytes=self.log.store.free_bytes(),
             members=Counter(state.liveness.name.lower() for state in self.members.states.values()),
             clients=self.clients.streams,

@@ -87,6 +87,7 @@ class Storage:
         self._inline = inline
         self._wrote_at_s = 0.0
         self._inline_from_s = 0.0
+        self._settle_timer: asyncio.TimerHandle | None = None
         self._settling: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -97,7 +98,7 @@ class Storage:
         """Have what was appended synced. On the loop."""
         if self.log.appended == self.log.synced:
             return
-        now_s = self._loop.time()
+        now_s = time.monotonic()
         lone = now_s - self._wrote_at_s >= LONE_S and now_s >= self._inline_from_s
         self._wrote_at_s = now_s
         if lone and self._inline and self._begun_s is None:
@@ -121,7 +122,7 @@ class Storage:
         except StorageError as error:
             self._on_failed(error)
             return
-        taken_s = self._loop.time() - now_s
+        taken_s = time.monotonic() - now_s
         self._on_sync_time(taken_s)
         if taken_s > QUICK_SYNC_S:
             self._inline_from_s = now_s + SLOW_PAUSE_S
@@ -129,13 +130,17 @@ class Storage:
             self._ticket = ticket
             self._posted = True
             self.disk_full = None
+        if self._settle_timer is None:
+            self._settle_timer = self._loop.call_later(SETTLE_S, self._begin_settling)
+        self._tell()
+
+    def _begin_settling(self) -> None:
+        self._settle_timer = None
         if self._settling is None or self._settling.done():
             self._settling = self._loop.create_task(self._settle())
-        self._tell()
 
     async def _settle(self) -> None:
         """What the thread does after its own syncs: the marks follow the log to the disk, at nobody's cost."""
-        await asyncio.sleep(SETTLE_S)
         try:
             await asyncio.to_thread(self.log.settle)
         except DiskFull:
@@ -152,9 +157,10 @@ class Storage:
     async def close(self) -> None:
         """Sync what is left, end the thread, close the log. What the last sync brought is still told."""
         await asyncio.to_thread(self._syncer.stop)
+        if self._settle_timer is not None:
+            self._settle_timer.cancel()  # closing the log settles
         if self._settling is not None:
-            self._settling.cancel()  # closing the log settles
-            await asyncio.gather(self._settling, return_exceptions=True)
+            await self._settling  # not cancelled: its thread is at work on what is closed next
         self._tell()
         self.log.remove_on_synced(self._note)
         await asyncio.to_thread(self.log.close)

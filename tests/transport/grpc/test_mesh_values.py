@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.core.errors import TopicReserved
-from weft.core.messages import Edge, FromPositions, FromTime, Start
+from weft.core.messages import Delivered, Edge, FromPositions, FromTime, Start
 from weft.errors import PeerError, UsageError
 from weft.limits import OFFSET_MAX
 from weft.model import Batch, Epoch, NodeId, Position, Stream, Topic
 from weft.transport.grpc import mesh_values as room
 from weft.transport.grpc.mesh_errors import TooLarge
 from weft.transport.grpc.mesh_values import (
+    delivery_bytes,
     parse_untrusted,
     read_batch_untrusted,
     read_positions_untrusted,
@@ -24,6 +25,7 @@ from weft.transport.grpc.mesh_values import (
     read_topic_untrusted,
 )
 from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.streams import stream_ref
 
 PLACE = pb.StreamPosition(stream=pb.StreamRef(topic="t", origin="a", epoch=3), next_offset=4)
 
@@ -84,12 +86,32 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 @given(st.text(max_size=20), st.integers(0, (1 << 32) - 1), st.binary(max_size=100))
 def test_any_batch_is_taken_or_refused(topic: str, partition: int, data: bytes) -> None:
     with pytest.raises((UsageError, PeerError)):
-        read_batch_untrusted(pb.PublishBatch(topic=topic, partition=partition, batch=data), 1 << 20)
+        read_batch_untrusted(pb.PublishBatch(topic=topic, partition=partition), data, 1 << 20)
 
 
 def test_a_batch_as_it_should_be() -> None:
     batch = Batch.from_columns([b"x"], 0)
-    message = pb.PublishBatch(topic="plant.t", partition=7, batch=batch.data)
-    assert read_batch_untrusted(message, len(batch.data)) == ("plant.t", 7, batch)
+    message = pb.PublishBatch(topic="plant.t", partition=7)
+    assert read_batch_untrusted(message, batch.data, len(batch.data)) == ("plant.t", 7, batch)
     with pytest.raises(TooLarge):
-        read_batch_untrusted(message, len(batch.data) - 1)
+        read_batch_untrusted(message, batch.data, len(batch.data) - 1)
+
+
+DELIVERIES = st.builds(
+    Delivered,
+    st.builds(Stream, st.sampled_from([Topic("t"), Topic("x" * 200)]), st.just(NodeId("a")), st.integers(0, 65_535)),
+    st.integers(1, OFFSET_MAX),
+    st.binary(max_size=300),
+    st.integers(0, OFFSET_MAX),
+)
+
+
+@given(st.lists(DELIVERIES, max_size=5))
+def test_deliveries_are_what_protobuf_would_write(batches: list[Delivered]) -> None:
+    wanted = pb.Delivery(
+        batches=[
+            pb.StreamBatch(stream=stream_ref(each.stream, each.epoch), batch=each.data, first_offset=each.first_offset)
+            for each in batches
+        ]
+    )
+    assert pb.SubscribeReply.FromString(delivery_bytes(batches)) == pb.SubscribeReply(delivery=wanted)

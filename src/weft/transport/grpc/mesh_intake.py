@@ -10,7 +10,7 @@ class Intake:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._waiting: list[asyncio.Event] = []
+        self._waiting: set[asyncio.Event] = set()
         self.bytes = 0
 
     @property
@@ -29,4 +29,4 @@ class Intake:
 
     def wake_with_room(self, event: asyncio.Event) -> None:
         """Set the event once there is room again."""
-        self._waiting.append(event)
+        self._waiting.add(event)

@@ -127,13 +127,14 @@ class PublishStream:
         message = request.batch
         if message.request in self._owed:
             raise BadMeshMessage("two batches with one request number", request=message.request)
-        size = len(message.batch)
+        data = message.batch
+        size = len(data)
         self._owed[message.request] = size
         self._owed_bytes += size
         self._node.intake.take(size)
         try:
             self._node.check_open()
-            topic, partition, batch = read_batch_untrusted(message, self._node.limits.batch_bytes_max)
+            topic, partition, batch = read_batch_untrusted(message, data, self._node.limits.batch_bytes_max)
         except WeftError as error:
             self.refused(message.request, error)
             return

@@ -20,7 +20,7 @@ from weft.model import Position
 from weft.transport.grpc.mesh_errors import Busy, error_message
 from weft.transport.grpc.mesh_node import MeshNode
 from weft.transport.grpc.mesh_values import (
-    batch_message,
+    delivery_bytes,
     parse_untrusted,
     position_messages,
     read_pattern_untrusted,
@@ -68,6 +68,8 @@ class SubscribeStream:
         self._say(pb.SubscribeReply(assignment=assignment))
 
     def ended(self, error: WeftError) -> None:
+        if self._over:
+            return
         self._node.count_refusal(error)
         self._say(pb.SubscribeReply(error=error_message(error)))
         self._end()
@@ -139,20 +141,20 @@ class SubscribeStream:
             await self._wake.wait()
             self._wake.clear()
             while self._waiting:
-                await context.write(self._next().SerializeToString())
+                await context.write(self._next())
             if self._over:
                 return
 
-    def _next(self) -> pb.SubscribeReply:
+    def _next(self) -> bytes:
         first = self._waiting.popleft()
-        if isinstance(first, pb.SubscribeReply):
-            return first
-        batches, size = [batch_message(first)], len(first.data)
+        if not isinstance(first, Delivered):
+            return bytes(first.SerializeToString())
+        batches, size = [first], len(first.data)
         while self._waiting:
             following = self._waiting[0]
-            if isinstance(following, pb.SubscribeReply) or size + len(following.data) > DELIVERY_BYTES_MAX:
+            if not isinstance(following, Delivered) or size + len(following.data) > DELIVERY_BYTES_MAX:
                 break
-            batches.append(batch_message(following))
+            batches.append(following)
             size += len(following.data)
             self._waiting.popleft()
-        return pb.SubscribeReply(delivery=pb.Delivery(batches=batches))
+        return delivery_bytes(batches)

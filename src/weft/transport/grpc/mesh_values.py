@@ -5,7 +5,7 @@ Functions that take messages of clients raise UsageError or PeerError only, with
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -24,6 +24,12 @@ from weft.wire.mesh.streams import read_position_untrusted, stream_position, str
 M = TypeVar("M", bound=Message)
 
 INBOX_PREFIX: Final = "weft.inbox."  # replies to requests: the one part of them that clients write to
+# Tags of fields in mesh.proto: number << 3 | kind, where 2 is bytes and 0 a varint.
+DELIVERY_FIELD: Final = bytes([2 << 3 | 2])  # SubscribeReply.delivery
+BATCHES_FIELD: Final = bytes([1 << 3 | 2])  # Delivery.batches
+STREAM_FIELD: Final = bytes([1 << 3 | 2])  # StreamBatch.stream
+BATCH_FIELD: Final = bytes([2 << 3 | 2])  # StreamBatch.batch
+FIRST_OFFSET_FIELD: Final = bytes([3 << 3 | 0])  # StreamBatch.first_offset
 EDGES: Final = {
     pb.Start.EDGE_UNSPECIFIED: Edge.OWN,
     pb.Start.EDGE_EARLIEST: Edge.EARLIEST,
@@ -52,15 +58,15 @@ def read_topic_untrusted(text: str) -> Topic:
     return topic
 
 
-def read_batch_untrusted(message: pb.PublishBatch, batch_bytes_max: int) -> tuple[Topic, int, Batch]:
-    """Topic, partition and batch of what a client wants published."""
+def read_batch_untrusted(message: pb.PublishBatch, data: bytes, batch_bytes_max: int) -> tuple[Topic, int, Batch]:
+    """Topic, partition and batch of what a client wants published. ``data`` is ``message.batch``: protobuf makes a copy
+    of it at every look."""
     topic = read_topic_untrusted(message.topic)
     if message.partition >= PARTITIONS_MAX:
         raise UsageError("no such partition", partition=message.partition, limit=PARTITIONS_MAX - 1)
-    size = len(message.batch)
-    if size > batch_bytes_max:
-        raise TooLarge("the batch is too large: send several", bytes=size, limit=batch_bytes_max)
-    return topic, message.partition, Batch.read_untrusted(message.batch)
+    if len(data) > batch_bytes_max:
+        raise TooLarge("the batch is too large: send several", bytes=len(data), limit=batch_bytes_max)
+    return topic, message.partition, Batch.read_untrusted(data)
 
 
 def read_pattern_untrusted(text: str) -> Pattern:
@@ -111,12 +117,30 @@ def receipt_message(request: int, receipted: Receipted) -> pb.Receipt:
     )
 
 
-def batch_message(delivered: Delivered) -> pb.StreamBatch:
-    return pb.StreamBatch(
-        stream=stream_ref(delivered.stream, delivered.epoch),
-        batch=delivered.data,
-        first_offset=delivered.first_offset,
-    )
+def delivery_bytes(batches: Sequence[Delivered]) -> bytes:
+    """SubscribeReply with a Delivery of these batches, as protobuf has it, and with one copy of their data instead of
+    two."""
+    parts: list[bytes] = []
+    for each in batches:
+        stream = _field(STREAM_FIELD, stream_ref(each.stream, each.epoch).SerializeToString())
+        data = BATCH_FIELD + _varint(len(each.data))
+        first = FIRST_OFFSET_FIELD + _varint(each.first_offset)
+        size = len(stream) + len(data) + len(each.data) + len(first)
+        parts += (BATCHES_FIELD + _varint(size), stream, data, each.data, first)
+    return b"".join((DELIVERY_FIELD + _varint(sum(map(len, parts))), *parts))
+
+
+def _field(tag: bytes, value: bytes) -> bytes:
+    return tag + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    digits = bytearray()
+    while value > 0x7F:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    digits.append(value)
+    return bytes(digits)
 
 
 def position_messages(positions: Iterable[Position]) -> list[pb.StreamPosition]:
