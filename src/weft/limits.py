@@ -279,6 +279,7 @@ LOOK_STREAMS_AT_ONCE: Final = 256  # looked up before others get their turn: som
 CLIENT_ADDRESSES_MAX: Final = 32  # told to a client: enough to find a living one, of a mesh of any size
 LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up; beyond them a log needs more than that
 INBOX_AGE_S: Final = 3600  # replies to requests are read within seconds or never
+PLAIN_AGE_S: Final = 7 * 86_400  # how long a peer that knows only four messages may be away and miss nothing
 
 # --- the command line --------------------------------------------------------------------------------------------
 

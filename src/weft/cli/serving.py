@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import uvloop
+
 from weft.cli.console import err
 from weft.errors import StorageError
 from weft.node.config import NodeConfig
@@ -25,7 +27,8 @@ def serve(file: Path | None, flags: Mapping[str, object]) -> None:
     """Run a node to its end; raise WeftError if it does not start, or cannot keep its promises any more."""
     config = load_config(file, os.environ, flags)
     configure_logs(config.log.level, config.log.format)
-    failure = asyncio.run(run(config))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        failure = runner.run(run(config))
     if failure is not None:
         raise failure
 

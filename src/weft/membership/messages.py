@@ -173,8 +173,8 @@ Effect: TypeAlias = Send | Dial | MemberChanged | MemberForgotten | HealthChange
 # --- sizes -----------------------------------------------------------------------------------------------------------
 
 
-# Tags, lengths, incarnation (5, as seconds since 1970), version (2), liveness; and the id.
-DIGEST_BYTES: Final = 15
+# Tags, lengths, incarnation (6, as ms since 1970), version (2), liveness; and the id.
+DIGEST_BYTES: Final = 16
 
 
 def size_of(message: Message) -> int:

@@ -25,9 +25,9 @@ from weft.limits import (
 )
 from weft.model import Epoch, NodeId, Pattern
 
-# Of a state or digest, each with its tag: incarnation (5, as seconds since 1970), version (2), liveness (1), epoch and
+# Of a state or digest, each with its tag: incarnation (6, as ms since 1970), version (2), liveness (1), epoch and
 # whether interest is capped (1 each), and the length of it all (3).
-NUMBERS_BYTES: Final = 19
+NUMBERS_BYTES: Final = 20
 
 
 class Liveness(IntEnum):

@@ -22,7 +22,6 @@ from weft.core.messages import (
     Refused,
     Start,
     Subscribe,
-    Synced,
     Unsubscribe,
 )
 from weft.errors import UsageError, WeftError
@@ -96,10 +95,7 @@ class Clients:
     ) -> None:
         number = next(self._numbers)
         self._requests[number] = (publisher, request, len(batch.data))
-        appended = self.log.appended
         self._feed(Publish(number, topic, partition, batch, copies))
-        if self.log.appended == appended == self.log.synced:  # it was here already: no sync will bring its receipt
-            self._feed(Synced(appended, {}))
 
     def _receipts(self, receipts: tuple[Receipted, ...]) -> None:
         """All of one sync, each client's together."""

@@ -17,14 +17,15 @@ FILE: Final = "incarnation"
 DIGITS_MAX: Final = 20
 
 
-def next_incarnation(data: Path, now_s: int) -> int:
+def next_incarnation(data: Path, now_ms: int) -> int:
     """One more than the last, or the clock if that is higher; kept before it is used.
 
     A node whose disk was lost starts at the clock, so beyond its earlier lives unless one of them ran on a wrong clock;
-    then it hears of them from the mesh and steps over them.
+    then it hears of them from the mesh and steps over them. In milliseconds: no node loses its disk and is back within
+    one.
     """
     file = data / FILE
-    incarnation = min(max(_read(file) + 1, now_s, 1), INCARNATION_MAX)
+    incarnation = min(max(_read(file) + 1, now_ms, 1), INCARNATION_MAX)
     _write(file, incarnation)
     return incarnation
 

@@ -169,7 +169,7 @@ class Node:
 
     def _make_machines(self) -> None:
         config = self.config
-        incarnation = next_incarnation(config.node.data, int(time.time()))
+        incarnation = next_incarnation(config.node.data, time.time_ns() // 1_000_000)
         own = NodeState(self.node_id, incarnation, version=1, epoch=self.log.epoch, addresses=(self.grpc_address,))
         chance = random.SystemRandom()
         seeds = [str(peer.address) for peer in config.peers]

@@ -7,8 +7,8 @@ from typing import Final
 
 from weft.core.groups import GroupSettings
 from weft.core.settings import BrokerSettings
-from weft.core.topics import GROUPS, is_own
-from weft.limits import INBOX_AGE_S, MATCHES_KEPT_MAX, OFFSET_MAX
+from weft.core.topics import GROUPS, PLAIN_PREFIX, is_own
+from weft.limits import INBOX_AGE_S, MATCHES_KEPT_MAX, OFFSET_MAX, PLAIN_AGE_S
 from weft.log.retention import RetentionRule
 from weft.model import Topic, parse_pattern
 from weft.node.config import NodeConfig
@@ -20,6 +20,7 @@ from weft.transport.grpc.settings import DropPolicy, LinkSettings
 OWN_RULES: Final = (
     RetentionRule(GROUPS, stream_bytes_max=OFFSET_MAX),  # compacted instead
     RetentionRule(parse_pattern("weft.inbox.>"), age_us_max=INBOX_AGE_S * 1_000_000),
+    RetentionRule(parse_pattern(f"{PLAIN_PREFIX}>"), age_us_max=PLAIN_AGE_S * 1_000_000),
 )
 
 
