@@ -6,10 +6,19 @@ import pytest
 
 from tests.core.stage import Stage
 from weft.core import BrokerSettings
-from weft.core.messages import Edge, FramesDropped, FromPositions, SendCopies
+from weft.core.messages import (
+    Copy,
+    Edge,
+    FramesDropped,
+    FromPositions,
+    ReceivedCopies,
+    SendAcks,
+    SendCopies,
+    Synced,
+)
 from weft.core.views import explain, link_lags
 from weft.log.retention import RetentionRule, retain
-from weft.model import NodeId, parse_pattern, parse_position, parse_topic
+from weft.model import Batch, Epoch, NodeId, Stream, parse_pattern, parse_position, parse_topic
 
 
 def copies_sent(stage: Stage, name: str, topic: str) -> int:
@@ -291,3 +300,26 @@ def test_explain_says_who_gets_a_topic_by_which_way() -> None:
     stage.run()
     found = {each.node_id: (each.pattern, each.path) for each in explain(stage["a"].broker, parse_topic("plant.t"))}
     assert found == {"a": ("plant.t", ("a",)), "c": ("plant.*", ("a", "b", "c")), "d": (">", ())}
+
+
+@pytest.mark.req("PL-04")
+def test_a_copy_that_comes_while_a_sync_is_under_way_is_acknowledged_by_the_next_one() -> None:
+    """And not only when its sender has run out of patience."""
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    stage["b"].subscribe("t")
+    stage.run()
+    b = stage["b"]
+    stream, epoch = Stream(parse_topic("t"), NodeId("a"), 0), Epoch(7)
+    copies = [
+        Copy(stream, epoch, Batch.from_columns([b"x"], 0).with_base_offset(offset), follows=offset) for offset in (0, 1)
+    ]
+    b.sent.clear()
+    b.step(ReceivedCopies(NodeId("a"), (copies[0],)))
+    ticket, advanced = b.log.sync(), dict(b.advanced)
+    b.advanced.clear()
+    b.step(ReceivedCopies(NodeId("a"), (copies[1],)))
+    b.step(Synced(ticket, advanced))
+    b.sync()
+    acked = [each.offset for effect in b.sent if isinstance(effect, SendAcks) for each in effect.positions]
+    assert acked == [1, 2]

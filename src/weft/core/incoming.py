@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 
 from weft.core.messages import Copy, StreamKey
@@ -74,7 +73,7 @@ class Incoming:
         self._told.add(key)
         return True
 
-    def acks(self, advanced: Mapping[StreamKey, int]) -> tuple[Position, ...]:
+    def acks(self) -> tuple[Position, ...]:
         """What to acknowledge now: what a sync made durable, and what was durable before it came."""
         owed, self._owed = self._owed, {}
         acks = []
@@ -83,7 +82,7 @@ class Incoming:
             state = self._log.find(stream, epoch)
             if state is None:
                 continue
-            if state.durable < state.end and key not in advanced:
-                self._owed[key] = None  # the next sync will cover it
+            if state.durable < state.end:  # the next sync covers it, also if the last one has covered a part
+                self._owed[key] = None
             acks.append(Position(stream, epoch, state.durable))
         return tuple(acks)

@@ -177,7 +177,7 @@ class Replication:
                     if link.incoming.tell_missing(key):
                         missing.add(copy.stream.origin)
         effects = self._resume(received.peer, missing) if missing else []
-        return [*effects, *self._acks(link, {})] if known else effects
+        return [*effects, *self._acks(link)] if known else effects
 
     def received_acks(self, acks: ReceivedAcks, now_s: float) -> list[StreamKey]:
         """The streams of which the peer now has more."""
@@ -190,7 +190,7 @@ class Replication:
         """Acknowledge what a sync made durable, and see who wants it."""
         effects: list[Effect] = []
         for link in self.links.values():
-            effects += self._acks(link, advanced)
+            effects += self._acks(link)
             for key in advanced:
                 link.outgoing.advanced(key)
         for plain in self.plain.values():
@@ -200,8 +200,8 @@ class Replication:
             effects += self._send_plain(plain)
         return effects
 
-    def _acks(self, link: Link, advanced: Mapping[StreamKey, int]) -> list[Effect]:
-        positions = link.incoming.acks(advanced)
+    def _acks(self, link: Link) -> list[Effect]:
+        positions = link.incoming.acks()
         return [SendAcks(link.incoming.peer, positions)] if positions else []
 
     def stream_known(self, info: StreamInfo) -> None:

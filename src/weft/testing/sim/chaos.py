@@ -1,0 +1,323 @@
+"""One seed's worth of trouble: a mesh of its own shape and size, its own mix of faults, and the check that all is well.
+
+Some seeds are calm, some are hell. All of them heal in the end, and then everything that was promised has to be true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Final, Protocol
+
+from weft.core import Broker
+from weft.core.messages import Edge
+from weft.log.retention import RetentionRule
+from weft.membership import suspicion_timeout_s
+from weft.model import NodeId, parse_node_id, parse_pattern, parse_topic
+from weft.testing.sim.epilogue import Epilogue
+from weft.testing.sim.group_members import GroupBook, Member
+from weft.testing.sim.network import Conditions, other_end
+from weft.testing.sim.node import MakeBroker, SimNode
+from weft.testing.sim.plain_peers import PlainPeer
+from weft.testing.sim.publishers import Publisher
+from weft.testing.sim.schedule import chance_of
+from weft.testing.sim.subscribers import Subscriber
+from weft.testing.sim.world import MEMBERSHIP, Hardware, World
+
+# Topics whose names begin with "old" are subject to retention, "keyed" to compaction; "safe" asks for copies.
+TOPICS: Final = tuple(
+    map(
+        parse_topic,
+        ("plant.line1.temp", "plant.line2.temp", "plant.line2.state", "old.news", "keyed.state", "safe.order"),
+    )
+)
+PATTERNS: Final = tuple(
+    map(parse_pattern, (">", "plant.>", "plant.*.temp", "plant.line2.*", "old.>", "keyed.state", "safe.*", "*.news"))
+)
+COMPACTED: Final = parse_pattern("keyed.>")
+RETENTION: Final = (RetentionRule(parse_pattern("old.>"), stream_bytes_max=1500),)
+REST_S: Final = 1.0  # in which everybody acts on what they have last heard
+PAUSE_S_MAX: Final = 3.0  # between two troubles: some are over before the next one, some are not
+
+SHAPES: Final[dict[str, Callable[[Random, list[NodeId]], list[NodeId]]]] = {
+    # Whom a node dials that comes after these. A ring is closed by the last one.
+    "chain": lambda _, before: before[-1:],
+    "ring": lambda _, before: before[-1:],
+    "star": lambda _, before: before[:1],
+    "tree": lambda chance, before: chance.sample(before, min(len(before), 1)),
+    "random": lambda chance, before: chance.sample(before, min(len(before), 2)),
+    "full": lambda _, before: before[-6:],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """What a seed is made of."""
+
+    nodes: int
+    shape: str
+    hardware: Hardware
+    conditions: Conditions
+    troubles: int
+    kinds: tuple[str, ...]  # of trouble
+    publishers: int
+    batches: int
+    publish_s: float  # how long it takes to publish them
+    tidy_s: float  # between rounds of retention and compaction; 0: there are none
+    subscribers: int
+    groups: int
+    plain_peers: int
+
+
+def draw(seed: int, *, large: bool) -> Mix:
+    chance = chance_of(seed, "mix")
+    kinds = chance.sample(list(TROUBLES), chance.randint(1, 5))
+    return Mix(
+        nodes=chance.randint(8, 30) if large else chance.choice([3, 3, 4, 4, 5, 6]),
+        shape=chance.choice(list(SHAPES)),
+        hardware=Hardware(
+            drift=chance.choice([0.0, 0.05]),
+            skew_s=chance.choice([0.0, 0.5, 30.0]),
+            sync_s_max=chance.choice([0.004, 0.004, 0.1, 1.0]),
+            window_bytes=chance.choice([2_000, 16_000, 1_000_000]),
+        ),
+        conditions=Conditions(
+            delay_s_max=chance.choice([0.005, 0.05, 0.5]),
+            loss=chance.choice([0.0, 0.0, 0.05, 0.2]),
+            duplication=chance.choice([0.0, 0.1]),
+            reordering=chance.choice([0.0, 0.3]),
+            silent=chance.choice([0.0, 0.5, 1.0]),
+        ),
+        troubles=chance.choice([0, 4, 8, 12]),
+        kinds=tuple(kinds),
+        publishers=chance.randint(1, 3),
+        batches=chance.choice([10, 20, 40]),
+        publish_s=chance.choice([0.5, 15.0, 25.0]),
+        tidy_s=chance.choice([0.0, 0.0, 1.0, 3.0]),
+        subscribers=chance.randint(1, 4),
+        groups=chance.choice([0, 1, 1, 2]),
+        plain_peers=chance.choice([0, 0, 0, 1, 2]),
+    )
+
+
+# --- a run -----------------------------------------------------------------------------------------------------------
+
+
+def run(
+    seed: int,
+    *,
+    large: bool = False,
+    traces: bool = False,
+    make_broker: MakeBroker = Broker,
+    on_line: Callable[[str], None] | None = None,
+) -> World:
+    """Trouble, healing, and the check that all is well.
+
+    A Violation says what was broken. It, and whatever else is raised, gets a note with the seed and what it is made of.
+    """
+    mix = draw(seed, large=large)
+    world = World(seed, mix.hardware, make_broker, traces=traces)
+    world.schedule.trace.on_line = on_line
+    try:
+        _live_through(world, mix, chance_of(seed, "troubles"))
+    except Exception as error:
+        error.add_note(f"seed {seed} at {world.schedule.now_s:.3f} s: {mix}")
+        raise
+    return world
+
+
+def _live_through(world: World, mix: Mix, chance: Random) -> None:
+    world.schedule.note("chaos", mix)
+    _build(world, mix, chance)
+    world.schedule.run(chance.uniform(0.0, 3.0))
+    world.network.conditions = mix.conditions
+    for _ in range(mix.troubles):
+        TROUBLES[chance.choice(mix.kinds)](world, chance)
+        world.schedule.run(chance.uniform(0.0, PAUSE_S_MAX))
+    _heal(world, chance)
+    patience_s = _patience_s(len(world.nodes))
+    world.run_until(world.unfinished, patience_s)
+    world.schedule.run(REST_S)
+    world.run_until(world.unfinished, patience_s)
+    Epilogue(world).perform(patience_s)
+    world.check_logs()
+
+
+def _build(world: World, mix: Mix, chance: Random) -> None:
+    names: list[NodeId] = []
+    for number in range(mix.nodes):
+        seeds = SHAPES[mix.shape](chance, names)
+        if mix.shape == "ring" and number == mix.nodes - 1:
+            seeds = [*seeds, names[0]]
+        node = world.add_node(f"n{number:02d}", seeds)
+        world.schedule.at(chance.uniform(0.0, 1.0), partial(_start_again, node))
+        names.append(node.node_id)
+        if mix.tidy_s:
+            _tidy(world, node, mix.tidy_s)
+    nodes = list(world.nodes.values())
+    topics = chance.sample(TOPICS, chance.randint(1, 4))
+    for number in range(mix.publishers):
+        publisher = Publisher(f"p{number}", world.desk, nodes, topics, mix.batches)
+        world.publishers.append(publisher)
+        world.schedule.at(chance.uniform(0.0, 4.0), partial(publisher.run, mix.publish_s / mix.batches))
+    for number in range(mix.subscribers):
+        start = chance.choice([Edge.EARLIEST, Edge.EARLIEST, Edge.LATEST])
+        subscriber = Subscriber(f"s{number}", world.desk, nodes, chance.choice(PATTERNS), start)
+        subscriber.slow_s = chance.choice([0.01, 0.01, 1.0])
+        world.subscribers.append(subscriber)
+        world.schedule.at(chance.uniform(0.0, 12.0), subscriber.connect)
+    for number in range(mix.groups):
+        book = GroupBook(f"g{number}", chance.choice(PATTERNS), world.truth)
+        world.groups.append(book)
+        for place in range(chance.randint(1, 3)):
+            member = Member(f"g{number}m{place}", world.desk, nodes, book)
+            world.schedule.at(chance.uniform(0.0, 12.0), member.connect)
+    for number in range(mix.plain_peers):
+        peer_id = parse_node_id(f"x{number}")
+        peer = PlainPeer(
+            peer_id, chance.choice(nodes), chance.randint(0, 20), world.schedule, world.desk.chance, world.truth
+        )
+        world.desk.plain[peer_id] = peer
+        world.schedule.at(chance.uniform(0.0, 6.0), peer.run)
+
+
+def _tidy(world: World, node: SimNode, pause_s: float) -> None:
+    """One round ends a segment, the next one may take it."""
+    node.maintain(RETENTION, COMPACTED)
+    world.schedule.at(pause_s, partial(_tidy, world, node, pause_s))
+
+
+def _heal(world: World, chance: Random) -> None:
+    """No more faults: every link can be had, every disk has room, and every node runs; but some never come back."""
+    world.schedule.note("chaos", "all heals")
+    world.network.heal()
+    for node in world.nodes.values():
+        node.make_room()
+        node.disk.sync_s_max = min(node.disk.sync_s_max, 0.05)
+        node.retired = not node.running and node.life > 0 and chance.random() < 0.3 and _can_go(world, node)
+        if not node.retired:
+            _start_again(node)
+    for subscriber in world.subscribers:
+        subscriber.slow_s = 0.01
+
+
+def _can_go(world: World, node: SimNode) -> bool:
+    """Whether the others are still one mesh without it."""
+    if any(peer.node is node for peer in world.desk.plain.values()):
+        return False  # it knows no other
+    alive = sorted(name for name, each in world.nodes.items() if not each.retired and each is not node)
+    found, left = alive[:1], set(alive[1:])
+    while found:
+        name = found.pop()
+        near = {other_end(edge, name) for edge in world.network.links if name in edge} & left
+        left -= near
+        found += sorted(near)
+    return not left and bool(alive)
+
+
+def _patience_s(nodes: int) -> float:
+    """Until everything is known to everybody, and everything is where it has to be."""
+    suspicion_s = suspicion_timeout_s(nodes, MEMBERSHIP.suspicion_multiplier, MEMBERSHIP.probe_interval_s)
+    return MEMBERSHIP.unreachable_s + 2 * suspicion_s + 30.0
+
+
+# --- troubles --------------------------------------------------------------------------------------------------------
+
+
+def _some_node(world: World, chance: Random) -> SimNode:
+    """More often one where something is published: that is where there is something to lose."""
+    homes = [publisher.home for publisher in world.publishers]
+    return chance.choice(homes if chance.random() < 0.5 else list(world.nodes.values()))
+
+
+def _down(world: World, chance: Random, end: Callable[[SimNode], None], *, loses_disk: bool = False) -> None:
+    node = _some_node(world, chance)
+    if not node.running or (loses_disk and any(peer.node is node for peer in world.desk.plain.values())):
+        return  # the document has no epochs: a plain peer would not know that its node has forgotten everything
+    end(node)
+    world.desk.node_gone(node)
+    if loses_disk:
+        node.lose_disk()
+    world.schedule.at(chance.choice([0.2, 2.0, 12.0]) * (0.5 + chance.random()), partial(_start_again, node))
+
+
+def _start_again(node: SimNode) -> None:
+    if not node.running and not node.retired:
+        node.start()
+
+
+def _flap(world: World, chance: Random) -> None:
+    for edge in sorted(world.network.links):
+        if chance.random() < 0.5:
+            world.network.break_link(world.network.links[edge])
+
+
+def _partition(world: World, chance: Random) -> None:
+    names = sorted(world.nodes)
+    side = set(chance.sample(names, chance.randint(1, len(names) - 1)))
+    edges = [edge for edge in sorted(world.network.links) if len(side.intersection(edge)) == 1]
+    world.schedule.note("chaos", f"partition of {sorted(side)}")
+    world.network.cut(edges)
+    world.schedule.at(chance.choice([1.0, 5.0, 20.0]), partial(_join, world, edges))
+
+
+def _join(world: World, edges: list[tuple[NodeId, NodeId]]) -> None:
+    for edge in edges:
+        world.network.links[edge].is_cut = False
+
+
+def _slow_links(world: World, chance: Random) -> None:
+    for edge in sorted(world.network.links):
+        world.network.links[edge].slow_s = chance.choice([0.0, 0.05, 0.3])
+
+
+def _slow_disk(world: World, chance: Random) -> None:
+    _some_node(world, chance).disk.sync_s_max = chance.choice([0.5, 3.0])
+
+
+def _full_disk(world: World, chance: Random) -> None:
+    node = _some_node(world, chance)
+    if not node.running:
+        return
+    node.fill_disk()
+    world.schedule.at(chance.uniform(0.5, 6.0), node.make_room)
+
+
+class Client(Protocol):
+    def disconnect(self) -> None: ...
+
+
+def _clients_move(world: World, chance: Random) -> None:
+    """Connections of clients break; they come back, most of them elsewhere."""
+    members = [member for book in world.groups for member in book.members]
+    clients: tuple[Client, ...] = (*world.publishers, *world.subscribers, *members, *world.desk.plain.values())
+    for client in clients:
+        if chance.random() < 0.5:
+            client.disconnect()
+
+
+def _move_groups(world: World, chance: Random) -> None:
+    for book in world.groups:
+        book.move_back(world.desk, _some_node(world, chance))
+
+
+def _slow_client(world: World, chance: Random) -> None:
+    for subscriber in world.subscribers:
+        subscriber.slow_s = chance.choice([0.01, 3.0])
+
+
+TROUBLES: Final[dict[str, Callable[[World, Random], None]]] = {
+    "crash": partial(_down, end=SimNode.crash),
+    "lost disk": partial(_down, end=SimNode.crash, loses_disk=True),
+    "stop": partial(_down, end=SimNode.stop),
+    "flap": _flap,
+    "partition": _partition,
+    "slow links": _slow_links,
+    "slow disk": _slow_disk,
+    "full disk": _full_disk,
+    "clients move": _clients_move,
+    "slow clients": _slow_client,
+    "move groups": _move_groups,
+}

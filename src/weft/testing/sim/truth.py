@@ -1,0 +1,202 @@
+"""What really happened: every durable event, whatever was promised about it, and whether a claim of a node is true.
+
+The truth is read from the origins' disks, sync by sync. Whatever a node says later, to a publisher, a subscriber or a
+peer, is held against it, so that a claim that is false, early or about another life of a log is found where it is made.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from weft.core.messages import Delivered
+from weft.log import Log
+from weft.log.errors import PositionExpired
+from weft.log.retention import Expired
+from weft.model import Batch, Epoch, NodeId, Position, Receipt, Stream
+from weft.testing.sim.schedule import Violation
+
+StreamKey: TypeAlias = tuple[Stream, Epoch]
+EndOf: TypeAlias = Callable[[StreamKey], int | None]
+
+
+@dataclass(slots=True)
+class History:
+    """Of one stream in one epoch: all events from offset 0 on, as its origin had them when they became durable."""
+
+    payloads: list[bytes] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    batches: dict[int, bytes] = field(default_factory=dict)  # as stored, by their first offset
+    places: dict[bytes, int] = field(default_factory=dict)  # payload -> offset
+    latest: dict[bytes, int] = field(default_factory=dict)  # key -> offset of its last event
+    expired: int = 0  # some node's retention has taken everything before this offset
+
+    @property
+    def end(self) -> int:
+        return len(self.payloads)
+
+
+class Truth:
+    def __init__(self) -> None:
+        self.streams: defaultdict[StreamKey, History] = defaultdict(History)
+        self.durable: defaultdict[NodeId, dict[StreamKey, int]] = defaultdict(dict)  # how far disks have streams
+        self.reached: defaultdict[StreamKey, dict[NodeId, int]] = defaultdict(dict)  # the same, lost disks included
+        self.lost: set[tuple[NodeId, Epoch]] = set()  # logs whose disk is gone
+        self.refused: set[bytes] = set()  # payloads of batches that a node refused to keep
+        self.events_delivered = 0
+
+    # --- what disks have ---
+
+    def synced(self, node: NodeId, log: Log, advanced: Mapping[StreamKey, int]) -> None:
+        """A sync, or recovery, has made these streams durable up to these offsets."""
+        ends = self.durable[node]
+        for key, end in advanced.items():
+            ends[key] = max(end, ends.get(key, 0))
+            self.reached[key][node] = max(end, self.reached[key].get(node, 0))
+            if key[0].origin == node and key[1] == log.epoch:
+                self._learn(log, key, end)
+
+    def _learn(self, log: Log, key: StreamKey, end: int) -> None:
+        history = self.streams[key]
+        while history.end < end:
+            for data in log.read(*key, history.end, end):
+                self._append(key, history, Batch.read_stored(data), data)
+
+    def _append(self, key: StreamKey, history: History, batch: Batch, data: bytes) -> None:
+        if batch.base_offset != history.end:
+            raise Violation(f"{name_of(key)} goes on at {batch.base_offset} and not at {history.end}")
+        for payload, event_key in zip(batch.payloads.to_pylist(), batch.keys.to_pylist(), strict=True):
+            if payload in history.places and not is_internal(key):
+                raise Violation(f"{payload!r} is in {name_of(key)} twice, at {history.places[payload]}, {history.end}")
+            history.places[payload] = history.end
+            if event_key is not None:
+                history.latest[event_key] = history.end
+            history.payloads.append(payload)
+            history.keys.append(event_key)
+        history.batches[batch.base_offset] = data
+
+    def published_plain(self, key: StreamKey, payload: bytes) -> None:
+        """A plain peer is the origin of what it publishes, and has no disk that could be looked at."""
+        self.streams[key].payloads.append(payload)
+        self.streams[key].keys.append(None)
+
+    def recovered(self, node: NodeId, log: Log) -> None:
+        """A node has opened its log again: what was promised is there, and what survived besides becomes known."""
+        for info in log.streams():
+            key = (info.stream, info.epoch)
+            if info.end < self.durable[node].get(key, 0):
+                raise Violation(f"{node} had {name_of(key)} up to {self.durable[node][key]} and now has {info.end}")
+            self.synced(node, log, {key: info.end})
+        there = {(info.stream, info.epoch) for info in log.streams()}
+        for key, end in self.durable[node].items():
+            if key not in there:
+                raise Violation(f"{node} had {name_of(key)} up to {end} and now has nothing of it")
+
+    def disk_lost(self, node: NodeId, epoch: Epoch) -> None:
+        self.lost.add((node, epoch))
+        self.durable.pop(node, None)
+
+    def expired(self, taken: Iterable[Expired]) -> None:
+        for each in taken:
+            history = self.streams[(each.stream, each.epoch)]
+            history.expired = max(history.expired, each.end)
+
+    # --- what nodes claim ---
+
+    def check_receipt(self, receipt: Receipt, payloads: tuple[bytes, ...]) -> None:
+        key = (receipt.stream, receipt.epoch)
+        end = receipt.first_offset + receipt.count
+        found = tuple(self.streams[key].payloads[receipt.first_offset : end])
+        if found != payloads:
+            raise Violation(f"receipt {receipt} is for {payloads[:2]} but {found[:2]} is durable there")
+        copies = sum(reached >= end for reached in self.reached[key].values())
+        if copies < receipt.copies:
+            raise Violation(f"receipt {receipt}, but only {copies} nodes ever had it on their disks")
+
+    def check_acks(self, node: NodeId, positions: Iterable[Position]) -> None:
+        """That what is acknowledged is on the disk, or nowhere any more."""
+        for position in positions:
+            key = (position.stream, position.epoch)
+            durable = self.durable[node].get(key, 0)
+            if not all(self.may_be_gone(key, offset) for offset in range(durable, position.offset)):
+                raise Violation(f"{node} acknowledges {position}, its disk has it up to {durable}")
+
+    def check_delivered(self, node: NodeId, delivered: Delivered) -> tuple[int, int]:
+        """That what is handed out is durable and is what its origin had; the offsets it is meant for."""
+        key = (delivered.stream, delivered.epoch)
+        batch = Batch.read_stored(delivered.data)
+        if batch.end_offset > self.durable[node].get(key, 0):
+            raise Violation(f"{node} delivers {name_of(key)} up to {batch.end_offset} before it is durable there")
+        self.check_batch(key, batch, delivered.data)
+        first = max(batch.base_offset, delivered.first_offset)
+        if first >= batch.end_offset:
+            raise Violation(f"{node} delivers a batch of {name_of(key)} without an event that is meant")
+        self.events_delivered += batch.end_offset - first
+        return first, batch.end_offset
+
+    def check_batch(self, key: StreamKey, batch: Batch, data: bytes) -> None:
+        history = self.streams[key]
+        if history.batches.get(batch.base_offset) == data:
+            return
+        found = batch.payloads.to_pylist()
+        if history.payloads[batch.base_offset : batch.end_offset] != found:
+            raise Violation(f"{name_of(key)} at {batch.base_offset}: {found[:3]} is not what its origin has there")
+
+    # --- what may be missing ---
+
+    def check_gap(self, who: str, key: StreamKey, first: int, end: int, *, retention: bool) -> None:
+        """That no offset from ``first`` up to ``end`` still has to be there; ``retention`` may have taken it."""
+        for offset in range(first, end):
+            if not self._is_compacted(key, offset) and not (retention and offset < self.streams[key].expired):
+                raise Violation(f"{who} misses {name_of(key)} from {offset} on; the next it gets is {end}")
+
+    def may_be_gone(self, key: StreamKey, offset: int) -> bool:
+        return offset < self.streams[key].expired or self._is_compacted(key, offset)
+
+    def _is_compacted(self, key: StreamKey, offset: int) -> bool:
+        """Whether compaction may have taken it: a later event has its key."""
+        history = self.streams[key]
+        if offset >= history.end:
+            return False
+        event_key = history.keys[offset]
+        return event_key is not None and history.latest[event_key] > offset
+
+    def check_log(self, node: NodeId, log: Log) -> None:
+        """All that a node has is what its origin had, without gaps; what it has receipts for is there."""
+        for info in log.streams():
+            key = (info.stream, info.epoch)
+            expected = info.start
+            while expected < info.end:
+                try:
+                    found = log.read(*key, expected)
+                except PositionExpired as error:
+                    raise Violation(f"{node}: {error}") from error
+                for data in found:
+                    batch = Batch.read_stored(data)
+                    self.check_batch(key, batch, data)
+                    self.check_gap(f"the log of {node}", key, expected, batch.base_offset, retention=False)
+                    expected = batch.end_offset
+                if not found:
+                    self.check_gap(f"the log of {node}", key, expected, info.end, retention=False)
+                    expected = info.end
+            if info.stream.origin == node and info.epoch == log.epoch:
+                if info.end != self.streams[key].end:
+                    raise Violation(f"{node} has {name_of(key)} up to {info.end} of {self.streams[key].end}")
+                self.check_gap(f"the log of {node}", key, 0, info.start, retention=True)
+
+    def check_refusals(self) -> None:
+        for key, history in self.streams.items():
+            kept = self.refused.intersection(history.places)
+            if kept:
+                raise Violation(f"{min(kept)!r} was refused, but it is in {name_of(key)}")
+
+
+def name_of(key: StreamKey) -> str:
+    return f"{key[0]}:e{key[1]}"
+
+
+def is_internal(key: StreamKey) -> bool:
+    """Topics that nodes talk to each other on; their payloads are theirs."""
+    return key[0].topic.startswith("weft.")

@@ -1,0 +1,176 @@
+"""A whole mesh in virtual time: nodes, the network between them, clients around them, and what is true of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from weft import membership
+from weft.core import BrokerSettings
+from weft.core import messages as core
+from weft.core.groups import GroupSettings
+from weft.log import MemoryStore
+from weft.membership import NodeState
+from weft.model import NodeId, Pattern, parse_node_id
+from weft.testing.sim.group_members import GroupBook
+from weft.testing.sim.network import Network
+from weft.testing.sim.node import Clock, Disk, MakeBroker, SimNode, address_of
+from weft.testing.sim.publishers import Publisher
+from weft.testing.sim.schedule import Schedule, Violation, chance_of
+from weft.testing.sim.sessions import Desk
+from weft.testing.sim.subscribers import Subscriber
+from weft.testing.sim.truth import EndOf, StreamKey, Truth
+
+MEMBERSHIP: Final = membership.Settings(unreachable_s=15.0, dead_retention_s=12.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What machines are like. ``drift``: how far a clock's rate is off at most; ``skew_s``: a wall clock's time."""
+
+    drift: float = 0.0
+    skew_s: float = 0.0
+    sync_s_max: float = 0.004
+    window_bytes: int = 16_000
+
+
+class Lacking(Protocol):
+    """Whoever waits for events. ``end_of``: how far there is something of a stream; None: nobody can count on it."""
+
+    def lacks(self, end_of: EndOf) -> str:
+        """What it still has to get; empty if it has everything."""
+
+
+class World:
+    """``make_broker`` is there so that tests can plant a bug."""
+
+    def __init__(self, seed: int, hardware: Hardware, make_broker: MakeBroker, *, traces: bool = False) -> None:
+        self.seed = seed
+        self.schedule = Schedule(traces=traces)
+        self.truth = Truth()
+        self.network = Network(self.schedule, chance_of(seed, "network"), self)
+        self.desk = Desk(self.schedule, chance_of(seed, "clients"), self.truth)
+        self.nodes: dict[NodeId, SimNode] = {}
+        self.publishers: list[Publisher] = []
+        self.subscribers: list[Subscriber] = []
+        self.groups: list[GroupBook] = []
+        self._hardware = hardware
+        self._chance = chance_of(seed, "hardware")
+        self._make_broker = make_broker
+
+    # --- building ---
+
+    def add_node(self, name: str, seeds: Iterable[NodeId]) -> SimNode:
+        """``seeds``: the nodes whose addresses it is given."""
+        node_id = parse_node_id(name)
+        hardware, chance = self._hardware, self._chance
+        clock = Clock(
+            rate=1.0 + chance.uniform(-hardware.drift, hardware.drift),
+            offset_s=chance.uniform(0.0, 1000.0),
+            skew_us=int(chance.uniform(-hardware.skew_s, hardware.skew_s) * 1e6),
+        )
+        settings = BrokerSettings(
+            window_bytes=hardware.window_bytes,
+            ack_timeout_s=3.0,
+            copies_timeout_s=5.0,
+            groups=GroupSettings(release_timeout_s=3.0),
+        )
+        self.nodes[node_id] = SimNode(
+            node_id,
+            clock,
+            Disk(hardware.sync_s_max * chance.random(), MemoryStore()),
+            settings,
+            schedule=self.schedule,
+            chance=chance_of(self.seed, name),
+            network=self.network,
+            truth=self.truth,
+            clients=self.desk,
+            deliver=self._deliver,
+            make_broker=self._make_broker,
+            member_settings=MEMBERSHIP,
+            seeds=[address_of(seed) for seed in seeds],
+        )
+        return self.nodes[node_id]
+
+    def _deliver(self, node: NodeId, event: core.Input | membership.Received) -> None:
+        self.nodes[node].receive(event)
+
+    # --- what the network tells nodes ---
+
+    def is_running(self, node: NodeId) -> bool:
+        return node in self.nodes and self.nodes[node].running
+
+    def link_up(self, node: NodeId, peer: NodeId) -> None:
+        self.nodes[node].link_up(peer)
+
+    def link_down(self, node: NodeId, peer: NodeId) -> None:
+        self.nodes[node].link_down(peer)
+
+    def frames_dropped(self, node: NodeId, peer: NodeId) -> None:
+        self.nodes[node].frames_dropped(peer)
+
+    # --- what there is to see ---
+
+    @property
+    def running(self) -> list[SimNode]:
+        return [node for node in self.nodes.values() if node.running]
+
+    def end_of(self, key: StreamKey) -> int | None:
+        """How far there is something of a stream for everybody who wants it; None: nobody can count on it.
+
+        All there ever was if its origin is there; what others have of it if the origin is gone. But of a log that was
+        lost with its disk, by a node that is back, there may be copies that nobody asks for.
+        """
+        stream, epoch = key
+        node = self.nodes.get(stream.origin)
+        if node is None or (node.running and node.log.epoch == epoch):
+            return self.truth.streams[key].end  # a plain peer has all that it ever published
+        if not node.retired or node.log.epoch != epoch:
+            return None
+        return max((self.truth.durable[each.node_id].get(key, 0) for each in self.running), default=0)
+
+    def disagreement(self) -> str:
+        """Which link is missing, or who does not know of all running nodes exactly what they say of themselves."""
+        truth = {node.node_id: node.members.own for node in self.running}
+        for link in self.network.links.values():
+            if all(map(self.is_running, link.edge)) and not link.is_well(self.schedule.now_s):
+                return f"the link {'-'.join(link.edge)} does not stand, or has a backlog"
+        for node in self.running:
+            seen = {key: state for key, state in node.members.states.items() if not state.liveness.gone}
+            if seen != truth:
+                wrong = sorted(key for key in seen.keys() | truth.keys() if seen.get(key) != truth.get(key))
+                return f"{node.node_id} has a wrong view of {', '.join(wrong)}"
+            routed = {key: _routing(state) for key, state in node.broker.routes.states.items()}
+            if routed != {key: _routing(state) for key, state in truth.items()}:
+                return f"the broker of {node.node_id} has another view than its membership"
+        return ""
+
+    def unfinished(self) -> str:
+        """What is not as it has to be in the end, once faults are over; empty if nothing."""
+        for publisher in self.publishers:
+            if not publisher.done:
+                return f"{publisher.name} has batches without an answer"
+        readers: tuple[Lacking, ...] = (*self.subscribers, *self.groups, *self.desk.plain.values())
+        found = self.disagreement()
+        for reader in readers:
+            found = found or reader.lacks(self.end_of)
+        return found
+
+    def run_until(self, unfinished: Callable[[], str], limit_s: float, step_s: float = 1.0) -> float:
+        """Until nothing is unfinished any more; how long it took. A Violation if it takes too long."""
+        begin_s = self.schedule.now_s
+        while found := unfinished():
+            if self.schedule.now_s - begin_s >= limit_s:
+                raise Violation(f"{limit_s:.0f} s after the last fault, {found}")
+            self.schedule.run(step_s)
+        return self.schedule.now_s - begin_s
+
+    def check_logs(self) -> None:
+        for node in self.running:
+            self.truth.check_log(node.node_id, node.log)
+        self.truth.check_refusals()
+
+
+def _routing(state: NodeState) -> tuple[tuple[NodeId, ...], tuple[Pattern, ...]]:
+    return state.neighbours, state.interest

@@ -1,0 +1,151 @@
+"""Brokers with a bug planted in them. The simulation has to find each one, or it proves nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from msgspec import structs
+
+from weft.core import Broker
+from weft.core.messages import (
+    Assigned,
+    Copy,
+    Deliver,
+    Delivered,
+    Effect,
+    Input,
+    Publish,
+    Receipted,
+    Receipts,
+    ReceivedCopies,
+    SendAcks,
+    SendCopies,
+    SendResume,
+)
+from weft.core.topics import selects
+from weft.model import Batch, Epoch, Position, Receipt, Stream
+
+
+class AcksBeforeSync(Broker):
+    """Acknowledges copies as they come. Who counts on them counts on what a power cut takes."""
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        effects = super().step(event, now_s)
+        if isinstance(event, ReceivedCopies):
+            ends = {(copy.stream, copy.epoch): copy.batch.end_offset for copy in event.copies}
+            acks = tuple(Position(stream, epoch, end) for (stream, epoch), end in ends.items())
+            return [*effects, SendAcks(event.peer, acks)]
+        return effects
+
+
+class ResumesTooFar(Broker):
+    """Asks a new parent to go on one event after the one that is missing."""
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        return [_one_further(each) if isinstance(each, SendResume) else each for each in super().step(event, now_s)]
+
+
+def _one_further(resume: SendResume) -> SendResume:
+    ahead = tuple(Position(each.stream, each.epoch, each.offset + 1) for each in resume.positions)
+    return replace(resume, positions=ahead)
+
+
+class DeliversBeforeSync(Broker):
+    """Hands out what was published at once, with the offset that it will have if all goes well."""
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        effects = super().step(event, now_s)
+        if isinstance(event, Publish):
+            first = _place(self, event)
+            stream = Stream(event.topic, self.me, event.partition)
+            data = event.batch.with_base_offset(first).data
+            for each in self.subscriptions:
+                if not each.group and selects(each.pattern, event.topic):
+                    effects.append(Deliver(each.id, (Delivered(stream, self.log.epoch, data, first),)))
+        return effects
+
+
+class PromisesBeforeSync(Broker):
+    """Gives the receipt for a batch that is not durable yet."""
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        effects = super().step(event, now_s)
+        if isinstance(event, Publish):
+            stream = Stream(event.topic, self.me, event.partition)
+            receipt = Receipt(stream, self.log.epoch, _place(self, event), len(event.batch), 1)
+            effects.append(Receipts((Receipted(event.request, receipt, False),)))
+        return effects
+
+
+def _place(broker: Broker, publish: Publish) -> int:
+    """Where a batch went, if it was not there before."""
+    state = broker.log.find(Stream(publish.topic, broker.me, publish.partition), broker.log.epoch)
+    return 0 if state is None else max(0, state.end - len(publish.batch))
+
+
+class ForgetsProducers(Broker):
+    """Does not recognise a batch that is sent again."""
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        if isinstance(event, Publish):
+            event = replace(event, batch=Batch.from_events(list(event.batch)))
+        return super().step(event, now_s)
+
+
+class ExaggeratesCopies(Broker):
+    """Says that a batch is on three nodes when it is on its way to them."""
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        effects = super().step(event, now_s)
+        return [_exaggerated(each) if isinstance(each, Receipts) else each for each in effects]
+
+
+def _exaggerated(receipts: Receipts) -> Receipts:
+    return Receipts(tuple(each._replace(receipt=structs.replace(each.receipt, copies=3)) for each in receipts.receipts))
+
+
+class SkipsOnTakeover(Broker):
+    """Lets whoever takes over a stream in a group begin one event too late."""
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        effects = super().step(event, now_s)
+        return [_one_late(each) if isinstance(each, Assigned) else each for each in effects]
+
+
+def _one_late(assigned: Assigned) -> Assigned:
+    late = tuple(Position(each.stream, each.epoch, each.offset + 1) for each in assigned.positions)
+    return replace(assigned, positions=late)
+
+
+class SendsTwice(Broker):
+    """Sends every copy twice: nobody loses anything by it, but the mesh is to be better than that."""
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        effects = super().step(event, now_s)
+        return [*effects, *(each for each in effects if isinstance(each, SendCopies))]
+
+
+class MixesEpochs(Broker):
+    """Takes a stream for the same one when its origin has come back without its disk."""
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        if isinstance(event, ReceivedCopies):
+            event = replace(event, copies=tuple(replace(each, epoch=self._epoch(each)) for each in event.copies))
+        return super().step(event, now_s)
+
+    def _epoch(self, copy: Copy) -> Epoch:
+        return min((info.epoch for info in self.log.streams() if info.stream == copy.stream), default=copy.epoch)
+
+
+MUTANTS: Final = (
+    AcksBeforeSync,
+    ResumesTooFar,
+    DeliversBeforeSync,
+    PromisesBeforeSync,
+    ForgetsProducers,
+    ExaggeratesCopies,
+    SkipsOnTakeover,
+    SendsTwice,
+    MixesEpochs,
+)

@@ -1,0 +1,35 @@
+"""The seeds bring about what they are there for. A fault that never happens proves nothing, and nobody would notice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from weft.testing.sim import World, run
+
+SEEDS = range(40)
+
+
+def happened(world: World) -> Counter[str]:
+    logs = Counter(stream for (stream, _), history in world.truth.streams.items() if history.end)
+    return Counter(
+        {
+            "receipts": world.desk.receipts,
+            "deliveries": world.truth.events_delivered,
+            "refusals": len(world.truth.refused),
+            "batches in doubt for ever": sum(publisher.in_doubt for publisher in world.publishers),
+            "lost disks": len(world.truth.lost),
+            "streams that began anew after that": sum(count > 1 for count in logs.values()),
+            "streams cut by retention": sum(history.expired > 0 for history in world.truth.streams.values()),
+            "groups moved back": sum(book.moves for book in world.groups),
+            "nodes gone for good": sum(node.retired for node in world.nodes.values()),
+            "restarts": sum(node.life - 1 for node in world.nodes.values()),
+            "plain peers": len(world.desk.plain),
+        }
+    )
+
+
+def test_every_kind_of_trouble_happens() -> None:
+    total: Counter[str] = Counter()
+    for seed in SEEDS:
+        total.update(happened(run(seed)))
+    assert [what for what, times in total.items() if not times] == []

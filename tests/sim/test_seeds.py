@@ -1,0 +1,26 @@
+"""Many seeds of trouble, after which everything that was promised has to be true.
+
+A failure names its seed; ``tools/sim.py --seed N --trace`` replays it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.testing.sim import run
+
+SEEDS = 200
+CHUNK = 10  # of seeds in one test, so that workers can share them
+
+
+@pytest.mark.req("MSH-01", "MSH-02", "MSH-03", "MSH-05", "PL-04", "NFR-02")
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_every_promise_is_kept_whatever_happens(first: int) -> None:
+    """Receipts are durable, subscribers get everything in order and once, views agree, groups share what there is."""
+    for seed in range(first, first + CHUNK):
+        run(seed)
+
+
+def test_a_large_mesh_keeps_its_promises() -> None:
+    """More than eight nodes; ``make sim`` runs hundreds of these."""
+    run(1, large=True)
