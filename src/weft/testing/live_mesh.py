@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -56,7 +55,6 @@ class Place:
     dials: list[Wire]
     address: str = "127.0.0.1:0"  # the port stays the same once there is one
     node: Node | None = None
-    incarnation: int = 0  # of a life whose disk was lost
 
 
 class Mesh:
@@ -195,8 +193,6 @@ class Mesh:
     async def lose_disk(self, name: str) -> None:
         """Kill it, and all it had is gone. When it is started again, its log has a new epoch."""
         place = self._place(name)
-        if place.node is not None:
-            place.incarnation = place.node.members.own.incarnation
         await self.kill(name)
         await asyncio.to_thread(shutil.rmtree, place.data)
 
@@ -212,9 +208,6 @@ class Mesh:
             "listen.grpc": place.address,
             "peers": [wire.address for wire in place.dials],
         }
-        # Without its disk a node numbers its lives by the second: two in the same one could not be told apart.
-        while time.time() < place.incarnation + 1:
-            await asyncio.sleep(POLL_S)
         node = Node(load_config(None, {}, values))
         await node.start()
         place.node, place.address = node, node.grpc_address
