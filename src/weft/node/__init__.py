@@ -5,6 +5,6 @@
 - ``metrics``, ``logs``, ``tracing``: what it tells; ``admin_http`` serves it.
 - ``runtime``: the node itself, put together, started and drained. ``engine`` drives the state machines of ``core`` and
   ``membership``; ``storage`` and ``maintenance`` are the threads of the log; ``clients`` and ``peers`` stand between
-  the engine and those who are connected; ``answers`` is what operators ask for; ``wiring`` what the configuration means for
-  each of them; ``incarnation`` which life of the node this is.
+  the engine and those who are connected; ``answers`` is what operators ask for; ``wiring`` what the configuration means
+  for each of them; ``incarnation`` which life of the node this is.
 """
