@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.cli.commands import Outcome
 from weft.cli.main import main
 from weft.cli.progress import working
 from weft.log import Log, RocksStore, keys, open_log
@@ -26,21 +24,6 @@ TEMP = Stream(parse_topic("plant.line1.temp"), NODE, 0)
 STATE = Stream(parse_topic("plant.line1.state"), NODE, 0)
 NOON_US = 1_577_880_000_000_000  # 2020-01-01T12:00:00Z
 SECOND_US = 1_000_000
-
-
-@dataclass(frozen=True)
-class Outcome:
-    status: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def documents(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
 
 
 Weft = Callable[..., Outcome]

@@ -20,7 +20,7 @@ def test_it_exchanges_events_with_nodes_that_it_has_no_link_to(tmp_path: Path, w
     async def story() -> None:
         peer = PlainPeer("old-timer")
         async with (
-            running_node(tmp_path / "a", "a", legacy_peers=["plant.>"]) as a,
+            running_node(tmp_path / "a", "a", legacy_peers=["plant.>"], membership__heartbeat_interval_s=2.0) as a,
             running_node(tmp_path / "b", "b", peers=[a.grpc_address]) as b,
             RawClient(a.grpc_address) as at_a,
             RawClient(b.grpc_address) as at_b,

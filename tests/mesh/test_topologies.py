@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from tests.mesh.proxy import wire_to
 from tests.mesh.watching import neighbours, recipients, topics_at, until
 from tests.node.raw_client import EARLIEST, RawClient, RawSubscriber, batch_of, events_of
 from tests.node.running import running_node
+from weft.testing.wires import Wire
 from weft.wire.mesh import mesh_pb2 as pb
 
 QUICK: dict[str, Any] = {"link__backoff_s_min": 0.01, "link__backoff_s_max": 0.1}
+
+
+@asynccontextmanager
+async def _wire_to(target: str) -> AsyncIterator[Wire]:
+    wire = Wire()
+    wire.target = target
+    await wire.start()
+    try:
+        yield wire
+    finally:
+        await wire.stop()
 
 
 @pytest.mark.req("MSH-01", "MSH-02", "MSH-03", "MSH-05")
@@ -60,7 +73,7 @@ def test_a_ring_with_a_cut(tmp_path: Path) -> None:
     async def story() -> None:
         async with (
             running_node(tmp_path / "a", "a", **QUICK) as a,
-            wire_to(a.grpc_address) as wire,
+            _wire_to(a.grpc_address) as wire,
             running_node(tmp_path / "b", "b", peers=[a.grpc_address], **QUICK) as b,
             running_node(tmp_path / "c", "c", peers=[b.grpc_address, wire.address], **QUICK) as c,
             RawClient(a.grpc_address) as at_a,

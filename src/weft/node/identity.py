@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import socket
@@ -12,6 +11,7 @@ from typing import Final
 from weft.errors import StorageError, UsageError
 from weft.limits import ORIGIN_BYTES_MAX
 from weft.model import BadName, NodeId, parse_node_id
+from weft.security.files import write_private
 
 FILE: Final = "node-id"
 SUFFIX_BYTES: Final = 4  # two nodes on hosts of one name differ, but once in four thousand million times
@@ -56,18 +56,8 @@ def _read(file: Path) -> NodeId | None:
 
 def _write(file: Path, node_id: NodeId) -> None:
     """At once and for good, before anything is promised in that name."""
-    fresh = file.with_suffix(".new")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with fresh.open("w") as stream:
-            stream.write(f"{node_id}\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        fresh.replace(file)
-        directory = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
     except OSError as error:
         raise StorageError(f"cannot write {file}: {error.strerror}") from None
+    write_private(file, f"{node_id}\n".encode())

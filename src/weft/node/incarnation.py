@@ -6,12 +6,12 @@ lives with one number could not be told apart.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
 from weft.errors import StorageError
 from weft.limits import INCARNATION_MAX
+from weft.security.files import write_private
 
 FILE: Final = "incarnation"
 DIGITS_MAX: Final = 20
@@ -26,7 +26,7 @@ def next_incarnation(data: Path, now_ms: int) -> int:
     """
     file = data / FILE
     incarnation = min(max(_read(file) + 1, now_ms, 1), INCARNATION_MAX)
-    _write(file, incarnation)
+    write_private(file, f"{incarnation}\n".encode())
     return incarnation
 
 
@@ -41,20 +41,3 @@ def _read(file: Path) -> int:
     if not text.isdigit() or int(text) > INCARNATION_MAX:
         raise StorageError(f"{file} is damaged: remove it if this machine's clock is right", found=repr(text))
     return int(text)
-
-
-def _write(file: Path, incarnation: int) -> None:
-    fresh = file.with_suffix(".new")
-    try:
-        with fresh.open("w") as stream:
-            stream.write(f"{incarnation}\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        fresh.replace(file)
-        directory = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    except OSError as error:
-        raise StorageError(f"cannot write {file}: {error.strerror}") from None
