@@ -14,7 +14,7 @@ from weft.core import Broker, BrokerSettings
 from weft.core import messages as core
 from weft.errors import StorageError
 from weft.log import MemoryStore, open_store
-from weft.membership import Members, NodeState
+from weft.membership import Health, Members, NodeState
 from weft.model import Epoch, NodeId, Pattern
 from weft.node.engine import Engine
 
@@ -137,6 +137,24 @@ def test_a_peer_that_broke_the_protocol_is_disconnected() -> None:
         bench.broker.step = lambda *_: [core.DropLink(PEER, "nonsense")]  # type: ignore[method-assign]
         bench.engine.feed(core.Tick())
         assert ("disconnect", PEER, "nonsense") in bench.links.asked
+
+    run(story)
+
+
+@pytest.mark.req("PL-03")
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_peer_whose_heartbeats_are_missed_is_dialled_again(plain: bool) -> None:
+    """But a plain one, which may have no heartbeats to send, is only called unhealthy."""
+
+    async def story(bench: Bench) -> None:
+        bench.engine.start()
+        bench.engine.feed_member(membership.LinkUp(PEER, gossips=not plain))
+        bench.engine.feed(core.LinkUp(PEER, plain))
+        change = membership.HealthChanged(PEER, Health.HEALTHY, Health.UNHEALTHY)
+        bench.members.step = lambda *_: [change]  # type: ignore[method-assign]
+        bench.engine.feed_member(membership.Tick())
+        assert change in bench.news
+        assert (("disconnect", PEER, "its heartbeats were missed") in bench.links.asked) is not plain
 
     run(story)
 

@@ -173,7 +173,11 @@ class Engine:
                 case membership.MemberForgotten(node_id):
                     self.feed(core.MemberForgotten(node_id))
                     self._news(effect)
-                case membership.HealthChanged() | membership.RoundTrip():
+                case membership.HealthChanged(peer, _, health):
+                    self._news(effect)
+                    if health is membership.Health.UNHEALTHY and peer not in self.broker.replication.plain:
+                        self.links.disconnect(peer, "its heartbeats were missed")  # PL-03: and dialled again
+                case membership.RoundTrip():
                     self._news(effect)
                 case membership.Stopped():
                     pass  # only a node that leaves for good gets this
