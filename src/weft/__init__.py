@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-CLIENT_NAMES = ("Client", "ClientTls", "Hooks", "Options", "connect")
+CLIENT_NAMES = ("Client", "ClientTls", "Hooks", "Options", "TlsFiles", "connect")
 
 
 def __getattr__(name: str) -> Any:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.cli.commands import RunningNode, Weft
 from weft.cli.connection import DEFAULT_NODE, choose_target
-from weft.cli.contexts_file import Context, Contexts, write_contexts
 from weft.cli.options import Where
+from weft.contexts import Context, Contexts, write_contexts
 
 DEV = Context(("dev:7400",), insecure=True)
 PROD = Context(("prod:7400",), token="s3cret", tls_root="/root.pem")

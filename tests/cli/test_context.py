@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.commands import Weft
-from weft.cli.contexts_file import Context, Contexts, _lines, contexts_path, read_contexts, write_contexts
+from weft.contexts import Context, Contexts, _lines, contexts_path, read_contexts, write_contexts
 from weft.errors import UsageError
 from weft.limits import CONTEXTS_FILE_BYTES_MAX
 

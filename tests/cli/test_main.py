@@ -16,7 +16,10 @@ CLIENT_OPTIONS = ["--node", "--insecure", "--context", "--json"]
 
 # Command -> options, as issue 4 names them.
 NAMES = {
-    "up": ["--config", "--data", "--node-id", "--listen", "--peer", "--admin", "--insecure"],
+    "up": [
+        *("--config", "--data", "--node-id", "--listen", "--advertise", "--peer", "--admin", "--insecure"),
+        *("--ca-listen", "--ca", "--ca-fingerprint", "--token"),
+    ],
     "pub": ["--key", "--header", "--file", "--lines", "--copies", *CLIENT_OPTIONS],
     "sub": ["--from", "--group", "--count", "--timeout", *CLIENT_OPTIONS],
     "topics": CLIENT_OPTIONS,

@@ -17,6 +17,7 @@ from weft.errors import StorageError, UsageError
 from weft.model import NodeId
 from weft.node.config import NodeConfig
 from weft.node.identity import settle_node_id
+from weft.node.protection import Plain
 
 CONFIG = NodeConfig(insecure=True)
 
@@ -45,7 +46,10 @@ def test_the_data_of_another_node_is_not_touched(weft: Weft, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ((), "start the node with --insecure"),
+        (("--peer", "127.0.0.1:1"), "has no certificate of their mesh: `weft ca token NODE_ID --data DIR`"),
+        (("--ca", "https://127.0.0.1:1"), "has no certificate yet"),
+        (("--token", "nonsense"), "token"),
+        (("--ca-listen", "0.0.0.0:7443"), "nodes cannot be sent to 0.0.0.0:7443"),
         (("--insecure", "--listen", "0.0.0.0:7400"), "loopback addresses"),
         (("--insecure", "--peer", "10.0.0.1:7400"), "peer 10.0.0.1:7400"),
         (("--insecure", "--listen", "nonsense"), 'listen.grpc = "nonsense"'),
@@ -55,7 +59,7 @@ def test_the_data_of_another_node_is_not_touched(weft: Weft, tmp_path: Path) -> 
     ],
 )
 def test_a_node_that_cannot_be_is_not_started(weft: Weft, tmp_path: Path, flags: tuple[str, ...], message: str) -> None:
-    outcome = weft("up", "--data", tmp_path / "data", *flags)
+    outcome = weft("up", "--data", tmp_path / "data", "--admin", "127.0.0.1:0", *flags)
     assert (outcome.status, outcome.out) == (1, "")
     assert message in outcome.err
     assert not (tmp_path / "data").exists()
@@ -87,6 +91,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.grpc_address = "127.0.0.1:7400"
+        self.protection = Plain(CONFIG)
         self.calls: list[str] = []
         self.failure: StorageError | None = None
         self.on_start: Callable[[], None] = lambda: None

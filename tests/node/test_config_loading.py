@@ -107,7 +107,8 @@ def test_every_variable_arrives_at_its_knob() -> None:
     for name, path in VARIABLES.items():
         if name not in values and len(path) == 2:
             value = getattr(getattr(defaults, path[0]), path[1])
-            values[name] = str(value.value if isinstance(value, Enum) else value)
+            if value is not None and value != ():
+                values[name] = str(value.value if isinstance(value, Enum) else value)
     config = load_config(None, values, {})
     assert config.model_copy(update={"peers": (), "node": defaults.node}) == defaults
     assert [str(peer.address) for peer in config.peers] == ["127.0.0.1:1", "[::1]:2"]
@@ -202,8 +203,39 @@ def test_a_file_that_is_no_text_or_endless_is_refused(tmp_path: Path) -> None:
 # --- security ----------------------------------------------------------------------------------------------------
 
 
-def test_without_insecure_a_node_does_not_start() -> None:
-    assert "--insecure" in refusal(None, {}, {})
+def test_without_insecure_everything_is_protected() -> None:
+    config = load_config(None, {}, {"listen.grpc": "10.0.0.1:7400"})
+    assert not config.insecure
+    assert config.listen.ca is None
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "message"),
+    [
+        ("node.mesh", "Plant", "node.mesh: 'Plant' is no name for a mesh"),
+        ("security.ca_url", "http://ca:7443", "'http://ca:7443' is not the address of a CA"),
+        ("security.ca_fingerprint", "abc", 'security.ca_fingerprint = "abc"'),
+        ("security.certificate_lifetime_s", 0, "has to be at least 1"),
+        ("listen.ca", "nonsense", 'listen.ca = "nonsense"'),
+        ("listen.grpc", "0.0.0.0:7400", "say with --advertise (listen.advertise) which one others are told"),
+    ],
+)
+def test_security_that_cannot_be_is_refused(knob: str, value: object, message: str) -> None:
+    assert message in refusal(None, {}, {knob: value})
+
+
+@pytest.mark.parametrize("knob", ["listen.ca", "security.ca_url", "security.token"])
+def test_insecure_has_no_certificates(knob: str) -> None:
+    value = {"listen.ca": "127.0.0.1:7443", "security.ca_url": "https://ca:7443", "security.token": "s3cret"}[knob]
+    told = refusal(None, {}, {**INSECURE, knob: value})
+    assert knob in told
+    assert "s3cret" not in told
+
+
+def test_a_token_is_shown_to_nobody() -> None:
+    config = load_config(None, {"WEFT_SECURITY_TOKEN": "s3cret"}, {})
+    assert config.security.token is not None and config.security.token.reveal() == "s3cret"
+    assert "s3cret" not in repr(config)
 
 
 @pytest.mark.parametrize("knob", ["listen.grpc", "listen.admin"])

@@ -163,7 +163,13 @@ def test_what_the_process_takes_is_told() -> None:
 
 
 def test_every_definition_is_exported_and_on_the_page() -> None:
-    metrics = Metrics(lambda: NodeFigures(members={"alive": 1}, groups=[GroupFigures("g", 1, 1, 1.0)]))
+    figures = NodeFigures(
+        members={"alive": 1},
+        groups=[GroupFigures("g", 1, 1, 1.0)],
+        refusals={"no-key": 1},
+        certificate_expires_s=1.0,
+    )
+    metrics = Metrics(lambda: figures)
     metrics.peer("b").sent(1, 0.1)
     metrics.peer("b").rtt_ms = 1.0
     metrics.refused("busy")

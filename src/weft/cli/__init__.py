@@ -5,7 +5,7 @@
 Arrow or RocksDB, is loaded when a command is called:
 
 - ``serving`` runs a node, ``publishing`` and ``subscribing`` move events, ``views`` shows what nodes tell.
-- ``connection`` and ``contexts_file``: which node, and as whom.
+- ``connection`` and ``context``: which node, and as whom; ``local_context`` is written by ``weft up``.
 - ``log`` and ``packet``, with their helpers: files and bytes, without a node.
 - ``console``, ``tables``, ``events``, ``progress``: how things are printed.
 """

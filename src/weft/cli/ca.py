@@ -40,13 +40,19 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A node's id, or a cli
 Client = Annotated[bool, typer.Option("--client", help="A client, not a node.")]
 Hosts = Annotated[
     list[str] | None,
-    typer.Option("--host", metavar="HOST", help="It is reached by this DNS name or address; may be given again."),
+    typer.Option(
+        "--host",
+        metavar="HOST",
+        help="It is reached by this DNS name or address; may be given again.",
+        show_default="loopback, for nodes",
+    ),
 ]
 Certificates = Annotated[
     Path, typer.Option("--to", metavar="DIR", help="Where key and certificate go.", show_default=False)
 ]
 
 URL = "https://127.0.0.1:7443"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @app.command()
@@ -74,7 +80,7 @@ def show(data: Data, json: Json = False) -> None:
 def token(data: Data, name: Name, client: Client = False, host: Hosts = None, json: Json = False) -> None:
     """Print a token: within five minutes and once, a new node or client gets a certificate for it (weft ca enrol)."""
     authority = _authority(data)
-    names = Names(_identity(authority, name, client), tuple(host or ()))
+    names = _names(authority, name, client, host)
     made = provisioner_of(authority).make(names, secrets.token_hex(16), time.time())
     if json:
         print_json({"token": made.reveal(), "url": authority.settings.url, "fingerprint": authority.fingerprint})
@@ -127,7 +133,7 @@ def issue(
 ) -> None:
     """Make key and certificate here, where the CA is, without token and service."""
     authority = _authority(data)
-    names = Names(_identity(authority, name, client), tuple(host or ()))
+    names = _names(authority, name, client, host)
     found = LocalSource(authority).enrol(names, time.time())
     store = CertificateStore(to)
     store.save(found)
@@ -188,6 +194,11 @@ def _authority(data: Path) -> Authority:
 def _identity(authority: Authority, name: str, client: bool) -> Identity:
     mesh = authority.settings.mesh
     return client_identity(mesh, name) if client else node_identity(mesh, name)
+
+
+def _names(authority: Authority, name: str, client: bool, hosts: list[str] | None) -> Names:
+    """A node has to be called something by those who connect to it."""
+    return Names(_identity(authority, name, client), tuple(hosts or (() if client else LOOPBACK)))
 
 
 def _lifetime_s(text: str | None) -> int:

@@ -8,20 +8,19 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rich.markup import escape
 
 import weft
 from weft.cli.console import err
-from weft.cli.contexts_file import Context, contexts_path, read_contexts
 from weft.cli.options import Where
-from weft.client import Client, ClientTls, Hooks, Options
+from weft.client import Client, Hooks, Options
+from weft.client.client import tls_files
 from weft.client.errors import Unavailable
+from weft.contexts import CONTEXT_VARIABLE, Context, contexts_path, read_contexts
 from weft.errors import UsageError
 
-CONTEXT_VARIABLE: Final = "WEFT_CONTEXT"
 DEFAULT_NODE: Final = "127.0.0.1:7400"
 CONNECT_TIMEOUT_S: Final = 5.0  # a person waits
 INTERRUPTED: Final = 130  # as a shell has it for Ctrl-C
@@ -115,7 +114,7 @@ async def connected(target: Target) -> AsyncIterator[Client]:
     connecting = weft.connect(
         context.nodes,
         insecure=context.insecure,
-        tls=None if context.insecure else _tls(context),
+        tls=tls_files(context),
         token=context.token,
         options=Options(connect_timeout_s=CONNECT_TIMEOUT_S),
         hooks=Notes(),
@@ -126,19 +125,3 @@ async def connected(target: Target) -> AsyncIterator[Client]:
         raise UsageError(f"no node answers at {target.nodes} ({target.source}): {error}; is it up?") from None
     async with client:
         yield client
-
-
-def _tls(context: Context) -> ClientTls:
-    assert context.tls_root is not None, "who has no certificate to trust is refused before"
-    return ClientTls(
-        _pem(context.tls_root),
-        None if context.tls_certificate is None else _pem(context.tls_certificate),
-        None if context.tls_key is None else _pem(context.tls_key),
-    )
-
-
-def _pem(path: str) -> bytes:
-    try:
-        return Path(path).expanduser().read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None

@@ -10,9 +10,9 @@ import typer
 from rich.markup import escape
 
 from weft.cli.console import err, out
-from weft.cli.contexts_file import Context, contexts_path, read_contexts, write_contexts
 from weft.cli.options import Insecure, Json, misused
 from weft.cli.tables import print_json, print_table
+from weft.contexts import Context, contexts_path, read_contexts, write_contexts
 from weft.errors import UsageError
 
 app = typer.Typer(help="Remember where to connect, and as whom.", no_args_is_help=True)

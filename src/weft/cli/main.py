@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -15,6 +16,9 @@ from weft.cli.pub import pub
 from weft.cli.sub import sub
 from weft.cli.up import up
 from weft.errors import WeftError
+
+# gRPC's own lines are for those who work on gRPC, and a stranger who knocks could fill a log with them.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 app = typer.Typer(
     name="weft",

@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Final
 
 import uvloop
+from rich.markup import escape
 
 from weft.cli.console import err
-from weft.errors import StorageError
+from weft.cli.local_context import remember
+from weft.contexts import contexts_path
+from weft.errors import StorageError, UsageError
+from weft.node.addresses import Address, parse_address
 from weft.node.config import NodeConfig
 from weft.node.config_loading import load_config
 from weft.node.logs import configure_logs
@@ -45,6 +49,7 @@ async def run(config: NodeConfig) -> StorageError | None:
         if not starting.done():
             return None  # asked to stop before it served
         await starting
+        _remember(config, node)
         _say_ready(config, node)
         return await _until_end(node, stopping)
     finally:
@@ -67,6 +72,25 @@ async def _end(task: asyncio.Task[object]) -> None:
     """However it ends: who waits for its result has had it."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def _remember(config: NodeConfig, node: Node) -> None:
+    """So that the other commands just work. A node serves without that, too."""
+    files = node.protection.client
+    if files is None:
+        return
+    try:
+        said = remember(contexts_path(os.environ), node.node_id, _near(node.grpc_address), files)
+    except UsageError as error:
+        said = f"no context was written: {error}"
+    if said:
+        err.print(escape(said), style="dim", soft_wrap=True)
+
+
+def _near(listened: str) -> str:
+    """The node's address on its own machine."""
+    address = parse_address(listened)
+    return str(Address("127.0.0.1", address.port)) if address.is_wildcard else listened
 
 
 def _say_ready(config: NodeConfig, node: Node) -> None:

@@ -23,6 +23,10 @@ def up(
     listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="For clients and peers.", show_default="127.0.0.1:7400")
     ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where others are told to find it.", show_default="where it listens"),
+    ] = None,
     peer: Annotated[
         list[str] | None,
         typer.Option("--peer", metavar="HOST:PORT", help="A node to dial; may be given again.", show_default=False),
@@ -30,6 +34,21 @@ def up(
     admin: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="For metrics and health.", show_default="127.0.0.1:7480"),
+    ] = None,
+    ca_listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve this node's CA, for others to enrol.", show_default="not served"),
+    ] = None,
+    ca: Annotated[
+        str | None,
+        typer.Option(metavar="https://HOST:PORT", help="The CA to enrol with.", show_default="one of its own"),
+    ] = None,
+    ca_fingerprint: Annotated[
+        str | None, typer.Option(metavar="64HEX", help="Of that CA's root.", show_default="as the token says")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(metavar="TOKEN", help="To enrol (weft ca token); '-' reads it from standard input."),
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Plain text, no keys; loopback addresses only.")] = False,
     log_level: Annotated[
@@ -41,16 +60,24 @@ def up(
 ) -> None:
     """Run a node until SIGTERM or Ctrl-C, which lets it finish what is under way; a second one ends it at once.
 
-    Prints 'ready' once it serves. All settings: docs/configuration.md.
+    Told nothing, it makes certificates and a key, and a context for the other commands. Prints 'ready' once it serves.
+    All settings: docs/configuration.md.
     """
+    from weft.cli.secret_input import read_secret
     from weft.cli.serving import serve
+    from weft.limits import TOKEN_BYTES_MAX
 
     flags = {
         "node.data": data,
         "node.id": node_id,
         "listen.grpc": listen,
+        "listen.advertise": advertise,
         "listen.admin": admin,
         "peers": peer or None,
+        "listen.ca": ca_listen,
+        "security.ca_url": ca,
+        "security.ca_fingerprint": ca_fingerprint,
+        "security.token": None if token is None else read_secret(token, TOKEN_BYTES_MAX + 1),
         "insecure": insecure or None,
         "log.level": log_level,
         "log.format": log_format,

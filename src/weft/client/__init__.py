@@ -37,7 +37,7 @@ from weft.client.errors import (
     Unavailable,
 )
 from weft.client.hooks import Hooks
-from weft.client.options import ClientTls, Options
+from weft.client.options import ClientTls, Options, TlsFiles
 from weft.client.received import Received, ReceivedBatch
 from weft.client.requests import Request
 from weft.client.subscription import Subscription
@@ -74,6 +74,7 @@ __all__ = [
     "Status",
     "StreamPositions",
     "Subscription",
+    "TlsFiles",
     "TooLarge",
     "TopicInfo",
     "Unauthenticated",

@@ -257,7 +257,7 @@ class Client:
             self._thread.run(items.aclose())
 
 
-def connect(nodes: str | Sequence[str], **options: Any) -> Client:
+def connect(nodes: str | Sequence[str] | None = None, **options: Any) -> Client:
     """Connect to a mesh; takes what ``weft.connect`` takes."""
     return Client(asynchronous.connect(nodes, **options))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,13 +21,14 @@ from weft.client.errors import Backpressure, Closed, error_of
 from weft.client.fetch import Fetch
 from weft.client.hooks import Hooks
 from weft.client.nodes import Nodes
-from weft.client.options import ClientTls, Options, parse_nodes
+from weft.client.options import ClientTls, Options, TlsFiles, parse_nodes
 from weft.client.publisher import Publisher
 from weft.client.received import Received, ReceivedBatch
 from weft.client.refs import stream_positions
 from weft.client.requests import Request, Requester, requests_in
 from weft.client.start import Where, parse_where, start_message, timestamp_us_of
 from weft.client.subscription import Commit, Subscription
+from weft.contexts import Context, chosen_context
 from weft.errors import UsageError
 from weft.limits import PARTITIONS_MAX
 from weft.model import Batch, Epoch, Position, Receipt, Stream, parse_pattern, parse_topic
@@ -294,10 +297,11 @@ class Connecting:
 
 
 def connect(
-    nodes: str | Sequence[str],
+    nodes: str | Sequence[str] | None = None,
     *,
+    context: str | None = None,
     insecure: bool = False,
-    tls: ClientTls | None = None,
+    tls: ClientTls | TlsFiles | None = None,
     token: str | None = None,
     name: str = "",
     partitions: int = 1,
@@ -307,13 +311,24 @@ def connect(
 ) -> Connecting:
     """Connect to a mesh by one or more of its nodes, ``host:port``. Await what is returned, or enter it.
 
+    Without nodes, a context says where and as whom, as for the ``weft`` command: the one that is named, or the current
+    one, which ``weft up`` has made. What is given beside it counts more.
+
     ``partitions`` spreads the events of each topic by key; ``chance`` is for tests that want their retries repeatable.
     """
+    if nodes is None or context is not None:
+        found = chosen_context(context, os.environ)
+        nodes = found.nodes if nodes is None else nodes
+        token = found.token if token is None else token
+        if not insecure and tls is None:
+            insecure, tls = found.insecure, tls_files(found)
     addresses = parse_nodes(nodes)
     if insecure and tls is not None:
         raise UsageError("insecure and tls contradict each other: pass one of them")
     if not insecure and tls is None:
-        raise UsageError("no security given: pass tls=ClientTls(root=...), or insecure=True for plain text on loopback")
+        raise UsageError(
+            "no security given: pass tls=ClientTls(...) or a context, or insecure=True for plain text on loopback"
+        )
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise UsageError("a topic has at least one partition", partitions=partitions, limit=PARTITIONS_MAX)
 
@@ -329,6 +344,14 @@ def connect(
         )
 
     return Connecting(make_nodes, partitions)
+
+
+def tls_files(context: Context) -> TlsFiles | None:
+    """The files that a context names."""
+    if context.insecure or context.tls_root is None:
+        return None
+    certificate, key = (None if each is None else Path(each) for each in (context.tls_certificate, context.tls_key))
+    return TlsFiles(Path(context.tls_root), certificate, key)
 
 
 def _offset_in(found: StreamPositions, where: str | int) -> int:

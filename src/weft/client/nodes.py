@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
@@ -11,12 +13,20 @@ import grpc
 from weft.client.backoff import AddressBook, Backoff, Chance
 from weft.client.errors import RETRYABLE, Unavailable, error_of_status
 from weft.client.hooks import LOG, Hooks, notify
-from weft.client.options import ClientTls, Options
+from weft.client.options import ClientTls, Options, TlsFiles
 from weft.client.tracing import Tracing
 from weft.errors import WeftError
 from weft.limits import CLIENT_FRAME_BYTES_MAX
 
+RETIRED_S: Final = 30 * 24 * 3600.0  # what was open on a channel with an old certificate may go on for a month
+
 Metadata = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dialled:
+    channel: grpc.aio.Channel
+    tls: ClientTls | None
 
 
 class Nodes:
@@ -26,7 +36,7 @@ class Nodes:
         self,
         given: Sequence[str],
         *,
-        tls: ClientTls | None,
+        tls: ClientTls | TlsFiles | None,
         token: str | None,
         name: str,
         options: Options,
@@ -42,12 +52,23 @@ class Nodes:
         self._tls = tls
         self._name = name
         self._chance = chance
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: dict[str, _Dialled] = {}
+        self._retired: dict[asyncio.Task[None], grpc.aio.Channel] = {}  # they serve what was open, and nothing new
 
     def channel(self, address: str) -> grpc.aio.Channel:
-        if address not in self._channels:
-            self._channels[address] = self._dial(address)
-        return self._channels[address]
+        """With the certificates of now: gRPC cannot change those of a channel."""
+        tls = self._tls.read() if isinstance(self._tls, TlsFiles) else self._tls
+        dialled = self._channels.get(address)
+        if dialled is None or dialled.tls != tls:
+            if dialled is not None:
+                self._retire(dialled.channel)
+            dialled = self._channels[address] = _Dialled(self._dial(address, tls), tls)
+        return dialled.channel
+
+    def _retire(self, channel: grpc.aio.Channel) -> None:
+        task = asyncio.create_task(channel.close(RETIRED_S))
+        self._retired[task] = channel
+        task.add_done_callback(lambda _: self._retired.pop(task, None))
 
     def backoff(self) -> Backoff:
         return Backoff(self.options.backoff_s_min, self.options.backoff_s_max, self._chance)
@@ -70,7 +91,9 @@ class Nodes:
             await asyncio.gather(*waits, return_exceptions=True)
         if not done:
             raise Unavailable(
-                "no node answers", nodes=", ".join(self.book.all()), waited_s=self.options.connect_timeout_s
+                f"no node answers{self._certificate_fault()}",
+                nodes=", ".join(self.book.all()),
+                waited_s=self.options.connect_timeout_s,
             )
         self.last_good = done.pop().result()
         return self.last_good
@@ -101,9 +124,29 @@ class Nodes:
             ) from None
 
     async def close(self) -> None:
-        for channel in self._channels.values():
-            await channel.close()
+        for dialled in self._channels.values():
+            await dialled.channel.close()
         self._channels.clear()
+        for task, channel in list(self._retired.items()):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await channel.close()
+
+    def _certificate_fault(self) -> str:
+        """gRPC does not say why a node refuses a certificate: the usual reason is looked for here."""
+        tls = self._tls.read() if isinstance(self._tls, TlsFiles) else self._tls
+        if tls is None:
+            return ""
+        if tls.certificate is None:
+            return ": nodes want a client certificate, and there is none"
+        from weft.security.certificates import read_chain_untrusted  # loads a good deal, for those in trouble only
+        from weft.security.verification import check_time
+
+        try:
+            check_time(read_chain_untrusted(tls.certificate)[0], time.time())
+        except WeftError as error:
+            return f": {error}"
+        return ""
 
     async def _call_once(self, address: str, method: str, request: Any, reply_type: Any) -> Any:
         call = self.channel(address).unary_unary(
@@ -118,7 +161,7 @@ class Nodes:
         await self.channel(address).channel_ready()
         return address
 
-    def _dial(self, address: str) -> grpc.aio.Channel:
+    def _dial(self, address: str, tls: ClientTls | None) -> grpc.aio.Channel:
         options = [
             ("grpc.max_send_message_length", CLIENT_FRAME_BYTES_MAX),
             ("grpc.max_receive_message_length", CLIENT_FRAME_BYTES_MAX),
@@ -132,9 +175,9 @@ class Nodes:
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.primary_user_agent", f"weft {self._name}".strip()),
         ]
-        if self._tls is None:
+        if tls is None:
             return grpc.aio.insecure_channel(address, options=options)
-        credentials = grpc.ssl_channel_credentials(self._tls.root, self._tls.key, self._tls.certificate)
+        credentials = grpc.ssl_channel_credentials(tls.root, tls.key, tls.certificate)
         return grpc.aio.secure_channel(address, credentials, options=options)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 from weft.errors import UsageError
 from weft.limits import (
@@ -26,6 +27,29 @@ class ClientTls:
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
             raise UsageError("a client certificate and its key go together")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """The same in files, which are read anew for every connection: certificates last a day, clients run for longer."""
+
+    root: Path
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def read(self) -> ClientTls:
+        return ClientTls(
+            _pem(self.root),
+            None if self.certificate is None else _pem(self.certificate),
+            None if self.key is None else _pem(self.key),
+        )
+
+
+def _pem(path: Path) -> bytes:
+    try:
+        return path.expanduser().read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
 
 
 @dataclass(frozen=True, slots=True)

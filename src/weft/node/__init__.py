@@ -7,4 +7,6 @@
   ``membership``; ``storage`` and ``maintenance`` are the threads of the log; ``clients`` and ``peers`` stand between
   the engine and those who are connected; ``answers`` is what operators ask for; ``wiring`` what the configuration means
   for each of them; ``incarnation`` which life of the node this is.
+- ``protection``: plain text, or certificates (``enrolling`` gets the first one) and API keys; ``refusals`` counts who
+  was turned away.
 """

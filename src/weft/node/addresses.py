@@ -34,6 +34,14 @@ class Address(NamedTuple):
         except ValueError:
             return self.host.lower() == "localhost"
 
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it means every address of this machine, which is nowhere for others."""
+        try:
+            return ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 

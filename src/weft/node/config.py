@@ -7,6 +7,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from weft.errors import UsageError
 from weft.log.retention import RetentionRule
 from weft.model import Pattern, Topic, matches
 from weft.node.config_sections import (
@@ -19,12 +20,14 @@ from weft.node.config_sections import (
     NodeSection,
     PeerItem,
     Section,
+    SecuritySection,
     Selection,
     ShutdownSection,
     StorageSection,
     TopicSection,
     split_list,
 )
+from weft.security.identity import check_mesh
 
 
 class NodeConfig(Section):
@@ -49,6 +52,7 @@ class NodeConfig(Section):
     )
     node: NodeSection = NodeSection()
     listen: ListenSection = ListenSection()
+    security: SecuritySection = SecuritySection()
     link: LinkSection = LinkSection()
     membership: MembershipSection = MembershipSection()
     storage: StorageSection = StorageSection()
@@ -60,10 +64,28 @@ class NodeConfig(Section):
     @model_validator(mode="after")
     def _safe(self) -> Self:
         if not self.insecure:
-            raise ValueError(
-                "this version cannot protect connections yet: start the node with --insecure (insecure = true), "
-                "on loopback addresses"
+            try:
+                check_mesh(self.node.mesh)  # part of every identity, so its rules are stricter
+            except UsageError as error:
+                raise ValueError(f"node.mesh: {error}") from None
+            if self.listen.grpc.is_wildcard and self.listen.advertise is None:
+                raise ValueError(
+                    f"listen.grpc {self.listen.grpc} is every address of this machine: say with --advertise "
+                    "(listen.advertise) which one others are told"
+                )
+            return self
+        protected = [
+            name
+            for name, value in (
+                ("listen.ca", self.listen.ca),
+                ("security.ca_url", self.security.ca_url),
+                ("security.token", self.security.token),
+                ("security.token_file", self.security.token_file),
             )
+            if value is not None
+        ]
+        if protected:
+            raise ValueError(f"insecure is without certificates, so it does not go with {', '.join(protected)}")
         outside = [
             f"{what} {address}"
             for what, address in (

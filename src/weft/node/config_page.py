@@ -29,7 +29,6 @@ Every number has a range, and a name that is not known is refused with the one t
 wrong is ever replaced by a default. Durations are in seconds, sizes in bytes.
 
 ```toml
-insecure = true
 peers = ["127.0.0.1:7410", { address = "127.0.0.1:7420", node_id = "node-c" }]
 
 [node]

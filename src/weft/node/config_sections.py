@@ -18,6 +18,10 @@ from weft.core.groups.settings import RANGES as GROUP_RANGES
 from weft.errors import UsageError
 from weft.limits import (
     BATCH_BYTES_MAX,
+    CERTIFICATE_LIFETIME_S,
+    CERTIFICATE_LIFETIME_S_MAX,
+    CERTIFICATE_LIFETIME_S_MIN,
+    CERTIFICATE_NAMES_MAX,
     COPIES_MAX,
     DISK_RESERVE_BYTES,
     KIB,
@@ -33,6 +37,8 @@ from weft.membership import Settings
 from weft.membership.settings import RANGES as MEMBERSHIP_RANGES
 from weft.model import NodeId, Pattern, parse_node_id, parse_pattern
 from weft.node.addresses import Address, parse_address
+from weft.security.secret import Secret
+from weft.security.urls import parse_url
 from weft.transport.grpc.settings import RANGES as LINK_RANGES
 from weft.transport.grpc.settings import DropPolicy, LinkSettings
 
@@ -89,6 +95,8 @@ Seconds = Annotated[float, BeforeValidator(_not_bool)]
 Listen = Annotated[InstanceOf[Address], _parsed_by(parse_address)]
 Dialled = Annotated[InstanceOf[Address], _parsed_by(_peer_address)]
 Name = Annotated[NodeId, _parsed_by(parse_node_id)]
+CaAddress = Annotated[str, _parsed_by(lambda text: str(parse_url(text)))]
+Token = Annotated[InstanceOf[Secret[str]], _parsed_by(Secret)]
 Selection = Annotated[Pattern, _parsed_by(parse_pattern)]
 
 
@@ -123,7 +131,42 @@ class ListenSection(Section):
     """Where this node can be reached. Port 0 takes a free one."""
 
     grpc: Listen = Field(default=Address("127.0.0.1", 7400), description="Clients and peers, over gRPC.")
+    advertise: Listen | None = Field(
+        default=None,
+        description="Where others are told to find this node, if not where it listens. Port 0: the same port.",
+    )
     admin: Listen = Field(default=Address("127.0.0.1", 7480), description="Metrics, health and readiness, over HTTP.")
+    ca: Listen | None = Field(
+        default=None, description="This node's CA, over HTTPS, for nodes and clients that enrol or renew. Unset: not."
+    )
+
+
+class SecuritySection(Section):
+    """Certificates. A node that is told nothing makes a CA of its own in its data directory ([more](security.md))."""
+
+    ca_url: CaAddress | None = Field(
+        default=None, description="The CA that this node enrols with and renews at: https://HOST:PORT."
+    )
+    ca_fingerprint: str | None = Field(
+        default=None,
+        pattern=r"^[0-9A-Fa-f:]{64,95}$",
+        description="SHA-256 of that CA's root. Unset: as the token says.",
+    )
+    token: Token | None = Field(
+        default=None, description="The enrolment token (`weft ca token`); of no use once there is a certificate."
+    )
+    token_file: Path | None = Field(default=None, description="A file with the token, for its owner's eyes only.")
+    hosts: Annotated[tuple[str, ...], BeforeValidator(split_list)] = Field(
+        default=(),
+        max_length=CERTIFICATE_NAMES_MAX - 4,
+        description="Names and addresses clients know this node by, beside the one it listens on. For a CA of its own.",
+    )
+    certificate_lifetime_s: Seconds = _knob(
+        CERTIFICATE_LIFETIME_S,
+        CERTIFICATE_LIFETIME_S_MIN,
+        CERTIFICATE_LIFETIME_S_MAX,
+        "Of certificates of a CA that this node makes. They are renewed at two thirds of it.",
+    )
 
 
 class Peer(Section):

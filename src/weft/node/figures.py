@@ -105,3 +105,7 @@ class NodeFigures:
     clients: int = 0
     subscriptions: int = 0
     groups: Sequence[GroupFigures] = ()
+    refusals: Mapping[str, int] = field(default_factory=dict)  # cause -> how often
+    certificate_expires_s: float | None = None  # None: there is none
+    certificate_renewals: int = 0
+    certificate_failures: int = 0

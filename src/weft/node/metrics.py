@@ -90,6 +90,19 @@ GROUP_LAG_S: Final = Definition(
     "weft_group_lag_seconds", Kind.GAUGE, "Age of the oldest event that the group has not handled yet.", ("group",)
 )
 
+REFUSALS: Final = Definition(
+    "weft_refusals_total", Kind.COUNTER, "Calls and links refused for reasons of security, by cause.", ("cause",)
+)
+CERTIFICATE_EXPIRES: Final = Definition(
+    "weft_certificate_expires_seconds", Kind.GAUGE, "Until the node's certificate ends; renewed with a third left."
+)
+CERTIFICATE_RENEWALS: Final = Definition(
+    "weft_certificate_renewals_total", Kind.COUNTER, "New certificates since the start."
+)
+CERTIFICATE_FAILURES: Final = Definition(
+    "weft_certificate_failures_total", Kind.COUNTER, "Renewals that failed; they are tried again."
+)
+
 DEFINITIONS: Final = tuple(value for value in list(vars().values()) if isinstance(value, Definition))
 
 
@@ -147,6 +160,7 @@ class Metrics(Collector):
         yield from self._of_clients()
         yield from self._of_log(figures)
         yield from _of_mesh(figures)
+        yield from _of_security(figures)
 
     def describe(self) -> Iterable[Metric]:
         """Names without numbers: the registry asks while the node is not there yet to be read."""
@@ -221,6 +235,14 @@ def _of_mesh(figures: NodeFigures) -> Iterator[Metric]:
     yield _family(GROUP_MEMBERS, [((each.group,), each.members) for each in groups])
     yield _family(GROUP_LAG_EVENTS, [((each.group,), each.lag_events) for each in groups])
     yield _family(GROUP_LAG_S, [((each.group,), each.lag_s) for each in groups])
+
+
+def _of_security(figures: NodeFigures) -> Iterator[Metric]:
+    yield _family(REFUSALS, [((cause,), count) for cause, count in figures.refusals.items()])
+    if figures.certificate_expires_s is not None:
+        yield _single(CERTIFICATE_EXPIRES, figures.certificate_expires_s)
+        yield _single(CERTIFICATE_RENEWALS, figures.certificate_renewals)
+        yield _single(CERTIFICATE_FAILURES, figures.certificate_failures)
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:

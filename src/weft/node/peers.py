@@ -10,11 +10,13 @@ from structlog.stdlib import BoundLogger
 
 from weft import membership
 from weft.core import messages as core
+from weft.errors import PeerError
 from weft.membership import Health, HealthChanged, MemberChanged, MemberForgotten, RoundTrip
 from weft.model import NodeId
 from weft.node.engine import Engine, MemberNews
 from weft.node.figures import ConnectionState
 from weft.node.metrics import Metrics
+from weft.node.refusals import Refusals
 from weft.transport.grpc.watching import LinkInput
 from weft.wire.mesh.features import Feature, Hello
 
@@ -52,9 +54,12 @@ class LinkNews:
     ``forget`` gets the addresses of members that are gone for good: they need not be dialled any more.
     """
 
-    def __init__(self, metrics: Metrics, logger: BoundLogger, forget: Callable[[Iterable[str]], None]) -> None:
+    def __init__(
+        self, metrics: Metrics, logger: BoundLogger, refusals: Refusals, forget: Callable[[Iterable[str]], None]
+    ) -> None:
         self._metrics = metrics
         self._logger = logger
+        self._refusals = refusals
         self._forget = forget
         self._seen: set[NodeId] = set()  # peers that had a link before
         self._addresses: dict[NodeId, tuple[str, ...]] = {}
@@ -77,8 +82,9 @@ class LinkNews:
         self._metrics.peer(peer).state = ConnectionState.DOWN
         self._logger.info("peer_disconnected", peer=peer, reason=reason)
 
-    def link_refused(self, address: str, reason: str) -> None:
-        self._logger.warning("peer_refused", address=address, reason=reason)
+    def link_refused(self, address: str, error: PeerError) -> None:
+        if not self._refusals.link(address, error):
+            self._logger.warning("peer_refused", address=address, reason=str(error))
 
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
         self._logger.info("peer_backoff", address=address, reason=reason, retry_s=round(retry_s, 3))

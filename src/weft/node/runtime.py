@@ -23,13 +23,14 @@ from weft.errors import StorageError, UsageError
 from weft.limits import CLIENT_ADDRESSES_MAX
 from weft.log import Log
 from weft.membership import Members, NodeState
-from weft.model import NodeId
+from weft.model import NodeId, parse_node_id
 from weft.node.addresses import Address
 from weft.node.admin_http import AdminServer
 from weft.node.answers import NodeAnswers
 from weft.node.clients import Clients
 from weft.node.config import NodeConfig
 from weft.node.engine import Engine
+from weft.node.enrolling import is_ca_here, node_id_in, read_token
 from weft.node.figures import NodeFigures
 from weft.node.identity import settle_node_id
 from weft.node.incarnation import next_incarnation
@@ -37,12 +38,16 @@ from weft.node.logs import node_logger
 from weft.node.maintenance import Maintenance
 from weft.node.metrics import Metrics
 from weft.node.peers import LinkInputs, LinkNews
+from weft.node.protection import Plain, Protection, Secured
+from weft.node.refusals import Refusals
 from weft.node.storage import Storage, is_quick, open_node_log
 from weft.node.wiring import TopicSettings, broker_settings, client_limits, link_settings, retention_rules
+from weft.security import Secret
+from weft.security.files import private_directory
 from weft.transport.grpc.links import PeerLinks
 from weft.transport.grpc.mesh_admin import add_admin
 from weft.transport.grpc.mesh_service import add_mesh
-from weft.transport.grpc.settings import channel_options, server_options
+from weft.transport.grpc.settings import server_options
 from weft.wire.mesh.features import Feature, Hello
 
 SWITCH_INTERVAL_S: Final = 0.0005  # the syncing thread gets the interpreter back sooner: receipts are quicker
@@ -68,6 +73,7 @@ class Node:
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.grpc_address = ""
+        self.advertised = ""  # the same, as others are told
         self.admin_address = ""
         self.node_id: NodeId
         self.log: Log
@@ -76,6 +82,8 @@ class Node:
         self.links: PeerLinks
         self.answers: NodeAnswers
         self.clients: Clients
+        self.protection: Protection
+        self._refusals: Refusals
         self._metrics: Metrics
         self._engine: Engine
         self._storage: Storage
@@ -99,25 +107,50 @@ class Node:
             await self._parts.aclose()
             raise
         self._phase = Phase.RUNNING
-        self._logger.info("node_ready", grpc=self.grpc_address, admin=self.admin_address, epoch=self.log.epoch)
+        self._logger.info(
+            "node_ready",
+            grpc=self.grpc_address,
+            admin=self.admin_address,
+            ca=self.protection.ca_address,
+            epoch=self.log.epoch,
+        )
 
     async def _start(self) -> None:
         config = self.config
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self.node_id = settle_node_id(config.node.data, config.node.id)
+        token = None if config.insecure else read_token(config)
+        self.node_id = self._settle_node_id(token)
         self._logger = node_logger(self.node_id)
+        self._refusals = Refusals(self._logger)
         self._metrics = Metrics(self._figures)
         await self._start_admin()
+        self.protection = await self._make_protection(token)
         await self._open_log()
         server = await self._make_server()
         self._make_machines()
         self.links.add_to(server)
-        add_mesh(server, self.clients)
-        add_admin(server, self.answers)
+        add_mesh(server, self.clients, self.protection.access)
+        add_admin(server, self.answers, self.protection.access)
         self._engine.start()
         self._start_maintenance()
+        self._parts.push_async_callback(self.protection.stop)
+        await self.protection.start(self.links.renew)
         await server.start()
         await self.links.start()
+
+    def _settle_node_id(self, token: Secret[str] | None) -> NodeId:
+        wanted = self.config.node.id
+        if wanted is None and token is not None:
+            wanted = parse_node_id(node_id_in(token))
+        if not self.config.insecure:
+            is_ca_here(self.config, token)  # raises what is wrong before anything is written
+            private_directory(self.config.node.data)
+        return settle_node_id(self.config.node.data, wanted)
+
+    async def _make_protection(self, token: Secret[str] | None) -> Protection:
+        if self.config.insecure:
+            return Plain(self.config)
+        return await Secured.prepare(self.config, self.node_id, token, self._refusals, self._logger)
 
     async def _start_admin(self) -> None:
         wanted = self.config.listen.admin
@@ -160,17 +193,19 @@ class Node:
         wanted = self.config.listen.grpc
         server = grpc.aio.server(options=[*server_options(link_settings(self.config)), ("grpc.so_reuseport", 0)])
         try:
-            port = server.add_insecure_port(str(wanted))
+            port = self.protection.add_port(server, str(wanted))
         except RuntimeError:
             raise UsageError(f"cannot listen on {wanted}: is another process there?") from None
         self._parts.push_async_callback(server.stop, GOODBYE_S)
         self.grpc_address = str(Address(wanted.host, port))
+        told = self.config.listen.advertise or wanted
+        self.advertised = str(Address(told.host, told.port or port))
         return server
 
     def _make_machines(self) -> None:
         config = self.config
         incarnation = next_incarnation(config.node.data, time.time_ns() // 1_000_000)
-        own = NodeState(self.node_id, incarnation, version=1, epoch=self.log.epoch, addresses=(self.grpc_address,))
+        own = NodeState(self.node_id, incarnation, version=1, epoch=self.log.epoch, addresses=(self.advertised,))
         chance = random.SystemRandom()
         seeds = [str(peer.address) for peer in config.peers]
         self.members = Members(own, config.membership.settings(), chance, seeds)
@@ -183,7 +218,7 @@ class Node:
         self.clients = Clients(
             self.node_id, self.log, client_limits(config), self._feed, self._addresses, self._metrics
         )
-        news = LinkNews(self._metrics, self._logger, self._undial)
+        news = LinkNews(self._metrics, self._logger, self._refusals, self._undial)
         self._engine = Engine(
             self.broker,
             self.members,
@@ -193,15 +228,14 @@ class Node:
             failed=self._fail,
         )
         self._parts.callback(self._engine.stop)
-        settings = link_settings(config)
         self.links = PeerLinks(
             self._hello,
             config.node.mesh,
-            settings,
+            link_settings(config),
             LinkInputs(self._engine),
             chance,
             news,
-            lambda address: grpc.aio.insecure_channel(address, channel_options(settings)),
+            self.protection.gate,
         )
         self._engine.links = self.links
         self.answers = NodeAnswers(
@@ -232,7 +266,7 @@ class Node:
             for state in self.members.states.values()
             if state.node_id != self.node_id and state.addresses and not state.liveness.gone
         )
-        return [self.grpc_address, *islice(others, CLIENT_ADDRESSES_MAX - 1)]
+        return [self.advertised, *islice(others, CLIENT_ADDRESSES_MAX - 1)]
 
     # --- ending --------------------------------------------------------------------------------------------------
 
@@ -312,4 +346,8 @@ class Node:
             clients=self.clients.streams,
             subscriptions=self.clients.subscriptions,
             groups=self.answers.group_figures(),
+            refusals=self._refusals.totals,
+            certificate_expires_s=self.protection.expires_in_s(),
+            certificate_renewals=self.protection.renewals,
+            certificate_failures=self.protection.renewal_failures,
         )

@@ -94,7 +94,7 @@ class Authenticator:
 
     async def _verify(self, presented: Secret[str]) -> Principal:
         key_id, secret = parse_key_untrusted(presented.reveal())
-        record = self._keys.find(key_id, self._clock())
+        record = self._keys.find_anew(key_id, self._clock())
         # Ids are public: that there is no such key may be seen from how soon the answer comes.
         if record is None or not await asyncio.to_thread(fits, secret, record.hash):
             raise Unauthenticated(Cause.BAD_KEY, f"key {key_id} is not valid: unknown, revoked or mistyped")

@@ -39,13 +39,15 @@ class EnrolmentFailed(PeerError):
 
 
 class Cause(StrEnum):
-    """Why a call was refused."""
+    """Why a call or a link was refused."""
 
     NO_KEY = "no-key"
     BAD_KEY = "bad-key"
     EXPIRED_KEY = "expired-key"
     REVOKED_KEY = "revoked-key"
     TOO_MANY_FAILURES = "too-many-failures"
+    CERTIFICATE = "certificate"
+    PEER = "peer"
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"
     ADMIN = "admin"

@@ -120,6 +120,12 @@ class Watched(Generic[T]):
             self._reload()
         return self._value
 
+    def get_anew(self, now_s: float) -> T:
+        """The same after a look at the file: for who misses something that may just have been written."""
+        self._looked_s = now_s
+        self._reload()
+        return self._value
+
     def _reload(self) -> None:
         stamp = self._look()  # before reading: a change in between is seen next time
         if stamp == self._stamp:

@@ -96,6 +96,10 @@ class KeyStore:
     def find(self, key_id: str, now_s: float) -> KeyRecord | None:
         return self._watched.get(now_s).get(key_id)
 
+    def find_anew(self, key_id: str, now_s: float) -> KeyRecord | None:
+        """For a key that is shown for the first time: it may have been made a moment ago."""
+        return self._watched.get_anew(now_s).get(key_id)
+
     @property
     def problem(self) -> str | None:
         """Why the file cannot be read any more, although it could; the keys are those of before."""

@@ -12,9 +12,10 @@ from typing import Any
 import grpc
 
 from weft.core.messages import Copy, ReceivedCopies
+from weft.errors import PeerError
 from weft.membership import Message
 from weft.model import Batch, Epoch, NodeId, Stream, parse_topic
-from weft.transport.grpc import LinkInput, LinkSettings, LinkView, PeerLinks, channel_options, server_options
+from weft.transport.grpc import LinkInput, LinkSettings, LinkView, PeerLinks, PlainGate, server_options
 from weft.wire.mesh.features import Feature, Hello
 
 PATIENCE_S = 30
@@ -87,8 +88,8 @@ class Observer:
     def link_down(self, peer: NodeId, reason: str) -> None:
         pass
 
-    def link_refused(self, address: str, reason: str) -> None:
-        self._record.refused.append(reason)
+    def link_refused(self, address: str, error: PeerError) -> None:
+        self._record.refused.append(str(error))
         self._record._changed.set()
 
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
@@ -122,7 +123,7 @@ class TestNode:
             self.record,
             Random(name),  # noqa: S311  # jitter
             Observer(self.record),
-            lambda address: grpc.aio.insecure_channel(address, options=channel_options(settings)),
+            PlainGate(settings),
         )
         self._settings = settings
         self._server: Any = None

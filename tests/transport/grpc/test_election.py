@@ -36,6 +36,7 @@ class Pair:
         self.wires: dict[Wire, list[str]] = {}  # what is under way
         self.ends: dict[Wire, End] = {}
         self.told: dict[NodeId, list[str]] = {LOW: [], HIGH: []}
+        self.replaced: dict[int, int] = {}  # which connection is to take the place of which
 
     def dial(self, conn: int, dialler: NodeId, *, plain: bool = False, incarnation: int = 1) -> None:
         """``incarnation``: of who is dialled."""
@@ -79,7 +80,7 @@ class Pair:
     def _at_dialler(self, node: NodeId, end: End, message: str) -> None:
         election = self.elections[node]
         if message == "hello":
-            if not election.on_hello(end):
+            if not election.on_hello(end, self.ends.get((self.replaced.get(end.conn, 0), node))):
                 self._close(node, end)
             elif end.plain:
                 self._commit(node, end)
@@ -160,6 +161,16 @@ def everybody_twice(pair: Pair) -> None:
     pair.dial(1, LOW)
     pair.dial(2, HIGH)
     pair.dial(3, HIGH)
+
+
+def renewed(pair: Pair, dialler: NodeId, crossed: bool = False) -> None:
+    """A link stands, and whoever dialled it makes another to take its place; the peer may dial meanwhile."""
+    pair.dial(1, dialler)
+    pair.settle()
+    pair.replaced[2] = 1
+    pair.dial(2, dialler)
+    if crossed:
+        pair.dial(3, _other(dialler))
 
 
 def dialler_of(pair: Pair, conn: int) -> NodeId:
@@ -266,3 +277,19 @@ def test_nothing_is_kept_of_connections_that_are_gone() -> None:
         pair.lose_silently(pair.standing(node) or 0, node)
         assert pair.standing(node) is None
         assert not pair.elections[node]._contests
+
+
+@pytest.mark.req("SEC-01")
+@pytest.mark.parametrize("dialler", [LOW, HIGH])
+def test_a_new_connection_takes_the_place_of_the_old_one(dialler: NodeId) -> None:
+    for pair in every_order(lambda pair: renewed(pair, dialler)):
+        check(pair)
+        assert pair.standing(LOW) == 2
+
+
+@pytest.mark.req("SEC-01", "PL-01")
+@pytest.mark.parametrize("dialler", [LOW, HIGH])
+def test_two_nodes_agree_when_one_renews_while_the_other_dials(dialler: NodeId) -> None:
+    for pair in every_order(lambda pair: renewed(pair, dialler, crossed=True)):
+        assert pair.standing(LOW) is not None
+        assert pair.standing(LOW) == pair.standing(HIGH), pair.told

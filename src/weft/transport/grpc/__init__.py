@@ -7,6 +7,7 @@ Peer links (``PeerLinks``) are made of pure pieces and a thin layer of asyncio a
 - ``outbox``      what waits to be sent, and what goes when a peer is too slow
 - ``backoff``, ``settings``
 - ``byte_streams``, ``handshake``, ``receiving``, ``link``  one connection
+- ``peer_gate``   plain text or TLS, and who is at the other end
 - ``links``       all of them: dialling, accepting, closing
 - ``watching``    who is told what happens, and what people see
 
@@ -14,6 +15,7 @@ The services for clients are in ``mesh_*``.
 """
 
 from weft.transport.grpc.links import PeerLinks
+from weft.transport.grpc.peer_gate import PeerGate, PlainGate, Proof, TlsGate
 from weft.transport.grpc.settings import DropPolicy, LinkSettings, channel_options, server_options
 from weft.transport.grpc.watching import LinkInput, LinkListener, LinkObserver, LinkView
 
@@ -24,7 +26,11 @@ __all__ = [
     "LinkObserver",
     "LinkSettings",
     "LinkView",
+    "PeerGate",
     "PeerLinks",
+    "PlainGate",
+    "Proof",
+    "TlsGate",
     "channel_options",
     "server_options",
 ]

@@ -60,10 +60,14 @@ class Election(Generic[C]):
         contest = self._contests.get(peer)
         return contest.standing if contest else None
 
-    def on_hello(self, candidate: C) -> bool:
-        """Both sides have said hello. False: there is a better connection, give this one up."""
+    def on_hello(self, candidate: C, replaced: C | None = None) -> bool:
+        """Both sides have said hello. False: there is a better connection, give this one up.
+
+        ``replaced`` is a dial of ours that this one is to take the place of: nothing is better for being there already.
+        """
         contest = self._contests.setdefault(candidate.peer, Contest())
-        if candidate.dialled_by_us and not self._worth_committing(candidate, contest):
+        replaces = replaced is not None and contest.standing is replaced and not contest.made
+        if candidate.dialled_by_us and not replaces and not self._worth_committing(candidate, contest):
             return False
         contest.made.append((candidate, contest.standing))
         return True
@@ -108,10 +112,10 @@ class Election(Generic[C]):
         standing = contest.standing
         if not self._we_decide(theirs):
             return True
-        if standing is None:
-            return not any(made.dialled_by_us for made, _ in contest.made)
-        if not standing.dialled_by_us or theirs.incarnation > standing.incarnation:
+        if standing is not None and theirs.incarnation > standing.incarnation:
             return True
+        if standing is None or not standing.dialled_by_us:
+            return not any(made.dialled_by_us for made, _ in contest.made)  # ours is on its way, and will stay
         # The peer commits although it has heard of ours: it has lost it. Without a second step, who knows.
         return not theirs.plain and stood is standing
 

@@ -85,6 +85,7 @@ class Link:
         self._farewell: PeerClosing | None = None
         self._expiry: asyncio.TimerHandle | None = None  # of what waits for room
         self._telling: asyncio.TimerHandle | None = None  # of what was thrown away
+        self._last_moment: asyncio.TimerHandle | None = None  # of the peer's certificate
         self._told_s = float("-inf")
         self._drops_told = 0
         self._traffic = Traffic()
@@ -166,9 +167,13 @@ class Link:
         if self.ended.done():
             return
         self.ended.set_result(error)
-        for timer in (self._expiry, self._telling):
+        for timer in (self._expiry, self._telling, self._last_moment):
             if timer is not None:
                 timer.cancel()
+
+    def end_in(self, seconds: float, error: PeerError) -> None:
+        """Then it is over, whatever happens; called once."""
+        self._last_moment = self._loop.call_later(max(0.0, seconds), self.end, error)
 
     def finish(self, reason: str, leaving: bool) -> None:
         """Take nothing more, let out what waits, say goodbye, and end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import cached_property
 from itertools import count
@@ -14,11 +15,14 @@ from weft.errors import PeerError
 from weft.limits import LINK_ACCEPTED_MAX, LINK_FAREWELL_TIMEOUT_S
 from weft.membership import Chance, Message
 from weft.model import NodeId
+from weft.security import CertificateRefused, Fault
 from weft.transport.grpc.backoff import Backoff
 from weft.transport.grpc.byte_streams import AcceptedStream, Context, DialledStream, LinkBroken
+from weft.transport.grpc.dialler import ClosedHere, Dialler, DuplicateLink, status_of
 from weft.transport.grpc.election import Election
-from weft.transport.grpc.handshake import TooSlow, read_hello, within, write_hello
+from weft.transport.grpc.handshake import read_hello, within, write_hello
 from weft.transport.grpc.link import Link
+from weft.transport.grpc.peer_gate import PeerGate, Proof
 from weft.transport.grpc.peer_messages import Sendable
 from weft.transport.grpc.settings import LinkSettings
 from weft.transport.grpc.watching import LinkListener, LinkObserver, LinkView
@@ -32,29 +36,8 @@ CONTROL_STREAM: Final = "ControlStream"
 DIAL_NUMBER: Final = "weft-dial"
 
 
-class DuplicateLink(PeerError):
-    """There is a better connection between the two nodes."""
-
-
-class ClosedHere(PeerError):
-    """This node does not want the link, or not now."""
-
-
-class Dialler:
-    """An address that is to have a link, and who was found there."""
-
-    def __init__(self, address: str, backoff: Backoff) -> None:
-        self.address = address
-        self.backoff = backoff
-        self.node_id: NodeId | None = None
-        self.unlinked = asyncio.Event()  # the link to that node may be gone
-        self.trouble = ""
-        self.link: Link | None = None  # from its hello on
-        self.task: asyncio.Task[None] | None = None
-
-
 class PeerLinks:
-    """The links of a node. ``hello`` is asked for at every handshake; ``channels`` opens a channel to an address."""
+    """The links of a node. ``hello`` is asked for at every handshake; ``gate`` says who is at the other end."""
 
     def __init__(
         self,
@@ -64,7 +47,7 @@ class PeerLinks:
         listener: LinkListener,
         chance: Chance,
         observer: LinkObserver,
-        channels: Callable[[str], Any],
+        gate: PeerGate,
     ) -> None:
         self._hello = hello
         self._mesh = mesh
@@ -72,7 +55,7 @@ class PeerLinks:
         self._listener = listener
         self._chance = chance
         self._observer = observer
-        self._channels = channels
+        self._gate = gate
         self._running = False
         self._links: set[Link] = set()  # from their hello on
         self._up: dict[NodeId, Link] = {}
@@ -129,9 +112,7 @@ class PeerLinks:
         """Keep a link to whoever is at this address, until ``undial``."""
         if address in self._diallers:
             return
-        settings = self._settings
-        backoff = Backoff(settings.backoff_s_min, settings.backoff_s_max, settings.backoff_jitter, self._chance)
-        dialler = self._diallers[address] = Dialler(address, backoff)
+        dialler = self._diallers[address] = Dialler(address, self._new_backoff())
         if self._running:
             self._begin(dialler)
 
@@ -140,10 +121,17 @@ class PeerLinks:
         dialler = self._diallers.pop(address, None)
         if dialler is None:
             return
+        if dialler.replacing is not None:
+            dialler.replacing.cancel()
         if dialler.link is not None:
             dialler.link.end(ClosedHere("the address is not to be dialled any more"))
         elif dialler.task is not None:
             dialler.task.cancel()
+
+    def renew(self) -> None:
+        """Our certificate is a new one: connect anew wherever we dialled, and let go of what was there after that."""
+        for dialler in self._diallers.values():
+            self._begin_replacing(dialler)
 
     def disconnect(self, peer: NodeId, reason: str) -> None:
         """Close the link to a peer; whoever dialled it dials again. For peers that are silent (PL-03)."""
@@ -174,12 +162,27 @@ class PeerLinks:
 
     # --- one link's life -----------------------------------------------------------------------------------------
 
-    def _open(self, ours: Hello, theirs: Hello, address: str, stream: AcceptedStream | DialledStream) -> Link:
+    def _open(
+        self,
+        ours: Hello,
+        theirs: Hello,
+        address: str,
+        stream: AcceptedStream | DialledStream,
+        proof: Proof | None,
+        replaced: Link | None = None,
+    ) -> Link:
+        if proof is not None:
+            proof.check(theirs, self._mesh)
         dialled_by_us = isinstance(stream, DialledStream)
         link = Link(ours, theirs, address, dialled_by_us, stream, self._settings, self._listener, self._observer)
-        if not self._election.on_hello(link):
+        if not self._election.on_hello(link, replaced):
             raise DuplicateLink("there is a link to this node already", peer=link.peer)
         self._links.add(link)
+        if proof is not None:
+            # Who gets no more certificates is out when the last one ends, not when it next connects.
+            link.end_in(
+                proof.end_s - time.time(), CertificateRefused(Fault.EXPIRED, "the peer's certificate has ended")
+            )
         return link
 
     def _stand(self, link: Link) -> None:
@@ -222,6 +225,10 @@ class PeerLinks:
 
     # --- dialling ------------------------------------------------------------------------------------------------
 
+    def _new_backoff(self) -> Backoff:
+        settings = self._settings
+        return Backoff(settings.backoff_s_min, settings.backoff_s_max, settings.backoff_jitter, self._chance)
+
     def _begin(self, dialler: Dialler) -> None:
         dialler.task = asyncio.create_task(self._keep_dialling(dialler))
         self._tasks.add(dialler.task)
@@ -243,18 +250,42 @@ class PeerLinks:
                 error = await self._dial_once(dialler)
             except PeerError as trouble:
                 error = trouble
+                if isinstance(trouble, CertificateRefused):
+                    self._observer.link_refused(dialler.address, trouble)
             dialler.trouble = str(error)
             if dialler.node_id not in self._up and self._running:
                 delay_s = dialler.backoff.next_s()
                 self._observer.dial_failed(dialler.address, dialler.trouble, delay_s)
                 await asyncio.sleep(delay_s)
 
-    async def _dial_once(self, dialler: Dialler) -> PeerError:
+    def _begin_replacing(self, dialler: Dialler) -> None:
+        if self._running and dialler.link is not None and dialler.replacing is None:
+            dialler.replacing = asyncio.create_task(self._replace(dialler, dialler.link))
+            self._tasks.add(dialler.replacing)
+            dialler.replacing.add_done_callback(self._on_dialler_done)
+
+    async def _replace(self, dialler: Dialler, old: Link) -> None:
+        """Dial until another link has taken the place of this one, and serve that; or until this one has ended."""
+        backoff = self._new_backoff()
+        try:
+            while dialler.link is old and not old.ended.done():
+                try:
+                    await self._dial_once(dialler, old)
+                except PeerError as trouble:
+                    delay_s = backoff.next_s()
+                    self._observer.dial_failed(dialler.address, str(trouble), delay_s)
+                    await asyncio.sleep(delay_s)
+        finally:
+            if dialler.replacing is asyncio.current_task():
+                dialler.replacing = None
+
+    async def _dial_once(self, dialler: Dialler, replaced: Link | None = None) -> PeerError:
         """Make a link and serve it until it ends, then say why; raise PeerError if there was none."""
         ours = self._hello()
         metadata = ((DIAL_NUMBER, f"{ours.incarnation}.{next(self._dial_numbers)}"),)
-        channel = self._channels(dialler.address)
-        link = None
+        async with within(self._settings.dial_timeout_s, "dialling"):
+            channel, proof = await self._gate.dial(dialler.address)
+        link = renewal = None
         try:
             stream = DialledStream(channel.stream_stream(f"/{SERVICE}/{EVENT_STREAM}")(metadata=metadata))
             async with within(self._settings.dial_timeout_s, "dialling"):
@@ -262,20 +293,30 @@ class PeerLinks:
             async with within(self._settings.handshake_timeout_s, "the handshake"):
                 theirs = await read_hello(stream, ours, self._mesh)
                 dialler.node_id = theirs.node_id
-                link = dialler.link = self._open(ours, theirs, dialler.address, stream)
+                link = self._open(ours, theirs, dialler.address, stream, proof, replaced)
                 if not link.plain:
                     control = DialledStream(channel.stream_stream(f"/{SERVICE}/{CONTROL_STREAM}")(metadata=metadata))
                     await write_hello(control, ours)
                     await read_hello(control, ours, self._mesh)
                     link.control = control
+            dialler.link = link
             self._stand(link)
+            if replaced is not None:
+                dialler.replacing = None  # it is the link now, and may itself be replaced
+            if proof is not None:
+                renewal = asyncio.get_running_loop().call_later(
+                    proof.renew_in_s(time.time()), self._begin_replacing, dialler
+                )
             error = await self._run(link)
             dialler.backoff.on_lived(asyncio.get_running_loop().time() - link.up_s)
             return error
         finally:
+            if renewal is not None:
+                renewal.cancel()
             if link is not None:
                 self._forget(link)
-                dialler.link = None
+                if dialler.link is link:
+                    dialler.link = None
             await channel.close()
 
     # --- accepting -----------------------------------------------------------------------------------------------
@@ -290,20 +331,21 @@ class PeerLinks:
             error = await self._accept(AcceptedStream(context), context)
         except PeerError as trouble:
             error = trouble
-            self._observer.link_refused(context.peer(), str(error))
+            self._observer.link_refused(context.peer(), error)
         finally:
             self._accepted -= 1
         if not isinstance(error, LinkBroken):
-            await context.abort(_status_of(error), str(error))
+            await context.abort(status_of(error), str(error))
 
     async def _accept(self, stream: AcceptedStream, context: Context) -> PeerError:
         """Serve a link that a peer dialled until it ends, then say why; raise PeerError if there was none."""
         ours = self._hello()
         link = None
+        proof = self._gate.admit_untrusted(context)
         try:
             async with within(self._settings.handshake_timeout_s, "the handshake"):
                 theirs = await read_hello(stream, ours, self._mesh)
-                link = self._open(ours, theirs, context.peer(), stream)
+                link = self._open(ours, theirs, context.peer(), stream, proof)
                 if link.plain:
                     self._stand(link)
                     await write_hello(stream, ours)
@@ -329,8 +371,11 @@ class PeerLinks:
         ours = self._hello()
         link = None
         try:
+            proof = self._gate.admit_untrusted(context)
             async with within(self._settings.handshake_timeout_s, "the handshake"):
                 theirs = await read_hello(stream, ours, self._mesh)
+                if proof is not None:
+                    proof.check(theirs, self._mesh)
                 link = self._uncommitted.pop((theirs.node_id, _dial_number(context)), None)
                 if link is None:
                     raise ClosedHere("a control stream without its event stream", peer=theirs.node_id)
@@ -340,8 +385,8 @@ class PeerLinks:
             link.committed.set_result(None)
             await link.done.wait()
         except PeerError as error:
-            self._observer.link_refused(context.peer(), str(error))
-            await context.abort(_status_of(error), str(error))
+            self._observer.link_refused(context.peer(), error)
+            await context.abort(status_of(error), str(error))
         finally:
             if link is not None:
                 self._end(link, LinkBroken("the control stream has ended"))
@@ -349,15 +394,3 @@ class PeerLinks:
 
 def _dial_number(context: Context) -> str:
     return str(dict(context.invocation_metadata()).get(DIAL_NUMBER, ""))
-
-
-def _status_of(error: PeerError) -> grpc.StatusCode:
-    match error:
-        case DuplicateLink():
-            return grpc.StatusCode.ALREADY_EXISTS
-        case TooSlow():
-            return grpc.StatusCode.DEADLINE_EXCEEDED
-        case ClosedHere() | LinkBroken():
-            return grpc.StatusCode.UNAVAILABLE
-        case _:
-            return grpc.StatusCode.INVALID_ARGUMENT

@@ -9,6 +9,7 @@ import grpc
 
 from weft.errors import WeftError
 from weft.model import NodeId, Topic, parse_node_id, parse_topic
+from weft.transport.grpc.access import Access, admitted
 from weft.transport.grpc.mesh_errors import abort
 from weft.transport.grpc.mesh_service import unary
 from weft.wire.mesh import mesh_pb2 as pb
@@ -30,25 +31,26 @@ class Answers(Protocol):
     def explain(self, topic: Topic, origin: NodeId | None) -> pb.ExplainReply: ...
 
 
-def add_admin(server: grpc.aio.Server, answers: Answers) -> None:
+def add_admin(server: grpc.aio.Server, answers: Answers, access: Access) -> None:
     def explain(request: pb.ExplainRequest) -> pb.ExplainReply:
         origin = parse_node_id(request.origin) if request.origin else None
         return answers.explain(parse_topic(request.topic), origin)
 
+    def answering(what: str, answer: Callable[[Any], Reply]) -> Callable[[Any, Any], Awaitable[Reply]]:
+        async def call(request: Any, context: Any) -> Reply:
+            caller = await admitted(access, context)
+            try:
+                caller.check_admin(what)
+                return answer(request)
+            except WeftError as error:
+                await abort(context, error)
+
+        return call
+
     handlers = {
-        "Status": unary(_answering(lambda _: answers.status()), pb.StatusRequest),
-        "Peers": unary(_answering(lambda _: answers.peers()), pb.PeersRequest),
-        "Groups": unary(_answering(lambda request: answers.groups(request.group)), pb.GroupsRequest),
-        "Explain": unary(_answering(explain), pb.ExplainRequest),
+        "Status": unary(answering("see the status", lambda _: answers.status()), pb.StatusRequest),
+        "Peers": unary(answering("see the peers", lambda _: answers.peers()), pb.PeersRequest),
+        "Groups": unary(answering("see groups", lambda request: answers.groups(request.group)), pb.GroupsRequest),
+        "Explain": unary(answering("see routes", explain), pb.ExplainRequest),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(ADMIN, handlers),))
-
-
-def _answering(answer: Callable[[Any], Reply]) -> Callable[[Any, Any], Awaitable[Reply]]:
-    async def call(request: Any, context: Any) -> Reply:
-        try:
-            return answer(request)
-        except WeftError as error:
-            await abort(context, error)
-
-    return call

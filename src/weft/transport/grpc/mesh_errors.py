@@ -23,6 +23,7 @@ from weft.log.errors import (
     UnknownStream,
 )
 from weft.model import BadBatch
+from weft.security import NotAllowed, Unauthenticated
 from weft.wire.mesh import mesh_pb2 as pb
 
 ERROR_METADATA: Final = "weft-error-bin"
@@ -45,6 +46,8 @@ CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
     (BadBatch, pb.ERROR_BAD_BATCH),
     (TooLarge, pb.ERROR_TOO_LARGE),
     (TopicReserved, pb.ERROR_NOT_ALLOWED),
+    (NotAllowed, pb.ERROR_NOT_ALLOWED),
+    (Unauthenticated, pb.ERROR_UNAUTHENTICATED),
     (PositionExpired, pb.ERROR_POSITION_EXPIRED),
     (PositionAhead, pb.ERROR_POSITION_UNKNOWN),
     (UnknownStream, pb.ERROR_POSITION_UNKNOWN),
@@ -86,12 +89,12 @@ def code_of(error: WeftError) -> pb.ErrorCode:
 def error_message(error: WeftError) -> pb.Error:
     """What a client is told: the sentence for people, code and facts for programs."""
     facts = {name: str(value)[:ERROR_TEXT_CHARS_MAX] for name, value in error.facts.items()}
-    return pb.Error(code=code_of(error), message=str(error)[:ERROR_TEXT_CHARS_MAX], facts=facts)
+    return pb.Error(code=code_of(error), message=error.what[:ERROR_TEXT_CHARS_MAX], facts=facts)
 
 
 async def abort(context: Any, error: WeftError) -> NoReturn:
     """End a call with this error."""
     message = error_message(error)
     metadata = ((ERROR_METADATA, message.SerializeToString()),)
-    await context.abort(STATUSES[message.code], message.message, metadata)
+    await context.abort(STATUSES[message.code], str(error)[:ERROR_TEXT_CHARS_MAX], metadata)
     raise AssertionError("abort does not return")

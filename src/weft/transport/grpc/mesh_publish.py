@@ -16,6 +16,7 @@ from weft.core.messages import Receipted
 from weft.errors import PeerError, UsageError, WeftError
 from weft.limits import CLIENT_REPLIES_MAX
 from weft.model.batch_header import PRODUCER_BYTES
+from weft.transport.grpc.access import Caller
 from weft.transport.grpc.mesh_errors import ShuttingDown, abort, error_message
 from weft.transport.grpc.mesh_node import MeshNode
 from weft.transport.grpc.mesh_values import parse_untrusted, read_batch_untrusted, receipt_message
@@ -26,8 +27,9 @@ from weft.wire.mesh import mesh_pb2 as pb
 class PublishStream:
     """One client's stream. The node calls ``receipts``, ``refused`` and ``drain``."""
 
-    def __init__(self, node: MeshNode) -> None:
+    def __init__(self, node: MeshNode, caller: Caller) -> None:
         self._node = node
+        self._caller = caller
         self._bytes_max = node.limits.publish_bytes_max // 4  # so that one client does not take all of it
         self._owed: dict[int, int] = {}  # request -> bytes of its batch
         self._owed_bytes = 0
@@ -55,6 +57,10 @@ class PublishStream:
 
     def drain(self) -> None:
         self._end(ShuttingDown("this node is shutting down", node=self._node.node_id))
+
+    def expel(self, error: WeftError) -> None:
+        """The caller may publish no more: what is owed goes out, then the stream ends with this."""
+        self._end(error)
 
     def _settle(self, request: int) -> None:
         size = self._owed.pop(request)
@@ -135,6 +141,7 @@ class PublishStream:
         try:
             self._node.check_open()
             topic, partition, batch = read_batch_untrusted(message, data, self._node.limits.batch_bytes_max)
+            self._caller.check_publish(topic)
         except WeftError as error:
             self.refused(message.request, error)
             return

@@ -14,6 +14,7 @@ from weft.limits import LOOK_STREAMS_AT_ONCE, MIB
 from weft.log import Log, StreamInfo
 from weft.log.errors import EventsLost, PositionExpired
 from weft.model import SCHEMA, Batch, Epoch, Pattern, Position, Stream
+from weft.transport.grpc.access import Access, Caller, admitted
 from weft.transport.grpc.mesh_errors import abort, error_message
 from weft.transport.grpc.mesh_node import MeshNode
 from weft.transport.grpc.mesh_values import (
@@ -28,18 +29,26 @@ REPLY_BYTES: Final = 1 * MIB  # of a fetch that does not say
 
 
 class Queries:
-    def __init__(self, node: MeshNode) -> None:
+    def __init__(self, node: MeshNode, access: Access) -> None:
         self._node = node
+        self._access = access
 
     # --- a range of a stream -------------------------------------------------------------------------------------
 
     async def fetch(self, request: pb.FetchRequest, context: Any) -> None:
+        caller = await admitted(self._access, context)
+        with self._access.watching(caller, lambda _: None):
+            await self._fetch(request, context, caller)
+
+    async def _fetch(self, request: pb.FetchRequest, context: Any, caller: Caller) -> None:
         try:
             stream, epoch = read_stream_untrusted(request.stream)
+            caller.check_subscribe(Pattern(stream.topic))
             first, end = read_range_untrusted(request)
             columns = _columns_untrusted(request.columns)
             bytes_max = min(request.bytes_max or REPLY_BYTES, self._node.limits.reply_bytes_max)
             while first < end:
+                caller.check()
                 stored = self._node.log.read(stream, epoch, first, end, bytes_max)
                 if not stored:
                     return
@@ -53,8 +62,10 @@ class Queries:
     # --- where streams begin and end -----------------------------------------------------------------------------
 
     async def positions(self, request: pb.PositionsRequest, context: Any) -> pb.PositionsReply:
+        caller = await admitted(self._access, context)
         try:
             pattern = read_pattern_untrusted(request.pattern)
+            caller.check_subscribe(pattern)
             stands = self._stands(request.group)
             timestamp_us = request.timestamp_us if request.HasField("timestamp_us") else None
             reply = pb.PositionsReply()
@@ -95,10 +106,14 @@ class Queries:
                 await asyncio.sleep(0)
 
     async def topics(self, request: pb.TopicsRequest, context: Any) -> pb.TopicsReply:
+        """Of those that match, the ones the caller may subscribe to: the rest are none of its business."""
+        caller = await admitted(self._access, context)
         try:
             pattern = read_pattern_untrusted(request.pattern)
             found: dict[str, pb.TopicInfo] = {}
             async for info in self._streams(pattern):
+                if not caller.may_subscribe(Pattern(info.stream.topic)):
+                    continue
                 topic = found.setdefault(info.stream.topic, pb.TopicInfo(topic=info.stream.topic))
                 topic.streams += 1
                 topic.events += info.end - info.start
@@ -111,9 +126,13 @@ class Queries:
     # --- groups --------------------------------------------------------------------------------------------------
 
     async def commit(self, request: pb.CommitRequest, context: Any) -> pb.CommitReply:
+        """Whoever may read all these topics may say how far a group has read them."""
+        caller = await admitted(self._access, context)
         try:
             self._node.check_open()
             positions = read_positions_untrusted(request.positions)
+            for topic in {position.stream.topic for position in positions}:
+                caller.check_subscribe(Pattern(topic))
             self._check_places(positions)
             await self._node.move_group(request.group, positions)
             return pb.CommitReply()

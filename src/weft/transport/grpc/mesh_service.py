@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import grpc
 
+from weft.transport.grpc.access import Access, admitted
 from weft.transport.grpc.mesh_node import MeshNode
 from weft.transport.grpc.mesh_publish import PublishStream
 from weft.transport.grpc.mesh_queries import Queries
@@ -15,16 +16,22 @@ from weft.wire.mesh import mesh_pb2 as pb
 MESH: Final = "weft.mesh.v1.Mesh"
 
 
-def add_mesh(server: grpc.aio.Server, node: MeshNode) -> None:
+def add_mesh(server: grpc.aio.Server, node: MeshNode, access: Access) -> None:
     """Serve ``Mesh``. The two streams take and give raw bytes: bad ones are refused in words, not by gRPC."""
 
     async def publish(_: Any, context: Any) -> None:
-        await PublishStream(node).run(context)
+        caller = await admitted(access, context)
+        stream = PublishStream(node, caller)
+        with access.watching(caller, stream.expel):
+            await stream.run(context)
 
     async def subscribe(_: Any, context: Any) -> None:
-        await SubscribeStream(node).run(context)
+        caller = await admitted(access, context)
+        stream = SubscribeStream(node, caller)
+        with access.watching(caller, stream.expel):
+            await stream.run(context)
 
-    queries = Queries(node)
+    queries = Queries(node, access)
     handlers = {
         "Publish": grpc.stream_stream_rpc_method_handler(publish),
         "Subscribe": grpc.stream_stream_rpc_method_handler(subscribe),

@@ -17,6 +17,7 @@ from weft.core.messages import AddCredit, Delivered, Handled
 from weft.errors import UsageError, WeftError
 from weft.limits import CLIENT_REPLIES_MAX, DELIVERY_BYTES_MAX
 from weft.model import Position
+from weft.transport.grpc.access import Caller
 from weft.transport.grpc.mesh_errors import Busy, error_message
 from weft.transport.grpc.mesh_node import MeshNode
 from weft.transport.grpc.mesh_values import (
@@ -34,8 +35,9 @@ from weft.wire.mesh import mesh_pb2 as pb
 class SubscribeStream:
     """One client's stream. The node calls ``opened``, ``deliver``, ``assigned`` and ``ended``."""
 
-    def __init__(self, node: MeshNode) -> None:
+    def __init__(self, node: MeshNode, caller: Caller) -> None:
         self._node = node
+        self._caller = caller
         self._subscription: int | None = None
         self._credit_bytes = 0  # given by the client and not used up yet
         self._waiting: deque[Delivered | pb.SubscribeReply] = deque()
@@ -73,6 +75,12 @@ class SubscribeStream:
         self._node.count_refusal(error)
         self._say(pb.SubscribeReply(error=error_message(error)))
         self._end()
+
+    def expel(self, error: WeftError) -> None:
+        """The caller may read no more, and that goes for what waits as well."""
+        if not self._over:
+            self._waiting.clear()
+            self.ended(error)
 
     def _say(self, reply: pb.SubscribeReply) -> None:
         if not self._over:
@@ -116,6 +124,7 @@ class SubscribeStream:
         if not wanted.pattern:
             raise UsageError("a subscription needs a pattern; > is everything")
         pattern = read_pattern_untrusted(wanted.pattern)
+        self._caller.check_subscribe(pattern)
         start = read_start_untrusted(wanted.start)
         credit = min(wanted.credit_bytes, self._node.limits.credit_bytes_max)
         self._credit_bytes = credit

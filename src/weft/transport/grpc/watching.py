@@ -15,6 +15,7 @@ from weft.core.messages import (
     ReceivedPlainAck,
     ReceivedResume,
 )
+from weft.errors import PeerError
 from weft.limits import LINK_LATENCIES_KEPT
 from weft.membership import Message
 from weft.model import NodeId
@@ -68,8 +69,8 @@ class LinkObserver(Protocol):
 
     def link_down(self, peer: NodeId, reason: str) -> None: ...
 
-    def link_refused(self, address: str, reason: str) -> None:
-        """Somebody who dialled us was turned away."""
+    def link_refused(self, address: str, error: PeerError) -> None:
+        """Somebody who dialled us was turned away, or has a certificate that is not good where we dialled."""
 
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
         """There is no link, or none any more; the next attempt comes after ``retry_s``."""

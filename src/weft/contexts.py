@@ -19,6 +19,7 @@ from weft.errors import UsageError
 from weft.limits import CONTEXTS_FILE_BYTES_MAX
 
 FILE: Final = "contexts.toml"
+CONTEXT_VARIABLE: Final = "WEFT_CONTEXT"
 DIRECTORY_VARIABLE: Final = "WEFT_CONFIG_DIR"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -66,6 +67,15 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def contexts_path(environ: Mapping[str, str]) -> Path:
     chosen = environ.get(DIRECTORY_VARIABLE)
     return (Path(chosen) if chosen else Path.home() / ".config" / "weft") / FILE
+
+
+def chosen_context(name: str | None, environ: Mapping[str, str]) -> Context:
+    """The one of that name, else that of the environment, else the current one; UsageError if there is none."""
+    contexts = read_contexts(contexts_path(environ))
+    chosen = name or environ.get(CONTEXT_VARIABLE) or contexts.current
+    if chosen is None:
+        raise UsageError("no nodes were given and there is no context: pass host:port, or see `weft context`")
+    return contexts.get(chosen)
 
 
 def read_contexts(path: Path) -> Contexts:

@@ -1,0 +1,36 @@
+"""The context that ``weft up`` writes, so that ``weft pub`` on the same machine needs no options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from weft.contexts import Context, read_contexts, write_contexts
+from weft.node.protection import ClientFiles
+
+DEFAULT: Final = "default"
+
+
+def remember(path: Path, node_id: str, address: str, files: ClientFiles) -> str | None:
+    """Write the context of this node, or bring its address up to date; what to tell people about it.
+
+    Its name is ``default``, or the node's where that name is taken. A key is there on the first start only, and the
+    context of that start has it; who has lost both makes another with ``weft keys create``.
+    """
+    contexts = read_contexts(path)
+    root, identity = str(files.root.absolute()), str(files.identity.absolute())
+    name, known = next(((each, one) for each, one in contexts.contexts.items() if one.tls_root == root), (None, None))
+    if name is None or known is None:
+        if files.key is None:
+            return None
+        name = DEFAULT if DEFAULT not in contexts.contexts else node_id
+    token = known.token if files.key is None and known is not None else files.key and files.key.reveal()
+    fresh = Context((address,), False, token or None, root, identity, identity)
+    if fresh == known:
+        return None
+    after = contexts.added(name, fresh)
+    write_contexts(path, after)
+    if known is not None:
+        return None
+    hint = "" if after.current == name else f" (the current one is {after.current}: weft context use {name})"
+    return f"context {name} in {path} connects to this node{hint}"

@@ -1,0 +1,233 @@
+"""How a node's connections are protected: plain text on loopback, or certificates and keys that are kept fresh."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from random import SystemRandom
+from typing import Any, Final
+
+import grpc
+from structlog.stdlib import BoundLogger
+
+from weft.errors import UsageError, WeftError
+from weft.limits import SECURITY_RELOAD_INTERVAL_S
+from weft.model import NodeId
+from weft.node.config import NodeConfig
+from weft.node.enrolling import Settled, settle_client, settle_credentials
+from weft.node.refusals import Refusals
+from weft.node.wiring import link_settings
+from weft.security import (
+    SALT_BYTES,
+    SECRET_BYTES,
+    Authenticator,
+    Authority,
+    Credentials,
+    KeyRequest,
+    KeyStore,
+    Rotation,
+    Secret,
+    create_key,
+    read_keys,
+)
+from weft.security.ca_server import CaServer
+from weft.transport.grpc.access import KeyAccess, OpenAccess
+from weft.transport.grpc.peer_gate import PlainGate, TlsGate
+
+CACHE_KEY_BYTES: Final = 32
+EVERYTHING: Final = KeyRequest("the first key", publish=(">",), subscribe=(">",), admin=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFiles:
+    """What a client on this machine needs: for a context. The key is there when it has just been made."""
+
+    root: Path
+    identity: Path  # certificate and private key
+    key: Secret[str] | None
+
+
+class Plain:
+    """No protection at all."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.gate = PlainGate(link_settings(config))
+        self.access = OpenAccess()
+        self.client: ClientFiles | None = None
+        self.ca_address = ""
+        self.renewals = self.renewal_failures = 0
+
+    def add_port(self, server: grpc.aio.Server, address: str) -> int:
+        port: int = server.add_insecure_port(address)
+        return port
+
+    async def start(self, renewed: Callable[[], None]) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    def expires_in_s(self) -> float | None:
+        return None
+
+
+class Secured:
+    """TLS with certificates on both sides, API keys for clients."""
+
+    def __init__(
+        self, config: NodeConfig, settled: Settled, client: _Client | None, refusals: Refusals, logger: BoundLogger
+    ) -> None:
+        self.client = None if client is None else client.files
+        self.ca_address = ""
+        self.renewals = 0
+        self.renewal_failures = 0
+        self._config = config
+        self._authority = settled.authority
+        self._logger = logger
+        self._renewed: Callable[[], None]
+        self._keys = KeyStore(config.node.data, time.monotonic())
+        self._key_problem: str | None = None
+        self._parts = AsyncExitStack()
+        self._rotation = self._rotation_of(settled, self._on_renewed)
+        self._client_rotation = None if client is None else self._rotation_of(client.settled, _nothing_to_do)
+        expected = {str(peer.address): peer.node_id for peer in config.peers if peer.node_id is not None}
+        self.gate = TlsGate(
+            link_settings(config), config.node.mesh, self._current, settled.store.identity_file, expected
+        )
+        authenticator = Authenticator(
+            self._keys, secrets.token_bytes(CACHE_KEY_BYTES), clock=time.monotonic, wall_clock=time.time
+        )
+        self.access = KeyAccess(authenticator, config.node.mesh, refusals.call)
+
+    @classmethod
+    async def prepare(
+        cls, config: NodeConfig, node_id: NodeId, token: Secret[str] | None, refusals: Refusals, logger: BoundLogger
+    ) -> Secured:
+        """Everything it takes is on disk after this; raise WeftError with what is to be done."""
+        settled = await asyncio.to_thread(settle_credentials, config, node_id, token, time.time())
+        client = None
+        if settled.authority is not None:
+            client = await asyncio.to_thread(_prepare_client, config.node.data, settled.authority)
+        return cls(config, settled, client, refusals, logger)
+
+    def add_port(self, server: grpc.aio.Server, address: str) -> int:
+        """Certificates are asked for at every handshake, so new ones count from then on."""
+        credentials = grpc.dynamic_ssl_server_credentials(
+            self._server_certificate(), self._server_certificate, require_client_authentication=True
+        )
+        port: int = server.add_secure_port(address, credentials)
+        return port
+
+    def _current(self) -> Credentials:
+        return self._rotation.current
+
+    def _server_certificate(self) -> Any:
+        """Called by threads of gRPC, too."""
+        current = self._rotation.current
+        pair = (current.key_pem.reveal(), current.chain_pem)
+        return grpc.ssl_server_certificate_configuration([pair], current.root_pem)
+
+    # --- while the node runs -------------------------------------------------------------------------------------
+
+    async def start(self, renewed: Callable[[], None]) -> None:
+        """``renewed`` is called when this node's certificate is a new one."""
+        self._renewed = renewed
+        self._run(self._rotation.run())
+        self._run(self._look_after_keys())
+        if self._client_rotation is not None:
+            self._run(self._client_rotation.run())
+        if self._config.listen.ca is not None:
+            await self._serve_authority()
+
+    async def stop(self) -> None:
+        await self._parts.aclose()
+
+    def expires_in_s(self) -> float | None:
+        return self._rotation.expires_in_s()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(_tell_defect)
+        self._parts.push_async_callback(_ended, task)
+
+    async def _look_after_keys(self) -> None:
+        while True:
+            await asyncio.sleep(SECURITY_RELOAD_INTERVAL_S)
+            self.access.look()
+            if self._keys.problem not in (None, self._key_problem):
+                self._logger.error("keys_unreadable", reason=self._keys.problem)
+            self._key_problem = self._keys.problem
+
+    async def _serve_authority(self) -> None:
+        wanted = self._config.listen.ca
+        assert wanted is not None, "asked for"
+        if self._authority is None:
+            raise UsageError(f"there is no CA in {self._config.node.data} that could be served on {wanted} (listen.ca)")
+        server = CaServer(self._authority, wanted.host, wanted.port, time.time, self._ca_failed)
+        await server.start()
+        self._parts.push_async_callback(server.stop)
+        self.ca_address = str(wanted._replace(port=server.port))
+
+    def _ca_failed(self, error: WeftError) -> None:
+        self._logger.error("ca_problem", reason=str(error))
+
+    # --- renewal -------------------------------------------------------------------------------------------------
+
+    def _rotation_of(self, settled: Settled, on_renewed: Callable[[Credentials], Awaitable[None]]) -> Rotation:
+        return Rotation(
+            settled.store,
+            settled.source,
+            settled.current,
+            clock=time.time,
+            chance=SystemRandom().random,
+            on_renewed=on_renewed,
+            on_failed=self._on_failed,
+        )
+
+    async def _on_renewed(self, fresh: Credentials) -> None:
+        self.renewals += 1
+        self._logger.info("certificate_renewed", expires_in_s=round(fresh.end_s - time.time()))
+        self._renewed()
+
+    def _on_failed(self, error: WeftError) -> None:
+        self.renewal_failures += 1
+        self._logger.warning(
+            "certificate_renewal_failed", reason=str(error), expires_in_s=round(self._rotation.expires_in_s())
+        )
+
+
+Protection = Plain | Secured
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    settled: Settled
+    files: ClientFiles
+
+
+def _prepare_client(data: Path, authority: Authority) -> _Client:
+    client = settle_client(data, authority, time.time())
+    key = None
+    if not read_keys(data):
+        _, key = create_key(data, EVERYTHING, secrets.token_bytes(SECRET_BYTES + SALT_BYTES), time.time())
+    return _Client(client, ClientFiles(client.store.root_file, client.store.identity_file, key))
+
+
+async def _nothing_to_do(fresh: Credentials) -> None:
+    """Clients read the file when they next connect."""
+
+
+def _tell_defect(task: asyncio.Task[None]) -> None:
+    """Whatever a CA or a disk does is a WeftError and was handled: this must not pass unseen."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler({"message": "security", "exception": error, "task": task})
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,45 @@
+"""The context that ``weft up`` leaves behind, beside those that people have made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from weft.cli.local_context import remember
+from weft.contexts import Context, Contexts, read_contexts, write_contexts
+from weft.node.protection import ClientFiles
+from weft.security import Secret
+
+FILES = ClientFiles(Path("/a/client/root.pem"), Path("/a/client/identity.pem"), Secret("weft_k1_00"))
+KNOWN = ClientFiles(FILES.root, FILES.identity, None)
+
+
+def test_the_first_is_the_default_and_the_current_one(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.toml"
+    assert remember(path, "a", "127.0.0.1:1", FILES) == f"context default in {path} connects to this node"
+    made = Context(("127.0.0.1:1",), False, "weft_k1_00", str(FILES.root), str(FILES.identity), str(FILES.identity))
+    assert read_contexts(path) == Contexts("default", {"default": made})
+
+
+def test_another_port_is_brought_up_to_date_without_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.toml"
+    remember(path, "a", "127.0.0.1:1", FILES)
+    assert remember(path, "a", "127.0.0.1:2", KNOWN) is None
+    found = read_contexts(path).get("default")
+    assert (found.nodes, found.token) == (("127.0.0.1:2",), "weft_k1_00")
+
+
+def test_contexts_of_others_stay(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.toml"
+    theirs = Context(("far:7400",), insecure=True)
+    write_contexts(path, Contexts("default", {"default": theirs}))
+    told = remember(path, "a", "127.0.0.1:1", FILES)
+    assert told is not None and "context a" in told and "weft context use a" in told
+    after = read_contexts(path)
+    assert (after.current, after.get("default")) == ("default", theirs)
+    assert after.get("a").nodes == ("127.0.0.1:1",)
+
+
+def test_without_a_key_there_is_nothing_to_remember(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.toml"
+    assert remember(path, "a", "127.0.0.1:1", KNOWN) is None
+    assert not path.exists()

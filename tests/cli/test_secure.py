@@ -1,0 +1,187 @@
+"""``weft up`` as a newcomer starts it: protected, the other commands just work, and no secret is ever written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+import weft as sdk
+from tests.cli.commands import END_TIMEOUT_S, Outcome, Weft
+
+COMMAND = (sys.executable, "-c", "from weft.cli.main import main; main()", "up")
+FREE = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug")
+
+
+@dataclass
+class Node:
+    process: subprocess.Popen[str]
+    ready: dict[str, Any]
+    said: list[str] = field(default_factory=list)  # filled when it has ended
+
+    @property
+    def grpc(self) -> str:
+        return str(self.ready["grpc"])
+
+    def metrics(self) -> str:
+        with urlopen(f"http://{self.ready['admin']}/metrics", timeout=20) as answer:
+            return bytes(answer.read()).decode()
+
+
+@contextmanager
+def up(config: Path, data: Path, *flags: str, stdin: str = "") -> Iterator[Node]:
+    """Until it is ready; at the end it is asked to stop, and ``said`` has all it wrote."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+    environ["WEFT_CONFIG_DIR"] = str(config)
+    command = [*COMMAND, "--data", str(data), *FREE, *flags]
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environ
+        ) as process,
+    ):
+        watch = threading.Timer(END_TIMEOUT_S, process.kill)
+        watch.start()
+        try:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(stdin)
+            process.stdin.close()
+            line = process.stdout.readline()
+            log.seek(0)
+            text = log.read()
+            assert line == "ready\n", text
+            lines = [json.loads(each) for each in text.splitlines() if each.startswith("{")]
+            node = Node(process, next(each for each in lines if each["event"] == "node_ready"))
+            yield node
+            process.send_signal(signal.SIGTERM)
+            node.said.append(line + process.stdout.read())
+            assert process.wait(END_TIMEOUT_S) == 0
+            log.seek(0)
+            node.said.append(log.read())
+        finally:
+            watch.cancel()
+            if process.poll() is None:
+                process.kill()
+
+
+def secrets_in(data: Path) -> set[str]:
+    """Everything below a data directory that nobody may see: lines of private keys, signing keys, hashes of keys."""
+    found: set[str] = set()
+    for file in data.rglob("*"):
+        if file.is_file() and file.suffix in (".pem", ".jwk", ".json") and "db" not in file.parts:
+            text = file.read_text()
+            for block in re.findall(r"PRIVATE KEY-----\n(.*?)-----END", text, re.DOTALL):
+                found |= set(block.split())
+            found |= set(re.findall(r'"(?:d|salt|digest)":\s*"([^"]{16,})"', text))
+    return found
+
+
+@pytest.mark.req("SEC-01", "SEC-02")
+def test_a_newcomer_needs_no_options_and_nothing_leaks(weft: Weft, tmp_path: Path) -> None:
+    """Two nodes, all commands, refusals of every kind; then everything that was written is searched for secrets."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    outcomes: list[Outcome] = []
+
+    def run(*arguments: str | Path, status: int = 0) -> Outcome:
+        outcome = weft(*arguments)
+        outcomes.append(outcome)
+        assert outcome.status == status, outcome.err
+        return outcome
+
+    with up(weft.config, first, "--node-id", "a", "--ca-listen", "127.0.0.1:0") as node:
+        assert run("pub", "plant.temp", "21").out.startswith("plant.temp@a/0:")
+        assert "21" in run("sub", "plant.temp", "--from", "earliest", "--count", "1").out
+        assert run("status", "--json").document["node_id"] == "a"
+        context = tomllib.loads((weft.config / "contexts.toml").read_text())["contexts"]["default"]
+        asyncio.run(publish_with_the_context())
+
+        # Shown once, on purpose: these two outputs are not searched.
+        made = weft("keys", "create", "--data", first, "--name", "some", "--publish", "open.>", "--json").document
+        token = weft("ca", "token", "b", "--data", first).out.strip()
+        ca = next(each for each in node.metrics().splitlines() if each.startswith("weft_certificate_expires"))
+        assert float(ca.split()[1]) > 0
+        listed = run("keys", "list", "--data", first, "--json").document
+        assert [each["id"] for each in listed] == ["k1", made["id"]]
+
+        files = ("tls_root", "tls_certificate", "tls_key")
+        tls = [text for name in files for text in (f"--{name.replace('_', '-')}", str(context[name]))]
+        wrong = f"weft_k1_{'ab' * 32}"
+        for name, key in (("some", made["key"]), ("wrong", wrong)):
+            run("context", "add", name, "--node", node.grpc, "--token", key, *tls)
+        run("context", "show", "some")
+        refused = run("pub", "shut.t", "x", "--context", "some", status=1)
+        assert f'not allowed to publish to "shut.t" with key {made["id"]}' in refused.err
+        assert "not allowed to see the status" in run("status", "--context", "some", status=1).err
+        assert "key k1 is not valid" in run("pub", "t", "x", "--context", "wrong", status=1).err
+        run("keys", "revoke", made["id"], "--data", first)
+        run("ca", "rotate", "--rehearse", "--data", first)
+        while (outcome := weft("pub", "open.t", "x", "--context", "some")).status == 0:  # noticed within a second
+            outcomes.append(outcome)
+        outcomes.append(outcome)
+        assert f"key {made['id']}" in outcome.err
+        url = f"https://{node.ready['ca']}"
+        enrolling = ("--peer", node.grpc, "--ca", url, "--token", "-")
+        with up(weft.config, second, *enrolling, stdin=f"{token}\n") as joined:
+            assert joined.ready["node"] == "b"
+            metrics = node.metrics() + joined.metrics()
+        assert 'weft_refusals_total{cause="publish"} 1.0' in metrics
+        # The token was for one certificate, and a node with another id has no use for it.
+        again = run("up", "--data", tmp_path / "c", *FREE[:4], "--token", token, "--ca", url, status=1)
+        assert "token" in again.err
+
+    written = [metrics, *node.said, *joined.said, *(outcome.out + outcome.err for outcome in outcomes)]
+    hidden = {context["token"], made["key"], made["key"].split("_")[2], wrong, token, token.split(".")[2]}
+    hidden |= secrets_in(first) | secrets_in(second)
+    assert len(hidden) > 20, "the search would prove nothing"
+    for secret in hidden:
+        for number, text in enumerate(written):
+            assert secret not in text, f"a secret was written: text {number}"
+
+
+async def publish_with_the_context() -> None:
+    async with sdk.connect() as client:
+        await client.publish("plant.temp", "22")
+        assert {each.topic for each in await client.topics()} == {"plant.temp"}
+    async with sdk.connect(context="default") as client:
+        assert (await client.status()).node_id == "a"
+
+
+@pytest.mark.req("SEC-01")
+def test_what_it_writes_is_for_its_owner_only(weft: Weft, tmp_path: Path) -> None:
+    data = tmp_path / "a"
+    with up(weft.config, data, "--node-id", "a"):
+        pass
+    assert stat.S_IMODE(data.stat().st_mode) == 0o700
+    private = [*(data / "ca").iterdir(), *(data / "tls").iterdir(), *(data / "client").iterdir(), data / "keys.json"]
+    private.append(weft.config / "contexts.toml")
+    assert {stat.S_IMODE(file.stat().st_mode) for file in private} == {0o600}
+
+
+@pytest.mark.req("SEC-02")
+def test_a_second_start_keeps_key_and_context(weft: Weft, tmp_path: Path) -> None:
+    """Its port is another one, which the context learns; the key and the CA stay."""
+    data = tmp_path / "a"
+    with up(weft.config, data, "--node-id", "a"):
+        pass
+    before = tomllib.loads((weft.config / "contexts.toml").read_text())["contexts"]["default"]
+    with up(weft.config, data) as node:
+        after = tomllib.loads((weft.config / "contexts.toml").read_text())
+        assert after["contexts"]["default"] == {**before, "nodes": [node.grpc]}
+        assert after["current"] == "default"
+        assert weft("pub", "t", "x").status == 0

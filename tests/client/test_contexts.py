@@ -1,0 +1,113 @@
+"""Where a client connects and as whom when it is told a context, or nothing at all; and files that are read anew."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import weft
+from tests.client.fake import FakeNode
+from weft.client.nodes import Nodes
+from weft.client.options import Options
+from weft.contexts import Context, Contexts, write_contexts
+from weft.errors import UsageError
+from weft.security import Authority, AuthoritySettings, LocalSource, Names, client
+
+NOW_S = 1_800_000_000.0
+
+
+@pytest.fixture
+def contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WEFT_CONFIG_DIR", str(tmp_path))
+    monkeypatch.delenv("WEFT_CONTEXT", raising=False)
+    return tmp_path / "contexts.toml"
+
+
+def test_without_nodes_the_context_says_where(contexts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        node = FakeNode()
+        await node.start()
+        try:
+            here, nowhere = Context((node.address,), insecure=True), Context(("127.0.0.1:1",), insecure=True)
+            write_contexts(contexts, Contexts("here", {"here": here, "nowhere": nowhere}))
+            async with weft.connect() as current:
+                await current.publish("t", b"1")
+            write_contexts(contexts, Contexts("nowhere", {"here": here, "nowhere": nowhere}))
+            async with weft.connect(context="here") as named:
+                await named.publish("t", b"2")
+            async with weft.connect(node.address, context="nowhere") as elsewhere:
+                await elsewhere.publish("t", b"3")
+            monkeypatch.setenv("WEFT_CONTEXT", "here")
+            async with weft.connect() as by_environment:
+                await by_environment.publish("t", b"4")
+        finally:
+            await node.stop()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_nothing_to_go_by_is_told(contexts: Path) -> None:
+    with pytest.raises(UsageError, match="no nodes were given and there is no context"):
+        weft.connect()
+    with pytest.raises(UsageError, match="no context is called 'absent'"):
+        weft.connect(context="absent")
+    write_contexts(contexts, Contexts("bare", {"bare": Context(("127.0.0.1:1",))}))
+    with pytest.raises(UsageError, match="no security given"):
+        weft.connect()
+
+
+def made(directory: Path, name: str = "x") -> weft.TlsFiles:
+    ca = Authority.create(directory / "ca", AuthoritySettings("weft", "https://127.0.0.1:1"), NOW_S)
+    found = LocalSource(ca).enrol(Names(client("weft", name)), NOW_S)
+    root, identity = directory / "root.pem", directory / "identity.pem"
+    root.write_bytes(found.root_pem)
+    identity.write_bytes(found.key_pem.reveal() + found.chain_pem)
+    return weft.TlsFiles(root, identity, identity)
+
+
+def nodes_with(tls: weft.TlsFiles | weft.ClientTls) -> Nodes:
+    options = Options(connect_timeout_s=0.2)
+    return Nodes(["127.0.0.1:1"], tls=tls, token=None, name="", options=options, hooks=weft.Hooks(), chance=lambda: 0.5)
+
+
+@pytest.mark.req("SEC-01")
+def test_a_renewed_certificate_gets_a_channel_of_its_own(tmp_path: Path) -> None:
+    async def story() -> None:
+        files = made(tmp_path)
+        nodes = nodes_with(files)
+        first = nodes.channel("127.0.0.1:1")
+        assert nodes.channel("127.0.0.1:1") is first
+        (tmp_path / "ca").rename(tmp_path / "before")
+        made(tmp_path)
+        second = nodes.channel("127.0.0.1:1")
+        assert second is not first
+        assert nodes.channel("127.0.0.1:1") is second
+        await nodes.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("with_certificate", "message"),
+    [(True, "is not valid yet|has expired"), (False, "nodes want a client certificate, and there is none")],
+)
+def test_why_nobody_answers_is_guessed(tmp_path: Path, with_certificate: bool, message: str) -> None:
+    """NOW_S is far away, so the certificate is not good today."""
+
+    async def story() -> None:
+        files = made(tmp_path)
+        nodes = nodes_with(files if with_certificate else weft.TlsFiles(files.root))
+        try:
+            with pytest.raises(weft.client.Unavailable, match=message):
+                await nodes.connect()
+        finally:
+            await nodes.close()
+
+    asyncio.run(story())
+
+
+def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*absent"):
+        weft.TlsFiles(tmp_path / "absent").read()
