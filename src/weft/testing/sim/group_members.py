@@ -73,13 +73,15 @@ class GroupBook:
             again.offsets.clear()
         again.answered = True
 
-    def _not_again(self) -> str:
+    def _not_again(self, end_of: EndOf) -> str:
+        """What a lost disk took with it can not be handled again: only what a running node has counts."""
         for key, again in self._again.items():
             if not again.answered:
                 return f"{again.node.node_id} has not said whether group {self.name} was moved"
             if again.node.retired or again.node.log.epoch != again.epoch:
                 continue  # nobody else may have known
-            left = [offset for offset in sorted(again.offsets) if not self._truth.may_be_gone(key, offset)]
+            there = sorted(offset for offset in again.offsets if offset < end_of(key))
+            left = [offset for offset in there if not self._truth.may_be_gone(key, offset)]
             if left:
                 return f"group {self.name} was moved back in {name_of(key)}, but has not handled {left[0]} again"
         return ""
@@ -118,7 +120,7 @@ class GroupBook:
             missed = self.unhandled(key, end)
             if missed is not None:
                 return f"nobody in group {self.name} has handled {missed} of {name_of(key)}; {holders[0]} holds it"
-        return self._not_again()
+        return self._not_again(end_of)
 
 
 class Member(Subscriber):
