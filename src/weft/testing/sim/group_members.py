@@ -80,7 +80,7 @@ class GroupBook:
                 return f"{again.node.node_id} has not said whether group {self.name} was moved"
             if again.node.retired or again.node.log.epoch != again.epoch:
                 continue  # nobody else may have known
-            there = sorted(offset for offset in again.offsets if offset < end_of(key))
+            there = sorted(offset for offset in again.offsets if offset < (end_of(key) or 0))
             left = [offset for offset in there if not self._truth.may_be_gone(key, offset)]
             if left:
                 return f"group {self.name} was moved back in {name_of(key)}, but has not handled {left[0]} again"
