@@ -253,6 +253,8 @@ CONFIG_FILE_BYTES_MAX: Final = 1 * MIB  # people write a few KiB; 1,024 tables o
 # --- the client --------------------------------------------------------------------------------------------------
 
 CLIENT_FRAME_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX  # a delivery gathers batches, and the last may be of any size
+CLIENT_MESSAGE_BYTES: Final = 512 * KIB  # batches are put together up to this; with one of any size behind it, it fits
+PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each one is answered by itself
 CLIENT_CREDIT_BYTES: Final = 16 * MIB  # what a slow application holds in memory; at 1 GB/s a node is idle after 16 ms
 CLIENT_UNACKNOWLEDGED_BYTES_MAX: Final = 64 * MIB  # published and without a receipt: half a second of the fastest
 CLIENT_EVENT_BYTES: Final = 64  # what an event without a receipt costs beside its bytes, so that bytes bound events too

@@ -135,17 +135,18 @@ class FakeNode:
                     )
                 )
                 continue
-            if self.faults.drop_before_storing:
-                self.faults.drop_before_storing -= 1
-                await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped before storing")
-            reply = await self._take(request.batch)
-            if self.faults.drop_after_storing:
-                self.faults.drop_after_storing -= 1
-                await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped after storing")
-            while self.faults.hold_receipts:
-                self._released.clear()
-                await self._released.wait()
-            yield reply
+            for batch in request.batches.batches:
+                if self.faults.drop_before_storing:
+                    self.faults.drop_before_storing -= 1
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped before storing")
+                reply = await self._take(batch)
+                if self.faults.drop_after_storing:
+                    self.faults.drop_after_storing -= 1
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped after storing")
+                while self.faults.hold_receipts:
+                    self._released.clear()
+                    await self._released.wait()
+                yield reply
 
     async def _take(self, request: pb.PublishBatch) -> pb.PublishReply:
         self.requests.append(request)

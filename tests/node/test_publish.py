@@ -11,7 +11,7 @@ import pytest
 
 from tests.node.raw_client import RawClient, RawPublisher, batch_of
 from tests.node.running import running_node
-from weft.limits import BATCH_BYTES_MAX
+from weft.limits import BATCH_BYTES_MAX, PUBLISH_BATCHES_MAX
 from weft.model import Batch, NodeId, Stream, Topic
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -90,6 +90,27 @@ def test_refusals_leave_the_stream_open(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def several(count: int) -> pb.PublishRequest:
+    """A message with so many batches, each of another topic."""
+    data = batch_of(b"x").data
+    batches = [pb.PublishBatch(request=number, topic=f"plant.t{number}", batch=data) for number in range(count)]
+    return pb.PublishRequest(batches=pb.PublishBatches(batches=batches))
+
+
+def test_batches_that_come_together_are_answered_one_by_one(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running_node(tmp_path) as node, RawClient(node.grpc_address) as client:
+            publisher = await client.publisher()
+            message = several(3)
+            message.batches.batches[1].topic = "plant..t"
+            await publisher.say(message)
+            answers = await publisher.answers(3)
+            assert isinstance(answers[1], pb.Error)
+            assert [answers[number].stream.topic for number in (0, 2)] == ["plant.t0", "plant.t2"]
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("messages", "words"),
     [
@@ -97,6 +118,7 @@ def test_refusals_leave_the_stream_open(tmp_path: Path) -> None:
         ([pb.PublishRequest(open=pb.PublishOpen(producer_id=b"short"))], "producer id"),
         ([pb.PublishRequest(open=pb.PublishOpen())] * 2, "carries batches"),
         ([pb.PublishRequest(open=pb.PublishOpen()), pb.PublishRequest()], "carries batches"),
+        ([pb.PublishRequest(open=pb.PublishOpen()), several(PUBLISH_BATCHES_MAX + 1)], "too many batches"),
     ],
 )
 def test_a_client_that_breaks_the_protocol_is_shown_the_door(

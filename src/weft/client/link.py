@@ -46,18 +46,19 @@ class Link:
         nodes.last_good = address
         return cls(call, node)
 
-    async def send(self, chunk: Chunk) -> None:
-        """Hand a sealed chunk to the node; from here on it may have it."""
+    def put(self, chunk: Chunk, message: pb.PublishRequest) -> None:
+        """Put a sealed chunk into a message to this node; from here on it counts as one that it may have."""
         request = next(self._requests)
         self.unacknowledged[request] = chunk
         self.in_flight[chunk.lane] += 1
-        message = pb.PublishRequest()
-        batch = message.batch  # filled in place: to hand a message over to another copies it, a mebibyte each time
+        batch = message.batches.batches.add()  # filled in place: to hand it over afterwards would copy it
         batch.request = request
         batch.topic = chunk.lane.topic
         batch.partition = chunk.lane.partition
         batch.batch = chunk.data
         batch.copies = chunk.copies
+
+    async def send(self, message: pb.PublishRequest) -> None:
         await self._call.write(message)
 
     async def read(self, answered: Callable[[Chunk, Receipt | WeftError], None]) -> None:

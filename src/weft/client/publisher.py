@@ -23,7 +23,9 @@ from weft.client.link import Link
 from weft.client.nodes import Attempts, Nodes
 from weft.client.outbox import Outbox
 from weft.errors import UsageError, WeftError
+from weft.limits import CLIENT_MESSAGE_BYTES
 from weft.model import Receipt
+from weft.wire.mesh import mesh_pb2 as pb
 
 
 class Publisher:
@@ -166,25 +168,38 @@ class Publisher:
     async def _send_new(self, link: Link) -> None:
         """Send what there is and what comes, until the node wants no more and has answered all."""
         while True:
-            chunk = None if link.leaving else self.outbox.next(link.in_flight)
-            if chunk is not None:
-                await self._seal_and_send(link, chunk)
+            message = pb.PublishRequest()
+            if not link.leaving and self._fill(message, link):
+                await link.send(message)
             elif link.leaving and not link.unacknowledged:
                 return
             else:
                 self._wake.clear()
                 await self._wake.wait()
 
-    async def _seal_and_send(self, link: Link, chunk: Chunk) -> None:
-        if chunk.seal(self._producer, next(self._sequences)):
-            if chunk.first_sent_s is None:
-                chunk.first_sent_s = self._loop.time()
-                if self._nodes.tracing is not None:
-                    chunk.span = self._nodes.tracing.sending(chunk.lane.topic, chunk.events)
-            await link.send(chunk)
-        else:
+    def _fill(self, message: pb.PublishRequest, link: Link) -> bool:
+        """Put chunks into a message as long as it is small: each message has a price of its own. Whether there is one.
+
+        The last one may be as large as a batch can be; what came before it leaves room for that.
+        """
+        size = 0
+        while size < CLIENT_MESSAGE_BYTES and (chunk := self.outbox.next(link.in_flight)) is not None:
+            if self._seal(chunk):
+                link.put(chunk, message)
+                size += len(chunk.data)
+        return size > 0
+
+    def _seal(self, chunk: Chunk) -> bool:
+        """Make the batch of a chunk. One that none of its events can be in is settled by that."""
+        if not chunk.seal(self._producer, next(self._sequences)):
             failure = UsageError("none of the events can be in a batch", topic=chunk.lane.topic)
             self._settle(chunk, next(iter(chunk.failures.values()), failure))
+            return False
+        if chunk.first_sent_s is None:
+            chunk.first_sent_s = self._loop.time()
+            if self._nodes.tracing is not None:
+                chunk.span = self._nodes.tracing.sending(chunk.lane.topic, chunk.events)
+        return True
 
     # --- links -----------------------------------------------------------------------------------------------------
 
@@ -222,7 +237,9 @@ class Publisher:
                 firsts.setdefault(chunk.lane, chunk)
             for chunk in firsts.values():
                 doubts.remove(chunk)
-                await link.send(chunk)
+                message = pb.PublishRequest()
+                link.put(chunk, message)
+                await link.send(message)
             while link.unacknowledged:
                 await settled(next(iter(link.unacknowledged.values())), watching=False)
         if then is not None:

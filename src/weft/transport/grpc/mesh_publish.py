@@ -14,7 +14,7 @@ import grpc
 
 from weft.core.messages import Receipted
 from weft.errors import PeerError, UsageError, WeftError
-from weft.limits import CLIENT_REPLIES_MAX
+from weft.limits import CLIENT_REPLIES_MAX, PUBLISH_BATCHES_MAX
 from weft.model.batch_header import PRODUCER_BYTES
 from weft.transport.grpc.access import Caller
 from weft.transport.grpc.mesh_errors import ShuttingDown, abort, error_message
@@ -128,9 +128,19 @@ class PublishStream:
         self._wake.set()
 
     def _take(self, request: pb.PublishRequest) -> None:
-        if request.WhichOneof("msg") != "batch":
-            raise BadMeshMessage("after open, a publish stream carries batches")
-        message = request.batch
+        match request.WhichOneof("msg"):
+            case "batch":
+                self._take_batch(request.batch)
+            case "batches":
+                count = len(request.batches.batches)
+                if count > PUBLISH_BATCHES_MAX:
+                    raise BadMeshMessage("too many batches in one message", count=count, limit=PUBLISH_BATCHES_MAX)
+                for message in request.batches.batches:
+                    self._take_batch(message)
+            case _:
+                raise BadMeshMessage("after open, a publish stream carries batches")
+
+    def _take_batch(self, message: pb.PublishBatch) -> None:
         if message.request in self._owed:
             raise BadMeshMessage("two batches with one request number", request=message.request)
         data = message.batch
