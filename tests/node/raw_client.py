@@ -82,7 +82,11 @@ class RawStream:
 
     async def say(self, message: Any) -> None:
         async with asyncio.timeout(WAIT_S):
-            await self.raw.write(message.SerializeToString())
+            try:
+                await self.raw.write(message.SerializeToString())
+            except asyncio.InvalidStateError:  # the call ended before: reading says how
+                await self.raw.read()
+                raise
 
     async def read(self) -> Any:
         """The next message; ``grpc.aio.EOF`` at the end of a stream that ended well."""

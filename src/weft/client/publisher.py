@@ -16,7 +16,15 @@ from typing import Final
 
 from weft.client import tracing
 from weft.client.chunk import Chunk, Lane, Whole, settled, size_of
-from weft.client.errors import Closed, DiskFull, NodeShuttingDown, PublishInDoubt, Unavailable, is_retryable
+from weft.client.errors import (
+    Closed,
+    DiskFull,
+    NodeShuttingDown,
+    PublishInDoubt,
+    Unauthenticated,
+    Unavailable,
+    is_retryable,
+)
 from weft.client.hooks import LOG, Hooks, notify
 from weft.client.in_doubt import InDoubt
 from weft.client.link import Link
@@ -288,8 +296,8 @@ class Publisher:
             LOG.info("no longer publishing to %s at %s: %s", link.node, link.address, reason)
             notify(self._hooks.on_disconnected, link.address, link.node, "publish", str(reason))
         chunks = [*link.unacknowledged.values(), *unsent]
-        if isinstance(reason, NodeShuttingDown):
-            # A node that ends in order has answered for all it took; only what was in doubt before still is.
+        if isinstance(reason, NodeShuttingDown | Unauthenticated):
+            # A node that ends in words has answered for all it took; only what was in doubt before still is.
             for chunk in chunks:
                 if not chunk.doubtful:
                     self.outbox.refused(chunk)
