@@ -24,6 +24,9 @@ def take(log: Log, copy: Copy) -> Taken:
     if end is None:
         if copy.follows and not copy.expired:
             return Taken.MISSING
+        if batch.base_offset and not copy.expired:  # compaction took its beginning: it begins all the same
+            log.restart_copy(stream, epoch, 0)
+            log.append_gap(stream, epoch, batch.base_offset)
     else:
         if batch.end_offset <= end:
             return Taken.KNOWN
