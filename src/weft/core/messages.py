@@ -184,7 +184,8 @@ class ReceivedAcks:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedResume:
-    """A child says which origins' streams it wants from us, and what it has of them."""
+    """A child says which origins' streams it wants from us, and what it has of them. Without origins: in these streams
+    it lacks what comes from these positions on."""
 
     peer: NodeId
     origins: tuple[NodeId, ...]

@@ -70,6 +70,15 @@ class Outgoing:
                 self.cursors[key] = Cursor(offset, offset, latest=known.latest if known else 0)
                 self._look(key, info.end)
 
+    def go_back(self, position: Position) -> None:
+        """The child lacks what comes from here on in one stream, whatever was sent already."""
+        key = (position.stream, position.epoch)
+        cursor = self.cursors.get(key)
+        if cursor is not None:
+            self._land(key)
+            cursor.sent = cursor.acked = position.offset
+            self._behind[key] = None
+
     def leave(self, origins: Iterable[NodeId]) -> None:
         """Another parent serves these from now on."""
         left = set(origins)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft.core.incoming import Incoming, Taken
+from weft.core.incoming import Incoming, Taken, end_of
 from weft.core.messages import (
     DropLink,
     Effect,
@@ -149,9 +149,12 @@ class Replication:
         parts, link.resuming = link.resuming, []
         link.outgoing.leave(origin for part in parts for origin in part.leave)
         origins = [origin for part in parts for origin in part.origins]
+        positions = [position for part in parts for position in part.positions]
         if origins:
-            positions = [position for part in parts for position in part.positions]
             link.outgoing.resume(origins, positions, self._log.streams())
+        else:
+            for position in positions:
+                link.outgoing.go_back(position)
 
     # --- copies --------------------------------------------------------------------------------------------------
 
@@ -161,7 +164,7 @@ class Replication:
         if link is None:
             return []
         known = False
-        missing: set[NodeId] = set()
+        missing: list[Position] = []
         for copy in received.copies:
             key = (copy.stream, copy.epoch)
             try:
@@ -175,8 +178,9 @@ class Replication:
                     known = True
                 case Taken.MISSING:
                     if link.incoming.tell_missing(key):
-                        missing.add(copy.stream.origin)
-        effects = self._resume(received.peer, missing) if missing else []
+                        end = end_of(self._log, copy.stream, copy.epoch) or 0
+                        missing.append(Position(copy.stream, copy.epoch, end))
+        effects: list[Effect] = [SendResume(received.peer, (), tuple(missing))] if missing else []
         return [*effects, *self._acks(link)] if known else effects
 
     def received_acks(self, acks: ReceivedAcks, now_s: float) -> list[StreamKey]:
