@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,8 @@ from tests.log.laboratory import (
 from weft.errors import UsageError
 from weft.limits import INDEX_BYTES
 from weft.log import Log, MemoryStore, keys, open_store
-from weft.log.errors import PositionExpired, StoreCorrupt
+from weft.log.errors import DiskFull, PositionExpired, StoreCorrupt
+from weft.log.records import StreamState
 from weft.log.retention import RetentionRule, retain
 from weft.log.store import Put, Space
 from weft.model import Batch, parse_pattern
@@ -296,3 +298,24 @@ def test_a_failed_write_takes_nothing(log: Log, monkeypatch: pytest.MonkeyPatch)
             retain(log, [by_size(0)], now_us=0)
     assert log.info(TEMP, EPOCH) == before
     assert len(payloads(log, TEMP)) == 10
+
+
+def test_what_was_taken_is_said_although_the_disk_became_full(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(log, 6, TEMP)
+    append(log, 6, PRESSURE)
+    settle(log)
+    change = log.change
+    changed: list[str] = []
+
+    def change_once(state: StreamState, *arguments: Any, **values: Any) -> bool:
+        if changed:
+            raise DiskFull("no room", free=0)
+        changed.append(state.stream.topic)
+        return change(state, *arguments, **values)
+
+    monkeypatch.setattr(log, "change", change_once)
+    taken = retain(log, [by_age(0)], now_us=20)
+    assert [each.stream.topic for each in taken] == changed
+    monkeypatch.setattr(log, "change", change)
+    later = retain(log, [by_age(0)], now_us=20)
+    assert {each.stream.topic for each in (*taken, *later)} == {TEMP.topic, PRESSURE.topic}

@@ -7,12 +7,13 @@ the log begins a new segment, and the next round takes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from weft.errors import UsageError
 from weft.log import index
 from weft.log.dropping import dropping
-from weft.log.errors import StoreCorrupt
+from weft.log.errors import DiskFull, StoreCorrupt
 from weft.log.keys import Point
 from weft.log.log import Log
 from weft.log.records import StreamState
@@ -54,7 +55,8 @@ def rule_for(topic: Topic, rules: Sequence[RetentionRule]) -> RetentionRule | No
 def retain(log: Log, rules: Sequence[RetentionRule], now_us: int) -> list[Expired]:
     """Take away what the rules do not keep. Readers that stand there get PositionExpired, with what is left.
 
-    A stream whose index is damaged does not keep the others from being cut; StoreCorrupt is raised at the end.
+    A stream whose index is damaged does not keep the others from being cut; StoreCorrupt is raised at the end. A disk
+    too full for that much ends the round early; what was taken is said all the same, and the next round goes on.
     """
     expired: list[Expired] = []
     damage: StoreCorrupt | None = None
@@ -73,8 +75,11 @@ def retain(log: Log, rules: Sequence[RetentionRule], now_us: int) -> list[Expire
                 expired += [] if taken is None else [taken]
             except StoreCorrupt as error:
                 damage = error
+            except DiskFull:
+                break
         if wants_segment:
-            log.begin_segment()
+            with suppress(DiskFull):
+                log.begin_segment()
     if damage is not None:
         raise damage
     return expired

@@ -116,12 +116,21 @@ class Subscriber:
             return
         if not isinstance(error, PositionExpired):
             raise Violation(f"the subscription of {self.name} at {node.node_id} ends: {error}")
-        if not self._expired(node):
+        if not self._expired(node) and not self._expired_unseen(error):
             raise Violation(f"{self.name} is told by {node.node_id} that it is too late, and it is not: {error}")
 
     def _lost(self, node: SimNode) -> list[StreamKey]:
         """Streams that went with the node's disk."""
         return [key for key in self.positions if key[0].origin == node.node_id and key[1] != node.log.epoch]
+
+    def _expired_unseen(self, error: PositionExpired) -> bool:
+        """Of a stream that it has got nothing of yet: it began with what was new, and retention was quicker."""
+        return self._began is Edge.LATEST and any(
+            str(key[0]) in error.what
+            and key not in self.positions
+            and history.expired >= int(str(error.facts["earliest"]))
+            for key, history in self._desk.truth.streams.items()
+        )
 
     def _expired(self, node: SimNode) -> dict[StreamKey, int]:
         """Streams in which the node no longer has what this client wants next, and where they begin there."""
