@@ -178,6 +178,7 @@ ROUTES_DELAY_S: Final = 0.01  # changes of the mesh that come together are looke
 ORPHAN_DELAY_S: Final = 3.0  # an origin out of reach for so long has nobody's tree; gossip needs less to tell of one
 INTEREST_DELAY_S: Final = 0.02  # subscriptions that come together are told together
 RESUME_POSITIONS_MAX: Final = 4096  # in one message, about 300 KiB
+RESUME_PARTS_MAX: Final = 256  # messages of one resume: a million streams, ten times what a log is made for
 PLAIN_WINDOW_EVENTS: Final = 1000  # sent to a plain peer and not yet acknowledged
 PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
 
@@ -254,7 +255,6 @@ CONFIG_FILE_BYTES_MAX: Final = 1 * MIB  # people write a few KiB; 1,024 tables o
 
 CLIENT_FRAME_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX  # a delivery gathers batches, and the last may be of any size
 CLIENT_MESSAGE_BYTES: Final = 512 * KIB  # batches are put together up to this; with one of any size behind it, it fits
-PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each one is answered by itself
 CLIENT_CREDIT_BYTES: Final = 16 * MIB  # what a slow application holds in memory; at 1 GB/s a node is idle after 16 ms
 CLIENT_UNACKNOWLEDGED_BYTES_MAX: Final = 64 * MIB  # published and without a receipt: half a second of the fastest
 CLIENT_EVENT_BYTES: Final = 64  # what an event without a receipt costs beside its bytes, so that bytes bound events too
@@ -274,6 +274,7 @@ ADMIN_CONNECTIONS_MAX: Final = 64  # to the admin HTTP server: a few scrapers an
 # --- what a node does for clients --------------------------------------------------------------------------------
 
 CLIENT_POSITIONS_MAX: Final = 100_000  # in one message: a group over as many topics as a log is made for
+PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each one is answered by itself
 CLIENT_REPLIES_MAX: Final = 10_000  # waiting for a client that does not read: then its stream is not read either
 DELIVERY_BYTES_MAX: Final = 1 * MIB  # gathered in one message: gRPC's cost per message is 1 % of copying that
 ERROR_TEXT_CHARS_MAX: Final = 1024  # of a refusal and of each of its facts; they fit gRPC's 8 KiB of metadata

@@ -14,6 +14,7 @@ from weft.core import Broker, BrokerSettings
 from weft.core.messages import (
     AddCredit,
     Assigned,
+    DamageFound,
     Deliver,
     DropLink,
     Edge,
@@ -47,7 +48,7 @@ from weft.core.messages import (
     Tick,
     Unsubscribe,
 )
-from weft.errors import WeftError
+from weft.errors import StorageError, WeftError
 from weft.log import Log, MemoryStore, open_store
 from weft.membership import Liveness, NodeState
 from weft.model import Batch, Epoch, NodeId, Position, parse_pattern, parse_topic
@@ -101,6 +102,7 @@ class Actor:
         self.sent: list[Effect] = []
         self.plain: list[PlainEvent] = []  # what plain peers got
         self.plain_acks: list[tuple[str, int]] = []
+        self.damage: list[StorageError] = []
         self.requests = 0
         self.open(epoch)
 
@@ -186,6 +188,8 @@ class Actor:
                 self.plain_acks.append((topic, offset))
             case DropLink(peer, reason):
                 self.stage.dropped.append((self.id, peer, reason))
+            case DamageFound(error):
+                self.damage.append(error)
 
     def say(self, **changes: object) -> None:
         self.state = replace(self.state, version=self.state.version + 1, **changes)  # type: ignore[arg-type]

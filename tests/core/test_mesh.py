@@ -11,12 +11,16 @@ from weft.core.messages import (
     Edge,
     FramesDropped,
     FromPositions,
+    LinkUp,
     ReceivedCopies,
+    ReceivedResume,
     SendAcks,
     SendCopies,
     Synced,
 )
 from weft.core.views import explain, link_lags
+from weft.limits import RESUME_PARTS_MAX
+from weft.log.errors import EventsLost, Loss
 from weft.log.retention import RetentionRule, retain
 from weft.model import Batch, Epoch, NodeId, Stream, parse_pattern, parse_position, parse_topic
 
@@ -323,3 +327,39 @@ def test_a_copy_that_comes_while_a_sync_is_under_way_is_acknowledged_by_the_next
     b.sync()
     acked = [each.offset for effect in b.sent if isinstance(effect, SendAcks) for each in effect.positions]
     assert acked == [1, 2]
+
+
+def test_a_peer_that_never_ends_its_resume_is_dropped() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    stage.run()
+    for _ in range(RESUME_PARTS_MAX + 1):
+        stage["a"].step(ReceivedResume(NodeId("b"), (), (), more=True))
+    assert [(node, peer) for node, peer, _ in stage.dropped] == [("a", "b")]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_damage_met_on_the_way_to_a_peer_is_told_and_stops_nothing_else(
+    plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    reader = stage["b"].subscribe(">")
+    stage.run()
+    if plain:
+        stage["a"].step(LinkUp(NodeId("old"), plain=True))
+    log = stage["a"].log
+    read = log.read
+
+    def damaged(stream: Stream, epoch: Epoch, first: int, *rest: int) -> list[bytes]:
+        if stream.topic == "bad":
+            raise EventsLost(Loss(stream, epoch, 0, 1), "flipped bits")
+        return read(stream, epoch, first, *rest)
+
+    monkeypatch.setattr(log, "read", damaged)
+    stage["a"].publish("bad", "x")
+    stage["a"].publish("good", "y")
+    stage.run()
+    assert reader.texts == ["y"]
+    assert len(stage["a"].damage) == (2 if plain else 1), "once for each who was to have it"
+    assert [each.payload for each in stage["a"].plain] == ([b"y"] if plain else [])

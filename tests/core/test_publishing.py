@@ -7,6 +7,7 @@ import pytest
 from tests.core.stage import Stage
 from weft.core import CopiesMissing
 from weft.core.messages import Publish
+from weft.limits import COPIES_MAX
 from weft.log.errors import DiskFull, OutOfSequence
 from weft.model import Batch, parse_topic
 
@@ -106,3 +107,11 @@ def test_a_batch_that_is_sent_again_when_nothing_is_left_to_sync_gets_its_receip
     again = sent(stage, 1, "x")
     receipts = stage["a"].receipts
     assert receipts[again].receipt == receipts[first].receipt
+
+
+def test_more_copies_than_any_receipt_waits_for_are_refused_not_forgotten() -> None:
+    stage = Stage("a")
+    request = stage["a"].publish("t", "x", copies=COPIES_MAX + 1)
+    stage.run()
+    assert stage["a"].refused[request].facts == {"copies": COPIES_MAX + 1, "limit": COPIES_MAX}
+    assert stage["a"].log.streams() == [], "nothing was kept of it"

@@ -51,6 +51,7 @@ class Bench:
         self.news: list[object] = []
         self.kicks = 0
         self.failures: list[StorageError] = []
+        self.damage: list[StorageError] = []
         self.links = Links()
         self.engine = Engine(
             self.broker,
@@ -58,6 +59,7 @@ class Bench:
             serve=self.served.append,
             news=self.news.append,
             kick=self._kick,
+            damaged=self.damage.append,
             failed=self.failures.append,
         )
         self.engine.links = self.links
@@ -137,6 +139,18 @@ def test_a_peer_that_broke_the_protocol_is_disconnected() -> None:
         bench.broker.step = lambda *_: [core.DropLink(PEER, "nonsense")]  # type: ignore[method-assign]
         bench.engine.feed(core.Tick())
         assert ("disconnect", PEER, "nonsense") in bench.links.asked
+
+    run(story)
+
+
+def test_damage_that_core_met_is_handed_on() -> None:
+    async def story(bench: Bench) -> None:
+        bench.engine.start()
+        damage = StorageError("flipped bits")
+        bench.broker.step = lambda *_: [core.DamageFound(damage)]  # type: ignore[method-assign]
+        bench.engine.feed(core.Tick())
+        assert bench.damage == [damage]
+        assert not bench.failures
 
     run(story)
 

@@ -42,7 +42,7 @@ from weft.core.replication import Replication
 from weft.core.routes import Routes, told_interest
 from weft.core.settings import BrokerSettings
 from weft.core.subscriptions import Subscriptions
-from weft.errors import WeftError
+from weft.errors import UsageError, WeftError
 from weft.limits import COPIES_MAX, INTEREST_DELAY_S, ROUTES_DELAY_S
 from weft.log import Log
 from weft.model import NodeId, Stream
@@ -73,10 +73,6 @@ class Broker:
         effects = self.group_work.start(now_s)
         self._interest_due_s = now_s
         return [*effects, *self._settle(now_s)]
-
-    @property
-    def receipts_owed(self) -> int:
-        return len(self._owed)
 
     # --- inputs and time -----------------------------------------------------------------------------------------
 
@@ -147,8 +143,10 @@ class Broker:
     # --- publishing ----------------------------------------------------------------------------------------------
 
     def _publish(self, publish: Publish, now_s: float) -> list[Effect]:
-        copies = min(max(publish.copies, self._settings.copies_of(publish.topic)), COPIES_MAX)
+        copies = max(publish.copies, self._settings.copies_of(publish.topic))
         try:
+            if copies > COPIES_MAX:
+                raise UsageError("too many copies asked for", copies=copies, limit=COPIES_MAX)
             appended = self.log.append(Stream(publish.topic, self.me, publish.partition), publish.batch)
         except WeftError as error:
             return [Refused(publish.request, error)]
@@ -264,8 +262,7 @@ class Broker:
             case ReceivedAcks():
                 return self._copied(self.replication.received_acks(event, now_s))
             case ReceivedResume():
-                self.replication.received_resume(event)
-                return []
+                return self.replication.received_resume(event)
             case FramesDropped(peer):
                 return self.replication.frames_dropped(peer, now_s)
             case _:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from weft.errors import WeftError
+from weft.errors import StorageError, WeftError
 from weft.membership import NodeState
 from weft.model import Batch, Epoch, NodeId, Pattern, Position, Receipt, Stream, Topic
 
@@ -357,6 +357,13 @@ class DropLink:
 
 
 @dataclass(frozen=True, slots=True)
+class DamageFound:
+    """Events that others were to have are damaged or gone in this log. That stream goes no further from here."""
+
+    error: StorageError
+
+
+@dataclass(frozen=True, slots=True)
 class TellInterest:
     """Give this to membership (``SetInterest``): what this node wants, aggregated."""
 
@@ -378,5 +385,6 @@ Effect: TypeAlias = (
     | SendPlain
     | SendPlainAck
     | DropLink
+    | DamageFound
     | TellInterest
 )

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from weft.core.messages import Copy, StreamKey
+from weft.errors import StorageError
 from weft.limits import LINK_READ_BYTES_MAX
 from weft.log import Log, StreamInfo
-from weft.log.errors import EventsLost, PositionExpired
+from weft.log.errors import PositionExpired
 from weft.model import Batch, NodeId, Position
 
 
@@ -44,7 +45,8 @@ class Outgoing:
         self.origins: set[NodeId] = set()  # whose streams the child wants from us
         self._orphans: set[NodeId] = set()  # origins out of reach: the child may not know that we have their streams
         self.cursors: dict[StreamKey, Cursor] = {}
-        self.damaged: dict[StreamKey, EventsLost] = {}  # streams that cannot be sent on: the log has lost events
+        self.damaged: dict[StreamKey, StorageError] = {}  # streams that cannot be sent on: the log has lost events
+        self._untold: list[StorageError] = []
         self._kept: set[StreamKey] = set()  # that the child is to have for safety's sake
         self._log = log
         self._window_bytes = window_bytes
@@ -148,13 +150,19 @@ class Outgoing:
                 continue
             try:
                 copies = self._read(key, cursor, floors(key))
-            except EventsLost as error:
+            except StorageError as error:
                 self.damaged[key] = error
+                self._untold.append(error)
                 continue
             if copies:
                 self._fly(key, copies, now_s)
                 return copies
         return []
+
+    def take_damage(self) -> list[StorageError]:
+        """What was found since the last call."""
+        untold, self._untold = self._untold, []
+        return untold
 
     def _read(self, key: StreamKey, cursor: Cursor, floor: int) -> list[Copy]:
         stream, epoch = key

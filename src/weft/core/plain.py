@@ -16,6 +16,7 @@ from typing import Final
 from weft.core.incoming import end_of
 from weft.core.messages import PlainEvent, StreamKey
 from weft.core.topics import PLAIN_PREFIX, is_own, selects
+from weft.errors import StorageError
 from weft.limits import LINK_READ_BYTES_MAX, PLAIN_WINDOW_EVENTS
 from weft.log import Log
 from weft.log.errors import DiskFull, PositionExpired
@@ -57,6 +58,8 @@ class PlainLink:
         self._sent: dict[Stream, int] = {}  # merged stream -> next number to send
         self._owed: dict[Topic, None] = {}  # topics to acknowledge once durable
         self.unmerged: dict[StreamKey, None] = {}  # streams whose events found no room
+        self._damaged: set[StreamKey] = set()  # streams that cannot be read any further
+        self._untold: list[StorageError] = []
         for info in log.streams():
             self.stream_known((info.stream, info.epoch))
 
@@ -83,12 +86,23 @@ class PlainLink:
 
         When there is no room for that, it is one of those that are tried again (``merge_rest``).
         """
-        if self.selects(key):
+        if self.selects(key) and key not in self._damaged:
             self.unmerged.pop(key, None)
             try:
                 self._merge(key)
             except DiskFull:
                 self.unmerged[key] = None
+            except StorageError as error:
+                self._note_damage(key, error)
+
+    def _note_damage(self, key: StreamKey, error: StorageError) -> None:
+        self._damaged.add(key)
+        self._untold.append(error)
+
+    def take_damage(self) -> list[StorageError]:
+        """What was found since the last call."""
+        untold, self._untold = self._untold, []
+        return untold
 
     def merge_rest(self) -> None:
         for key in list(self.unmerged):
@@ -118,7 +132,12 @@ class PlainLink:
         """What the peer can get now: numbered events that are durable, as far as the window goes."""
         events: list[PlainEvent] = []
         for merged, topic in self._topics.items():
-            events += self._events(merged, topic)
+            key = (merged, self._log.epoch)
+            if key not in self._damaged:
+                try:
+                    events += self._events(merged, topic)
+                except StorageError as error:
+                    self._note_damage(key, error)
         return events
 
     def _events(self, merged: Stream, topic: Topic) -> list[PlainEvent]:

@@ -8,6 +8,7 @@ from typing import Final
 
 from weft.core.incoming import Incoming, Taken, end_of
 from weft.core.messages import (
+    DamageFound,
     DropLink,
     Effect,
     ReceivedAcks,
@@ -28,7 +29,7 @@ from weft.core.routes import Routes
 from weft.core.settings import BrokerSettings
 from weft.core.topics import is_own
 from weft.errors import StorageError, UsageError
-from weft.limits import ORPHAN_DELAY_S, RESUME_POSITIONS_MAX
+from weft.limits import ORPHAN_DELAY_S, RESUME_PARTS_MAX, RESUME_POSITIONS_MAX
 from weft.log import Log, StreamInfo
 from weft.model import NodeId, Position
 
@@ -139,13 +140,16 @@ class Replication:
             for place, chunk in enumerate(chunks)
         ]
 
-    def received_resume(self, resume: ReceivedResume) -> None:
+    def received_resume(self, resume: ReceivedResume) -> list[Effect]:
         link = self.links.get(resume.peer)
         if link is None:
-            return
+            return []
         link.resuming.append(resume)
+        if len(link.resuming) > RESUME_PARTS_MAX:
+            link.resuming.clear()
+            return [DropLink(resume.peer, f"it resumes more than {RESUME_PARTS_MAX * RESUME_POSITIONS_MAX} streams")]
         if resume.more:
-            return
+            return []
         parts, link.resuming = link.resuming, []
         link.outgoing.leave(origin for part in parts for origin in part.leave)
         origins = [origin for part in parts for origin in part.origins]
@@ -155,6 +159,7 @@ class Replication:
         else:
             for position in positions:
                 link.outgoing.go_back(position)
+        return []
 
     # --- copies --------------------------------------------------------------------------------------------------
 
@@ -226,6 +231,9 @@ class Replication:
             copies = link.outgoing.pump(lambda key: self._floors.get(key, 0), now_s)
             if copies:
                 effects.append(SendCopies(peer, tuple(copies)))
+            effects += map(DamageFound, link.outgoing.take_damage())
+        for plain in self.plain.values():
+            effects += map(DamageFound, plain.take_damage())
         return effects
 
     @property

@@ -2,7 +2,7 @@
 
 - ``config`` and ``config_loading``: every knob with its range; ``weft.toml``, environment and flags. ``identity``: who
   the node is. ``addresses``: HOST:PORT.
-- ``metrics``, ``logs``, ``tracing``: what it tells; ``admin_http`` serves it.
+- ``metrics``, ``logs``: what it tells; ``admin_http`` serves it.
 - ``runtime``: the node itself, put together, started and drained. ``engine`` drives the state machines of ``core`` and
   ``membership``; ``storage`` and ``maintenance`` are the threads of the log; ``clients`` and ``peers`` stand between
   the engine and those who are connected; ``answers`` is what operators ask for; ``wiring`` what the configuration means

@@ -111,12 +111,16 @@ class Clients:
 
     def count_refusal(self, error: WeftError) -> None:
         self._metrics.refused(ErrorCode.Name(code_of(error)))
+        self.count_loss(error)
+
+    def count_loss(self, error: WeftError) -> None:
+        """For the metrics: a reader, be it a client or a peer, came to events that are damaged or gone."""
         if isinstance(error, EventsLost) and len(self._losses) < LOSSES_COUNTED_MAX:
             self._losses.add(error.loss)
 
     @property
     def lost_events(self) -> int:
-        """What readers were told is damaged or gone, each stretch once."""
+        """What readers have found damaged or gone, each stretch once."""
         return sum(loss.end - loss.first for loss in self._losses)
 
     def _refused(self, number: int, error: WeftError) -> None:

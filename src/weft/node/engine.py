@@ -39,7 +39,8 @@ class Links(Protocol):
 
 
 class Engine:
-    """``serve`` performs what is for clients, ``news`` hears what membership found out, ``kick`` has the log synced.
+    """``serve`` performs what is for clients, ``news`` hears what membership found out, ``kick`` has the log synced,
+    ``damaged`` hears of events that peers were to get and that the log has lost.
 
     An error in a step ends the engine: ``failed`` is told once, and nothing is stepped any more.
     """
@@ -51,6 +52,7 @@ class Engine:
         serve: Callable[[ClientEffect], None],
         news: Callable[[MemberNews], None],
         kick: Callable[[], None],
+        damaged: Callable[[StorageError], None],
         failed: Callable[[StorageError], None],
     ) -> None:
         self.broker = broker
@@ -59,6 +61,7 @@ class Engine:
         self._serve = serve
         self._news = news
         self._kick = kick
+        self._damaged = damaged
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._line: deque[tuple[Callable[[Any], None], core.Input | membership.Input | None]] = deque()
@@ -155,6 +158,8 @@ class Engine:
                     self.feed_member(membership.SetInterest(patterns, capped))
                 case core.DropLink(peer, reason):
                     self.links.disconnect(peer, reason)
+                case core.DamageFound(error):
+                    self._damaged(error)
                 case core.SendCopies() | core.SendAcks() | core.SendResume() | core.SendPlain() | core.SendPlainAck():
                     self.links.send(effect)
                 case _:

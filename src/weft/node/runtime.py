@@ -225,6 +225,7 @@ class Node:
             serve=self.clients.perform,
             news=news.hear,
             kick=self._storage.wake,
+            damaged=self._on_damage,
             failed=self._fail,
         )
         self._parts.callback(self._engine.stop)
@@ -291,6 +292,11 @@ class Node:
     async def wait_failed(self) -> StorageError:
         """Return once the node cannot keep its promises any more, with the reason."""
         return await asyncio.shield(self._failure)
+
+    def _on_damage(self, error: StorageError) -> None:
+        """A stream that peers want cannot be read on: the node goes on with the others."""
+        self.clients.count_loss(error)
+        self._logger.error("log_damage", error=str(error), advice="weft log check")
 
     def _fail(self, error: StorageError) -> None:
         if self._failure.done():

@@ -13,7 +13,7 @@ from tests.transport.grpc.nodes import BATCH, SETTINGS, STREAM, TestNode, copy, 
 from weft.core.messages import ReceivedAcks, ReceivedCopies, ReceivedResume, SendAcks, SendCopies, SendResume
 from weft.membership import Gossip, Heartbeat, Message, NodeState, Ping, PingFor, Pong
 from weft.model import Epoch, NodeId, Position, parse_pattern
-from weft.transport.grpc import LinkSettings, link, links
+from weft.transport.grpc import LinkSettings, links
 from weft.wire.mesh.features import Feature
 
 POSITION = Position(STREAM, Epoch(1), 7)
@@ -87,7 +87,7 @@ def test_a_tracer_sees_every_frame_that_is_sent_and_received(monkeypatch: pytest
     spans = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
-    monkeypatch.setattr(link, "TRACER", provider.get_tracer("test"))
+    monkeypatch.setattr("opentelemetry.trace.get_tracer_provider", lambda: provider)
 
     async def story() -> None:
         a, b = TestNode("node-a"), TestNode("node-b")
@@ -98,8 +98,8 @@ def test_a_tracer_sees_every_frame_that_is_sent_and_received(monkeypatch: pytest
             await b.record.until(lambda: b.record.inputs)
 
     asyncio.run(story())
-    seen = {(span.name, (span.attributes or {})["peer"]) for span in spans.get_finished_spans()}
-    assert {("peer.send", "node-b"), ("peer.receive", "node-a")} <= seen
+    seen = {(span.name, (span.attributes or {})["weft.peer"]) for span in spans.get_finished_spans()}
+    assert {("weft.send", "node-b"), ("weft.receive", "node-a")} <= seen
 
 
 @pytest.mark.req("PL-07")

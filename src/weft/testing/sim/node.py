@@ -259,6 +259,8 @@ class SimNode:
                 self._clients.plain_frame(effect)
             case core.DropLink(peer, reason):
                 self._clients.drop_plain(me, peer, reason)
+            case core.DamageFound(error):
+                raise Violation(f"{me} finds damage on a disk that has none: {error}")
             case core.TellInterest(patterns, capped):
                 self.tell_members(membership.SetInterest(patterns, capped))
             case _:

@@ -9,7 +9,7 @@ Peer links (``PeerLinks``) are made of pure pieces and a thin layer of asyncio a
 - ``byte_streams``, ``handshake``, ``receiving``, ``link``  one connection
 - ``peer_gate``   plain text or TLS, and who is at the other end
 - ``links``       all of them: dialling, accepting, closing
-- ``watching``    who is told what happens, and what people see
+- ``watching``    who is told what happens, and what people see; ``tracing``: spans, for who has a tracer
 
 The services for clients are in ``mesh_*``.
 """

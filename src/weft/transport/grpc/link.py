@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from opentelemetry import trace
-
 from weft.core.messages import FramesDropped, SendPlain, SendPlainAck
 from weft.errors import PeerError, UsageError
 from weft.limits import LINK_FAREWELL_TIMEOUT_S, LINK_READ_BYTES, LINK_TELL_S_MIN
@@ -24,6 +22,7 @@ from weft.transport.grpc.outbox import ControlQueue, Outbox
 from weft.transport.grpc.peer_messages import Sendable, message_of
 from weft.transport.grpc.receiving import Receiver
 from weft.transport.grpc.settings import LinkSettings
+from weft.transport.grpc.tracing import receiving, sending
 from weft.transport.grpc.watching import LinkListener, LinkObserver, LinkView, Traffic
 from weft.wire.mesh.features import Feature, Hello, agreed_features
 from weft.wire.mesh.frames import write_peer_message
@@ -31,8 +30,6 @@ from weft.wire.mesh.peerlink_pb2 import PeerClosing, PeerMessage
 
 # A peer that lacks one of these gets the four messages of the document, and nothing else.
 FULL: Final = frozenset({Feature.BATCHES, Feature.POSITIONS, Feature.GOSSIP})
-
-TRACER: Final = trace.get_tracer("weft.transport.grpc")
 
 
 async def _lingering(loop: Callable[[], Awaitable[None]]) -> None:
@@ -210,7 +207,7 @@ class Link:
                 return  # what comes late is for a link that is no more
             self._traffic.received(len(frame))
             self._observer.received(self.peer, len(frame))
-            with TRACER.start_as_current_span("peer.receive", attributes={"peer": self.peer, "bytes": len(frame)}):
+            with receiving(self.peer, size=len(frame)):
                 taking = take(frame)
                 if taking is not None:
                     await taking
@@ -254,7 +251,7 @@ class Link:
         frame = write_peer_message(message, compressed=compressed)
         if len(frame) > self._settings.max_message_bytes:
             raise UsageError("a frame to a peer is too large", size=len(frame), limit=self._settings.max_message_bytes)
-        with TRACER.start_as_current_span("peer.send", attributes={"peer": self.peer, "bytes": len(frame)}):
+        with sending(self.peer, size=len(frame), batches=len(message.batches.batches)):
             await stream.write(frame)
         latency_s = self._loop.time() - since_s
         self._traffic.sent(len(frame), latency_s)

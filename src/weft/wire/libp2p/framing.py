@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from weft.wire.libp2p import varint
 from weft.wire.libp2p.errors import BadFrame
 
 U32_BYTES = 4
 
 
-class _Frames:
+class _Frames(ABC):
     """Bytes received and not yet cut. After BadFrame the stream is lost: there is no next frame to be found."""
 
     def __init__(self) -> None:
@@ -37,9 +39,9 @@ class _Frames:
         self._buffer.clear()
         return rest
 
+    @abstractmethod
     def _head_untrusted(self) -> tuple[int, int] | None:
         """Length of the message at the front and where it starts; None if the length itself is incomplete."""
-        raise NotImplementedError
 
 
 class VarintFrames(_Frames):

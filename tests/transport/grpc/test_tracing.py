@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from weft.node.tracing import NOTHING, receiving, sending
+from weft.transport.grpc.tracing import NOTHING, receiving, sending
 
 # A tracer is set once for a process and for good, so what it does is looked at in one of its own.
 WITH_A_TRACER = """
@@ -15,7 +15,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from weft.node.tracing import receiving, sending
+from weft.transport.grpc.tracing import receiving, sending
 
 exporter = InMemorySpanExporter()
 provider = TracerProvider()
