@@ -45,6 +45,68 @@ EMC_GROUP_KEYS_MAX: Final = 8  # a forgery costs one HMAC per key; a rotation ne
 EMC_GROUP_KEY_BYTES_MIN: Final = 16  # as strong as the shortest tag made with it
 EMC_SENDER_KEYS_MAX: Final = 4  # Ed25519 keys tried for one sender: old and new, or owners of one 4-byte fingerprint
 
+# --- UDP ---------------------------------------------------------------------------------------------------------
+
+UDP_DATAGRAM_BYTES_MAX: Final = 2 * KIB  # read of one datagram; over twice what EMM and EMM-C allow, so cut is too long
+UDP_DATAGRAMS_AT_ONCE: Final = 512  # received before other tasks have their turn: 1.5 ms, and what is done with them
+UDP_SEND_QUEUE_MAX: Final = 4096  # datagrams, urgent ones apart: 2 MiB of each; more would be late rather than lost
+UDP_RECEIVE_BUFFER_BYTES: Final = 8 * MIB  # 20,000 datagrams of 200 bytes: a pause of 0.2 s at 100,000/s
+UDP_SOURCES_KEPT: Final = 65_536  # addresses read before, about 15 MiB; a flood with forged ones begins anew
+UDP_SEND_BUFFER_BYTES: Final = 1 * MIB  # a burst leaves in one go; behind it is the queue, which knows urgent from not
+
+# --- the EMM node and gateway -------------------------------------------------------------------------------------
+
+GATEWAY_EMM_SEEN_MAX: Final = 1 << 21  # taken packets remembered against replays: 7 min at 5,000/s, 150 MB at most
+GATEWAY_EMM_TURN_MAX: Final = 2048  # datagrams judged before the node's other work has its turn: 10 to 20 ms
+GATEWAY_EMM_SIGNATURES_AT_ONCE: Final = 96  # Ed25519 checks in one turn, 55 to 100 us each
+GATEWAY_EMM_SIGNATURES_MAX: Final = 16_384  # packets waiting for theirs, of known senders and of others each: a second
+GATEWAY_EMM_SOURCES_MAX: Final = 10_000  # senders whose signatures were good lately; oldest go first
+GATEWAY_EMM_OWED_BYTES_MAX: Final = 32 * MIB  # published and not yet synced: about a second at 100,000 packets/s
+GATEWAY_EMM_TOPICS_MAX: Final = 10_000  # event names that get a topic of their own; further ones share one
+GATEWAY_EMM_KEYS_KEPT_MAX: Final = 10_000  # prepared HMAC keys, 500 bytes each
+GATEWAY_EMM_CREDIT_BYTES: Final = 1 * MIB  # of events on their way out to datagrams
+QUARANTINE_PER_S: Final = 100.0  # refused packets kept as events: enough to see what is going on
+QUARANTINE_BURST: Final = 1000
+QUARANTINE_BYTES_MAX: Final = 256 * MIB  # of the quarantine in a node's log; half a million packets
+EMM_PEERS_MAX: Final = 1024  # nodes that one EMM node talks to: each costs a heartbeat per interval
+EMM_CAPABILITIES_BYTES_MAX: Final = 255  # kept of a peer's Hello: one field
+EMM_JOIN_TIMEOUT_S: Final = 5.0  # for the answer to a Hello: three of them can be lost
+EMM_GREET_PAUSE_S: Final = 1.0  # between two Hellos to one address: two nodes cannot greet each other endlessly
+EMM_OUTBOX_MAX: Final = 4096  # packets waiting for their turn, urgent ones apart: 2 MiB of each
+EMM_FORWARD_RULES_MAX: Final = 64  # looked through for every event
+QUIC_CONNECTIONS_MAX: Final = 1024  # 60 KB each
+QUIC_IDLE_TIMEOUT_S: Final = 60.0  # three heartbeats and more
+QUIC_DATAGRAMS_AT_ONCE: Final = 512  # handed on before others have their turn
+QUIC_FRAME_BYTES_MAX: Final = 2 * KIB  # a packet of either header format, with room
+QUIC_FRAMES_WAITING_MAX: Final = 1024  # for one connection that is held up: 0.5 MiB; later ones are lost
+QUIC_CONNECT_TIMEOUT_S: Final = 10.0  # two round trips and a certificate
+
+# --- nodes that speak datagrams ------------------------------------------------------------------------------------
+
+DATAGRAM_RELATIONSHIPS_MIN: Final = 10  # EMC-11
+DATAGRAM_RELATIONSHIPS: Final = 32  # unless set: an event goes out as often, and any mesh holds together with fewer
+EMC_RELATIONSHIPS_MAX: Final = 63  # a join tells it in six bits
+DATAGRAM_KNOWN_MAX: Final = 1024  # nodes to find again, and nodes that are barred; about 0.5 MiB
+DATAGRAM_CHANGES_MAX: Final = 1024  # of relationships, if nobody asks for them
+DATAGRAM_SOUGHT_MAX: Final = 256  # addresses asked for a relationship: four times as many as there can be
+DATAGRAM_SEEK_S_MIN: Final = 1.0  # a join was lost, or the other node is not up yet
+DATAGRAM_SEEK_S_MAX: Final = 60.0  # a node that comes back after days is found within a minute
+DATAGRAM_RECONNECT_S: Final = 3600.0  # a lost neighbour is asked for so long; one we were told to join, forever
+DATAGRAM_BAR_S: Final = 600.0  # a dropped neighbour misses us after some heartbeats and asks again: not yet
+EMC_JOIN_TIMEOUT_S: Final = 10.0  # four joins, if three are lost
+DATAGRAM_HEARTBEAT_INTERVAL_S: Final = 10  # a heartbeat is 90 bytes; a dead neighbour is noticed in 35 s
+DATAGRAM_HEARTBEAT_MISSES_MAX: Final = 3  # with 10 % loss, a living neighbour is dropped once in 1,000 intervals
+DATAGRAM_SEEN_S: Final = 300.0  # EMC-13
+DATAGRAM_SEEN_MAX: Final = 1 << 18  # 300 s at 870 events/s, 50 MiB; oldest go first
+DATAGRAM_OUTBOX_MAX: Final = 1024  # waiting for one neighbour, urgent ones apart; they share the bytes: 20 MiB in all
+DATAGRAM_EVENTS_MAX: Final = 8192  # received and not yet taken by the application, urgent ones apart: 4 MiB
+DATAGRAM_RATE_PER_S_MAX: Final = 20_000  # to one neighbour, unless set: an eighth of a core
+DATAGRAM_RATE_PER_S_MIN: Final = 20  # however often congestion is reported: alarms get through, a modem carries it
+DATAGRAM_BURST_S: Final = 0.02  # of the rate may leave at once: a switch's buffer takes 400 small datagrams
+DATAGRAM_BURST_MIN: Final = 16  # at any rate: a burst that every device takes
+DATAGRAM_CUT_INTERVAL_S: Final = 1.0  # between two cuts of the rate: reports in between are of the same congestion
+DATAGRAM_RECOVERY_S: Final = 20.0  # from nothing to the full rate: after one cut, ten seconds
+
 # --- EXMP --------------------------------------------------------------------------------------------------------
 
 EXMP_MESSAGE_BYTES_MAX: Final = 16 * MIB  # decided on the length prefix alone, before a byte of the body is kept
@@ -54,6 +116,26 @@ EXMP_JSON_DEPTH_MAX: Final = 64  # nesting of `data`; far below where encoding i
 EXMP_HANDSHAKE_TIMEOUT_S: Final = 5.0  # as long as the reference waits for a hello
 EXMP_PING_INTERVAL_S: Final = 10.0  # the reference's
 EXMP_PONG_TIMEOUT_S: Final = 30.0  # the pong may come behind a message of 16 MiB on a line of 5 Mbit/s
+EXMP_CONNECTIONS_MAX: Final = 4096  # of one gateway: 4 KiB each when idle, and files enough for the log besides
+EXMP_BACKOFF_S_MIN: Final = 0.1  # as the SDK's: a restarted server is there again after a second or two
+EXMP_BACKOFF_S_MAX: Final = 10.0  # after a long outage, nobody waits longer than this
+EXMP_CONNECT_TIMEOUT_S: Final = 10.0  # for the first connection; a program that starts beside its server gets it
+EXMP_OP_SHOWN_CHARS: Final = 64  # of an operation that nobody knows, in the answer that says so
+EXMP_STRANGER_BYTES_MAX: Final = 64 * KIB  # of a message of somebody who has not authenticated: a key has 80 characters
+EXMP_STRANGER_S: Final = 30.0  # to authenticate in; strangers must not use up the connections
+EXMP_GATEWAY_QUEUE_BYTES_MAX: Final = 1 * MIB  # of requests behind the one in work, on each of 4,096 connections
+EXMP_GATHER_BYTES: Final = 1 * MIB  # of events put into one batch: as many as a frame to a peer takes
+EXMP_GATHER_EVENTS: Final = 10_000  # likewise, of events however small
+EXMP_SUBSCRIPTIONS_MAX: Final = 64  # of one connection: one for each thing that a program looks at
+EXMP_CREDIT_BYTES: Final = 1 * MIB  # delivered to one subscription and not handled yet; at least one batch
+EXMP_EVENTS_AT_ONCE: Final = 256  # taken out of a batch: a batch of a million would be a gigabyte as objects
+EXMP_WINDOW: Final = 64  # events on their way to a client that does not say: a round trip on a LAN is covered
+EXMP_WINDOW_MAX: Final = EXMP_PENDING_MAX  # more are not sent on one connection
+EXMP_FETCH_EVENTS: Final = 100  # in the answer to a fetch that does not say
+EXMP_FETCH_EVENTS_MAX: Final = 10_000  # 4 MiB at 400 bytes of JSON for an event
+EXMP_FETCH_BYTES_MAX: Final = 4 * MIB  # of batches read for one fetch: as JSON, well below the longest message
+EXMP_LINGER_S: Final = 1.0  # for last words to arrive, and the other side to close; then the socket is just closed
+EXMP_GOODBYE_S: Final = 2.0  # for all connections of a port to end when it closes
 
 # --- libp2p: what Coaty needs of it ------------------------------------------------------------------------------
 
@@ -87,6 +169,14 @@ FLOODSUB_MESSAGE_TOPICS_MAX: Final = 16  # the reference sends one
 FLOODSUB_SEQNO_BYTES_MAX: Final = 32  # the reference sends 8 random bytes
 FLOODSUB_SEEN_S: Final = 120.0  # four times as long as the reference remembers
 FLOODSUB_SEEN_MAX: Final = 1 << 17  # 120 s at 1,000 messages/s; oldest go first
+LIBP2P_UPGRADE_S: Final = 10.0  # from a TCP connection to one with streams: a few round trips and an RSA signature
+LIBP2P_NEGOTIATION_S: Final = 10.0  # for the two lines that begin a stream
+LIBP2P_DIAL_S: Final = 10.0  # for a TCP connection
+LIBP2P_UNSENT_BYTES_MAX: Final = 16 * MIB  # to one peer; eight of the longest messages, then it is hung up on
+LIBP2P_STALL_S: Final = 30.0  # a peer that takes nothing for so long is hung up on by whoever waits for it
+LIBP2P_CONNECTIONS_MAX: Final = 1024  # of one host, those being upgraded included; others are hung up on
+LIBP2P_DISCOVERY_S: Final = 10.0  # between mDNS queries, and between attempts to reach bootstrap peers (COA-02)
+MDNS_ANSWER_INTERVAL_S: Final = 1.0  # RFC 6762, 6: the same records no more often
 MDNS_PACKET_BYTES_MAX: Final = 9000  # RFC 6762, 17
 MDNS_RECORDS_MAX: Final = 64  # read from one packet; a busy responder answers with a few dozen
 MDNS_PEERS_MAX: Final = 8  # announced by one packet; the reference announces itself
@@ -122,6 +212,12 @@ COATY_WILL_IDS_MAX: Final = 256  # objects that die with one agent: its identity
 COATY_VISITED_MAX: Final = COATY_WILLS_MAX  # peers that an announcement can have passed
 COATY_NEIGHBOURS_MAX: Final = 4096  # connected peers whose liveliness is watched
 COATY_PEER_ID_CHARS_MAX: Final = 128  # base58; the longest in use has 53
+COATY_PING_TIMEOUT_S: Final = 5.0  # for a new connection and an answer; then the peer is dead
+COATY_SETTLING_S: Final = 1.0  # the document's second (COA-07)
+COATY_SETTLING_S_MAX: Final = 10.0  # neighbours that come and go without end do not keep an agent silent
+COATY_DEFERRED_BYTES_MAX: Final = 16 * MIB  # published before the agent may speak
+COATY_OBSERVED_MAX: Final = 1024  # events waiting for one observer; then neighbours wait, too
+COATY_FOUND_MAX: Final = 64  # announced peers dialled at a time
 COATY_PING_LOOP_S: Final = 2.0  # in its ping loop, the reference is back 0.2 s after an ack; others dial first
 
 # --- the mesh ----------------------------------------------------------------------------------------------------
@@ -284,6 +380,18 @@ LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up;
 INBOX_AGE_S: Final = 3600  # replies to requests are read within seconds or never
 PLAIN_AGE_S: Final = 7 * 86_400  # how long a peer that knows only four messages may be away and miss nothing
 
+# --- the Spark sink ----------------------------------------------------------------------------------------------
+
+STAGING_AGE_S: Final = 86_400  # rows that a job has staged: a driver that died is started again within the day
+DECISIONS_AGE_S: Final = 90 * 86_400  # what a job has written last; a query that rested for longer is a new one
+DECISIONS_BYTES_MAX: Final = 4 * BATCH_BYTES_MAX  # of one job: only the last decision counts, and one fits a batch
+SINK_BATCH_BYTES: Final = 1 * MIB  # of rows that are published together, as the client's own batches
+SINK_GATHER_BYTES: Final = 8 * MIB  # of rows gathered before they are sorted by topic: many topics, larger batches
+SINK_STAGED_MAX: Final = 1 << 18  # batches in one write: 256 GiB of rows of one topic; their list fits an event
+SINK_TARGETS_MAX: Final = 1 << 14  # topics and partitions in one write: a log remembers 100,000 producers' batches
+SINK_IN_FLIGHT_MAX: Final = 32  # batches of one job without a receipt: 32 MiB unless single rows are huge
+SINK_NODE_TIMEOUT_S: Final = 60.0  # for the node that keeps a job's decisions to be reached: a restart takes seconds
+
 # --- the command line --------------------------------------------------------------------------------------------
 
 CONTEXTS_FILE_BYTES_MAX: Final = 1 * MIB  # hundreds of contexts with long tokens
@@ -320,3 +428,59 @@ FAILURE_SOURCES_MAX: Final = 10_000  # remembered; those that failed longest ago
 REFUSAL_INTERVAL_S: Final = 60.0  # between log lines of one cause and caller
 REFUSALS_KEPT_MAX: Final = 1024  # causes and callers that lines are held back for
 TRUST_KEYS_MAX: Final = 100_000  # of EMM devices
+
+# --- Spark: the source -------------------------------------------------------------------------------------------
+
+SPARK_BATCH_ROWS: Final = 10_000  # of one Arrow batch for Spark: from 5,000 to 30,000 it is fastest
+SPARK_BATCH_BYTES: Final = 16 * MIB  # of one Arrow batch for Spark, unless a single event is larger: the JVM copies it
+SPARK_PARTITION_BYTES: Final = 64 * MIB  # of one task: a quarter of a second, and little to do again when it fails
+SPARK_PARTITION_BYTES_MIN: Final = 1 * MIB  # less is not worth a task, unless option minPartitions asks for more
+SPARK_PARTITIONS: Final = 8  # tasks for what is worth them, unless option minPartitions asks for more
+SPARK_PARTITIONS_MAX: Final = 100_000  # tasks of one job; Spark's scheduler gets slow before that
+SPARK_UNAVAILABLE_S: Final = 60.0  # for nodes to come back before a query fails: a restart takes less
+SPARK_SILENT_S: Final = 30.0  # a node that did not answer is not waited for again so soon, while others answer
+SPARK_ASK_S: Final = 10.0  # for one node's positions; a hundred thousand streams take some seconds
+SPARK_TOKEN_FILE_BYTES_MAX: Final = 4 * KIB  # an API key has 80 characters; a file of more is another file
+
+# --- derived tables: health, rollup, objects -------------------------------------------------------------------------
+
+HEALTH_WAITING_MAX: Final = 1024  # signals of one node that wait for the watermark: 17 a second for a minute
+HEALTH_INTERVAL_S_MAX: Final = 86_400.0  # between heartbeats, as a node says of itself; EMM-C has a byte for it
+OBJECTS_REMEMBER_S: Final = 86_400  # that an object was removed: news that are older still come after a long cut
+OBJECTS_REMOVE_ATTEMPTS: Final = 10  # while others commit to the table: each race lost is one that somebody won
+ROLLUP_DELAY_S_MAX: Final = 86_400  # between sending and publishing; beyond a day it is a clock that is wrong
+ROLLUP_PERCENTILE_ACCURACY: Final = 1000  # ranks are off by a thousandth at most, for some KiB of state per window
+
+# --- the pipeline `packets` --------------------------------------------------------------------------------------
+
+PACKET_SEAL_KEYS_MAX: Final = 10_000  # keys that sealed packets are opened with: one for each device, or group of them
+PACKET_HMAC_KEYS_KEPT_MAX: Final = 10_000  # keys whose first hash blocks are remembered, under 10 MB
+PACKET_BUCKETS_MAX: Final = 4096  # of replay state: more than a cluster has cores, and each costs a call per batch
+PACKET_PARCEL_ROWS: Final = 65_536  # judged together, about 30 MB: a bucket gets thousands of them in one message
+PACKET_EVENTS_PER_TRIGGER: Final = 1_000_000  # unless told otherwise: 400 MB over all tasks, and seconds of work
+PACKET_CAPTURE_BYTES_PER_TRIGGER: Final = 256 * MIB  # of capture files, unless told otherwise: a few million packets
+PACKET_CAPTURE_ROWS: Final = 10_000  # in one Arrow batch, as everywhere
+PACKET_LATE_S_MAX: Final = 86_400  # what a bucket remembers beyond its window: at 1,000 packets/s, 2 GB of state a day
+PACKET_REPLAY_SLOT_S: Final = 30  # of a bucket's state: what is new is written again with what came in the same slot
+
+# --- the lake ------------------------------------------------------------------------------------------------------
+
+LAKE_FILE_BYTES: Final = 256 * MIB  # large enough that a table of a terabyte has 4,000 files, and one task reads it
+LAKE_FILE_BYTES_MIN: Final = 64 * KIB  # for tests; anything near it is what compaction is there against
+LAKE_FILE_BYTES_MAX: Final = 8 * 1024 * MIB  # readers split files by row groups, but uploads and copies do not
+LAKE_GROUP_BYTES: Final = 64 * MIB  # of Arrow in one row group, held and sorted by a task: 300,000 rows of 221 bytes
+LAKE_GROUP_ROWS: Final = 1_000_000  # likewise, however small they are
+LAKE_OPEN_FILES_MAX: Final = 256  # partitions a task writes at a time; with more, files are closed early and small
+LAKE_STATISTIC_CHARS_MAX: Final = TOPIC_BYTES_MAX  # of a text's least and most value in the Delta log
+LAKE_COMMIT_ATTEMPTS: Final = 10  # of a batch, on an Iceberg table that others commit to: each race lost is one won
+LAKE_BATCH_S_MAX: Final = 7 * 86_400  # no batch runs longer; files that may belong to a running one are left so long
+LAKE_TOPIC_BUCKETS_MAX: Final = 256  # as many files are open at a time, and each batch writes as many
+LAKE_READ_ROWS: Final = 65_536  # read from a file at a time when it is written anew
+LAKE_KEEP_DAYS_MAX: Final = 36_500  # a hundred years: beyond it, keep all
+LAKE_GRACE_HOURS_MAX: Final = 24 * 365  # a year of replaced files on disk
+
+# --- the pipeline `audit` ------------------------------------------------------------------------------------------
+
+AUDIT_STRETCH_BITS: Final = 16  # 65,536 offsets are added up together; halves of their hashes add up to 48 bits
+AUDIT_RANGES_MAX: Final = 100  # of a stream and kind that are told apart; what is behind them is told as one
+AUDIT_STREAMS_SHOWN_MAX: Final = 1000  # of those that differ: nobody reads more, and the summary counts them all

@@ -104,6 +104,10 @@ class JsAgent:
             pipe.close()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def address(self) -> str:
         """Where the agent listens, its peer id included."""
         return str(self.wait("started", START_S_MAX)["addrs"][0])

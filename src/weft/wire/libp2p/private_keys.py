@@ -10,7 +10,12 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
-from cryptography.hazmat.primitives.serialization import load_der_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_der_private_key,
+)
 
 from weft.errors import UsageError
 from weft.wire.libp2p import keys, protobuf
@@ -67,6 +72,21 @@ class PrivateKey:
             return cls(_load(kind, data))
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise UsageError(f"private key is malformed: {error}") from None
+
+    def to_protobuf(self) -> bytes:
+        """The secret itself, in libp2p's own form."""
+        return protobuf.encode([(TYPE, int(self.public.type)), (DATA, self._secret())])
+
+    def _secret(self) -> bytes:
+        match self._backend:
+            case rsa.RSAPrivateKey() as key:
+                return key.private_bytes(Encoding.DER, PrivateFormat.TraditionalOpenSSL, NoEncryption())  # PKCS #1
+            case ed25519.Ed25519PrivateKey() as key:
+                return key.private_bytes_raw() + key.public_key().public_bytes_raw()
+            case ec.EllipticCurvePrivateKey() as key:
+                return key.private_numbers().private_value.to_bytes(SEED_BYTES, "big")
+            case _:
+                assert_never(self._backend)
 
     def sign(self, message: bytes) -> bytes:
         match self._backend:

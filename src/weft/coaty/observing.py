@@ -1,0 +1,86 @@
+"""Observations: what an agent receives of one kind, as an asynchronous iterator with a bounded queue.
+
+Whoever observes has to read, or to leave: while a queue is full, the agent reads nothing more from its neighbours.
+Leave with ``async with``, ``close()``, or by letting go of the observation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from weft.limits import COATY_OBSERVED_MAX
+
+T = TypeVar("T")
+
+
+class Observation(Generic[T]):
+    """Events from when it was made until it is closed."""
+
+    def __init__(self, leave: Callable[[], None], taken: Callable[[], None]) -> None:
+        """``leave`` is called on the loop, once, when nobody observes any more; ``taken`` whenever there is room again.
+
+        Neither may hold on to the observation, or nobody could let go of it.
+        """
+        self._queue: deque[T] = deque()
+        self._arrived = asyncio.Event()
+        self._is_closed = False
+        self._taken = taken
+        self._leave = weakref.finalize(self, _on_loop, asyncio.get_running_loop(), leave)
+        self._leave.atexit = False
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._queue) >= COATY_OBSERVED_MAX
+
+    def put(self, item: T) -> None:
+        """For the agent. What arrives after ``close`` is nobody's."""
+        if not self._is_closed:
+            self._queue.append(item)
+            self._arrived.set()
+
+    def close(self) -> None:
+        """Observe no more. Who is waiting for the next event learns that there is none."""
+        self._is_closed = True
+        self._queue.clear()
+        self._arrived.set()
+        self._leave()
+        self._taken()
+
+    async def next(self, timeout_s: float | None = None) -> T:
+        """The next event; TimeoutError if none came in time, StopAsyncIteration once it is closed."""
+        async with asyncio.timeout(timeout_s):
+            while not self._queue:
+                if self._is_closed:
+                    raise StopAsyncIteration
+                self._arrived.clear()
+                await self._arrived.wait()
+        item = self._queue.popleft()
+        if len(self._queue) == COATY_OBSERVED_MAX // 2:
+            self._taken()
+        return item
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        return await self.next()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, leave: Callable[[], None]) -> None:
+    """The garbage collector may run anywhere, and when the loop is gone there is nothing to leave."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(leave)

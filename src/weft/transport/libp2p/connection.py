@@ -1,0 +1,325 @@
+"""One connection to a peer: encrypted, with streams, each with a handler that takes its messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from weft.errors import PeerError, WeftError
+from weft.limits import LIBP2P_NEGOTIATION_S, LIBP2P_UNSENT_BYTES_MAX, LIBP2P_UPGRADE_S
+from weft.wire.libp2p import mplex
+from weft.wire.libp2p.mplex import StreamId
+from weft.wire.libp2p.multistream import Dialler, Listener, Selected
+from weft.wire.libp2p.peer_id import PeerId
+from weft.wire.libp2p.upgrade import Upgrade, Upgraded
+
+
+class StreamHandler(Protocol):
+    """What is done with one stream. A PeerError that it raises ends the connection."""
+
+    def on_message(self, data: bytes) -> None:
+        """One message of the muxer, as it was sent."""
+
+    def on_end(self) -> None:
+        """The peer sends no more on this stream."""
+
+    def on_lost(self) -> None:
+        """The stream was reset, or the connection is gone. The last call."""
+
+
+Accept = Callable[["Stream"], StreamHandler]
+
+
+class Owner(Protocol):
+    """What a connection tells the host it belongs to."""
+
+    def established(self, connection: Connection) -> None: ...
+
+    def lost(self, connection: Connection) -> None: ...
+
+    def accepted(self) -> dict[str, Accept]:
+        """The protocols that are spoken here."""
+
+
+class Stream:
+    """One stream of a connection, once both sides agreed on its protocol."""
+
+    __slots__ = ("_id", "connection", "protocol")
+
+    def __init__(self, connection: Connection, stream: StreamId, protocol: str) -> None:
+        self.connection = connection
+        self.protocol = protocol
+        self._id = stream
+
+    @property
+    def peer(self) -> PeerId:
+        return self.connection.peer
+
+    def send(self, data: bytes) -> None:
+        """Of no effect on a stream that is gone."""
+        self.connection.send_on(self._id, data)
+
+    def close(self) -> None:
+        """We send no more; the peer still may."""
+        self.connection.close_stream(self._id)
+
+    def reset(self) -> None:
+        self.connection.reset_stream(self._id)
+
+
+class _Opening:
+    """A stream on which the protocol is being agreed on."""
+
+    __slots__ = ("handler", "negotiator", "timer", "waiter")
+
+    def __init__(self, negotiator: Dialler | Listener, timer: asyncio.TimerHandle) -> None:
+        self.negotiator = negotiator
+        self.timer = timer
+        self.waiter: asyncio.Future[Stream] | None = None  # of the one who opens it; None: the peer does
+        self.handler: Accept | None = None
+
+
+class Connection(asyncio.Protocol):
+    """Handed to asyncio as the protocol of a TCP connection; the host is told when it stands and when it is lost."""
+
+    def __init__(self, upgrade: Upgrade, owner: Owner) -> None:
+        self._upgrade: Upgrade | None = upgrade
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._opening: dict[StreamId, _Opening] = {}
+        self._handlers: dict[StreamId, StreamHandler] = {}
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+        self._is_lost = False
+        self.is_made = False  # there is a TCP connection, or was one
+        self.closed_by_us = False
+        self.reason: WeftError | None = None  # why it ended, if somebody is to blame
+        self.stood: asyncio.Future[None] = self._loop.create_future()  # done once it stands, or never will
+        self.over: asyncio.Future[None] = self._loop.create_future()
+
+    # --- for its owner -------------------------------------------------------------------------------------------
+
+    @property
+    def peer(self) -> PeerId:
+        return self._up.remote.peer
+
+    @property
+    def endpoint(self) -> tuple[str, int]:
+        """The address of the other end."""
+        host, port = self._transport.get_extra_info("peername")[:2]
+        return str(host), int(port)
+
+    @property
+    def stands(self) -> bool:
+        return self._upgrade is None and not self._is_lost
+
+    async def open(self, protocol: str, handler: Accept) -> Stream:
+        """A stream of this protocol; raise PeerError if the peer does not speak it or the connection ends."""
+        if not self.stands:
+            raise PeerError("the connection is gone", protocol=protocol)
+        stream, data = self._up.muxer.open_stream()
+        negotiator = Dialler([protocol])
+        opening = self._opening[stream] = _Opening(negotiator, self._timer(stream))
+        opening.waiter, opening.handler = self._loop.create_future(), handler
+        self._write(data + self._up.muxer.send(stream, negotiator.data_to_send()))
+        try:
+            return await opening.waiter
+        finally:
+            if self._opening.pop(stream, None) is not None:  # cancelled in between
+                opening.timer.cancel()
+                self.reset_stream(stream)
+
+    async def drained(self) -> None:
+        """Wait until the peer has taken most of what was sent, or is gone."""
+        await self._can_write.wait()
+
+    def close(self) -> None:
+        """Hang up. What was written still goes out."""
+        self.closed_by_us = True
+        if self.is_made:
+            self._transport.close()
+        else:
+            self.reason = PeerError("closed before it stood")
+
+    def abort(self, reason: WeftError) -> None:
+        """Hang up at once, because of something the peer did."""
+        if self.reason is None and not self._is_lost:
+            self.reason = reason
+        self._transport.abort()
+
+    def pause_reading(self) -> None:
+        if not self._is_lost:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._is_lost:
+            self._transport.resume_reading()
+
+    # --- for its streams -----------------------------------------------------------------------------------------
+
+    def send_on(self, stream: StreamId, data: bytes) -> None:
+        if stream in self._handlers and not self._is_lost:
+            self._write(self._up.muxer.send(stream, data))
+
+    def close_stream(self, stream: StreamId) -> None:
+        if not self._is_lost:
+            self._write(self._up.muxer.close(stream))
+            self._forget_if_gone(stream)
+
+    def reset_stream(self, stream: StreamId) -> None:
+        if not self._is_lost:
+            self._write(self._up.muxer.reset(stream))
+            self._handlers.pop(stream, None)
+
+    # --- what asyncio calls --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport), "TCP"
+        self._transport = transport
+        self.is_made = True
+        self._upgrade_timer = self._loop.call_later(LIBP2P_UPGRADE_S, self._give_up)
+        if self.reason is not None:  # its owner did not want it from the start
+            transport.abort()
+            return
+        assert self._upgrade is not None, "new"
+        transport.write(self._upgrade.data_to_send())
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if self._upgrade is not None:
+                self._take_upgrade(self._upgrade, data)
+            else:
+                for plaintext in self._up.channel.receive_data(data):
+                    self._take(plaintext)
+        except PeerError as error:
+            self.abort(error)
+
+    def eof_received(self) -> bool:
+        return False  # a half of a connection is of no use
+
+    def pause_writing(self) -> None:
+        self._can_write.clear()
+
+    def resume_writing(self) -> None:
+        self._can_write.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        stood = self.stands
+        self._is_lost = True
+        self._upgrade_timer.cancel()
+        self._can_write.set()
+        if exc is not None and self.reason is None:
+            self.reason = PeerError(f"the connection broke: {exc}")
+        for opening in self._opening.values():
+            opening.timer.cancel()
+            _refuse(opening, self.reason or PeerError("the connection ended before the stream stood"))
+        self._opening.clear()
+        handlers, self._handlers = list(self._handlers.values()), {}
+        for handler in handlers:
+            handler.on_lost()
+        if stood:
+            self._owner.lost(self)
+        _done(self.stood)
+        _done(self.over)
+
+    # --- becoming a libp2p connection ----------------------------------------------------------------------------
+
+    def _take_upgrade(self, upgrade: Upgrade, data: bytes) -> None:
+        upgraded = upgrade.receive_data(data)
+        self._transport.write(upgrade.data_to_send())
+        if upgraded is None:
+            return
+        self._upgrade_timer.cancel()
+        self._up: Upgraded = upgraded
+        self._upgrade = None
+        self._owner.established(self)
+        _done(self.stood)
+        self._take(upgraded.rest)
+
+    def _give_up(self) -> None:
+        self.abort(PeerError("peer did not finish the handshake", limit_s=LIBP2P_UPGRADE_S))
+
+    # --- streams -------------------------------------------------------------------------------------------------
+
+    def _take(self, plaintext: bytes) -> None:
+        for event in self._up.muxer.receive_data(plaintext):
+            match event:
+                case mplex.StreamOpened(stream):
+                    self._opening[stream] = _Opening(Listener(tuple(self._owner.accepted())), self._timer(stream))
+                case mplex.StreamData(stream, data):
+                    self._on_data(stream, data)
+                case mplex.StreamClosed(stream):
+                    self._on_closed(stream)
+                case mplex.StreamReset(stream):
+                    self._drop_opening(stream, PeerError("peer reset the stream"))
+                    if (handler := self._handlers.pop(stream, None)) is not None:
+                        handler.on_lost()
+                case mplex.StreamRefused():
+                    pass  # the muxer has answered
+        self._write(self._up.muxer.data_to_send())
+
+    def _on_data(self, stream: StreamId, data: bytes) -> None:
+        if (handler := self._handlers.get(stream)) is not None:
+            handler.on_message(data)
+        elif (opening := self._opening.get(stream)) is not None:
+            self._negotiate(stream, opening, data)
+
+    def _negotiate(self, stream: StreamId, opening: _Opening, data: bytes) -> None:
+        outcome = opening.negotiator.receive_data(data)
+        if answer := opening.negotiator.data_to_send():
+            self._write(self._up.muxer.send(stream, answer))
+        if outcome is None:
+            return
+        opening.timer.cancel()
+        del self._opening[stream]
+        if not isinstance(outcome, Selected):
+            _refuse(opening, PeerError("peer does not speak this protocol", protocol=", ".join(outcome.proposals)))
+            self._write(self._up.muxer.reset(stream))
+            return
+        agreed = Stream(self, stream, outcome.protocol)
+        handler = (opening.handler or self._owner.accepted()[outcome.protocol])(agreed)
+        self._handlers[stream] = handler
+        if opening.waiter is not None and not opening.waiter.done():
+            opening.waiter.set_result(agreed)
+        if outcome.rest:
+            handler.on_message(outcome.rest)
+
+    def _on_closed(self, stream: StreamId) -> None:
+        self._drop_opening(stream, PeerError("peer closed the stream before its protocol was agreed on"))
+        if (handler := self._handlers.get(stream)) is not None:
+            handler.on_end()
+            self._forget_if_gone(stream)
+
+    def _drop_opening(self, stream: StreamId, reason: PeerError) -> None:
+        opening = self._opening.pop(stream, None)
+        if opening is not None:
+            opening.timer.cancel()
+            _refuse(opening, reason)
+            self._write(self._up.muxer.reset(stream))
+
+    def _timer(self, stream: StreamId) -> asyncio.TimerHandle:
+        """A stream whose protocol is never agreed on takes a place that others need."""
+        reason = PeerError("peer did not agree on a protocol for the stream", limit_s=LIBP2P_NEGOTIATION_S)
+        return self._loop.call_later(LIBP2P_NEGOTIATION_S, self._drop_opening, stream, reason)
+
+    def _forget_if_gone(self, stream: StreamId) -> None:
+        if stream not in self._up.muxer.streams:
+            self._handlers.pop(stream, None)
+
+    def _write(self, data: bytes) -> None:
+        if not data or self._is_lost:
+            return
+        self._transport.write(self._up.channel.send(data))
+        if self._transport.get_write_buffer_size() > LIBP2P_UNSENT_BYTES_MAX:
+            self.abort(PeerError("peer does not take what is sent to it", limit=LIBP2P_UNSENT_BYTES_MAX))
+
+
+def _done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _refuse(opening: _Opening, reason: WeftError) -> None:
+    if opening.waiter is not None and not opening.waiter.done():
+        opening.waiter.set_exception(reason)

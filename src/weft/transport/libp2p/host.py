@@ -1,0 +1,264 @@
+"""One libp2p peer with all its connections: it listens, dials, and learns of each neighbour who and where it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from weft.errors import PeerError, UsageError, WeftError
+from weft.limits import IDENTIFY_BYTES_MAX, LIBP2P_CONNECTIONS_MAX, LIBP2P_DIAL_S, LIBP2P_NEGOTIATION_S
+from weft.transport.libp2p.connection import Accept, Connection, Stream
+from weft.wire.libp2p import identify, multiaddr, varint
+from weft.wire.libp2p.errors import BadFrame
+from weft.wire.libp2p.framing import VarintFrames
+from weft.wire.libp2p.multiaddr import Multiaddr
+from weft.wire.libp2p.peer_id import PeerId
+from weft.wire.libp2p.private_keys import PrivateKey
+from weft.wire.libp2p.upgrade import Entropy, Upgrade
+
+PROTOCOL_VERSION: Final = "ipfs/0.1.0"  # what the reference says
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A peer that is connected, as it described itself."""
+
+    peer: PeerId
+    protocols: tuple[str, ...]
+    addresses: tuple[Multiaddr, ...]  # where it listens, by its own account
+
+
+class Host:
+    """Callbacks: ``on_ready`` for every connection to a neighbour once that has said who it is, ``on_lost`` for every
+    such connection that ended."""
+
+    def __init__(self, identity: PrivateKey, entropy: Entropy, agent_version: str) -> None:
+        self.identity = identity
+        self.on_ready: Callable[[Connection, Neighbour], None] = lambda connection, neighbour: None
+        self.on_lost: Callable[[Connection], None] = lambda connection: None
+        self._entropy = entropy
+        self._agent_version = agent_version
+        self._accepted: dict[str, Accept] = {identify.PROTOCOL: self._tell_identity}
+        self._servers: list[asyncio.Server] = []
+        self._all: set[Connection] = set()  # those being upgraded and those apart included
+        self._apart: set[Connection] = set()
+        self._ready: dict[PeerId, dict[Connection, Neighbour]] = {}
+        self._dialling: dict[Multiaddr, asyncio.Task[Connection]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    # --- what is there -------------------------------------------------------------------------------------------
+
+    @property
+    def peer(self) -> PeerId:
+        return self.identity.peer
+
+    @property
+    def listen_addresses(self) -> tuple[Multiaddr, ...]:
+        """Where this host can be reached, without its peer id."""
+        names = [sock.getsockname()[:2] for server in self._servers for sock in server.sockets]
+        return tuple(multiaddr.tcp(host, port) for host, port in names)
+
+    @property
+    def neighbours(self) -> dict[PeerId, Neighbour]:
+        return {peer: next(iter(known.values())) for peer, known in self._ready.items()}
+
+    def connections(self, peer: PeerId) -> Sequence[Connection]:
+        """Those that are ready, oldest first."""
+        return tuple(self._ready.get(peer, ()))
+
+    def handle(self, protocol: str, accept: Accept) -> None:
+        """Speak this protocol on streams that peers open."""
+        self._accepted[protocol] = accept
+
+    # --- coming and going ----------------------------------------------------------------------------------------
+
+    async def listen(self, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(self._inbound, host, port)
+        except OSError as error:
+            raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        self._servers.append(server)
+
+    async def dial(self, address: Multiaddr) -> Connection:
+        """A connection to the peer at ``address`` (which names it): one that stands, or a new one; or PeerError."""
+        peer = _named_peer(address)
+        if standing := self.connections(peer):
+            return standing[0]
+        if (dialling := self._dialling.get(address)) is None:
+            dialling = asyncio.get_running_loop().create_task(self._dial(address, peer), name=f"dial {address}")
+            self._dialling[address] = dialling
+            dialling.add_done_callback(lambda _: self._dialling.pop(address, None))
+        return await asyncio.shield(dialling)
+
+    async def dial_apart(self, address: Multiaddr) -> Connection:
+        """A new connection that does not count: neither ready nor lost is told of it. Close it after use."""
+        return await self._dial(address, _named_peer(address), apart=True)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for server in self._servers:
+            server.close()
+        tasks: list[asyncio.Task[Any]] = [*self._tasks, *self._dialling.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        overs = {connection.over: connection for connection in self._all}
+        for connection in overs.values():
+            connection.close()
+        if overs:
+            _, late = await asyncio.wait(overs, timeout=LIBP2P_NEGOTIATION_S)
+            for over in late:
+                overs[over].abort(PeerError("peer did not take the rest in time"))
+        for server in self._servers:
+            await server.wait_closed()
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run it as long as the host lives. A PeerError ends it quietly: whom it was about is gone, or unwilling."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and not isinstance(task.exception(), PeerError | None):
+            task.get_loop().call_exception_handler(
+                {"message": f"{task.get_name()} failed", "exception": task.exception(), "task": task}
+            )
+
+    # --- what connections say ------------------------------------------------------------------------------------
+
+    def accepted(self) -> dict[str, Accept]:
+        return self._accepted
+
+    def established(self, connection: Connection) -> None:
+        if connection not in self._apart and not self._is_closed:
+            self.spawn(self._ask_identity(connection), f"identify {connection.peer}")
+
+    def lost(self, connection: Connection) -> None:
+        known = self._ready.get(connection.peer, {})
+        if known.pop(connection, None) is not None:
+            if not known:
+                del self._ready[connection.peer]
+            self.on_lost(connection)
+
+    # --- dialling and accepting ----------------------------------------------------------------------------------
+
+    def _inbound(self) -> Connection:
+        return self._new_connection(None)
+
+    def _new_connection(self, expected: PeerId | None) -> Connection:
+        connection = Connection(Upgrade(self.identity, expected, self._entropy), self)
+        if len(self._all) >= LIBP2P_CONNECTIONS_MAX:
+            connection.reason = PeerError("too many connections", limit=LIBP2P_CONNECTIONS_MAX)
+        self._all.add(connection)
+        connection.over.add_done_callback(lambda _: self._forget(connection))
+        return connection
+
+    def _forget(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        self._apart.discard(connection)
+
+    async def _dial(self, address: Multiaddr, peer: PeerId, *, apart: bool = False) -> Connection:
+        endpoint = address.tcp_endpoint
+        if endpoint is None:
+            raise PeerError("only TCP addresses can be dialled", address=address)
+        connection = self._new_connection(peer)
+        if apart:
+            self._apart.add(connection)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(LIBP2P_DIAL_S):
+                await loop.create_connection(lambda: connection, *endpoint)
+        except TimeoutError:
+            raise PeerError("cannot reach the peer: no answer", address=address, limit_s=LIBP2P_DIAL_S) from None
+        except OSError as error:
+            raise PeerError(f"cannot reach the peer: {error.strerror or error}", address=address) from None
+        finally:
+            if not connection.is_made:
+                self._forget(connection)
+        await asyncio.shield(connection.stood)
+        if not connection.stands:
+            raise connection.reason or PeerError("the peer hung up in the handshake", address=address)
+        return connection
+
+    # --- identify ------------------------------------------------------------------------------------------------
+
+    def _tell_identity(self, stream: Stream) -> _Ignoring:
+        host, port = stream.connection.endpoint
+        answer = identify.Identify(
+            public_key=self.identity.public,
+            listen_addrs=self.listen_addresses,
+            protocols=tuple(self._accepted),
+            observed_addr=multiaddr.tcp(host, port),
+            protocol_version=PROTOCOL_VERSION,
+            agent_version=self._agent_version,
+        )
+        asyncio.get_running_loop().call_soon(_send_and_close, stream, varint.prefixed(answer.encode()))
+        return _Ignoring()
+
+    async def _ask_identity(self, connection: Connection) -> None:
+        asked = _Asked(asyncio.get_running_loop().create_future())
+        try:
+            async with asyncio.timeout(LIBP2P_NEGOTIATION_S):
+                stream = await connection.open(identify.PROTOCOL, lambda stream: asked)
+                answer = await asked.answer
+        except TimeoutError:
+            connection.abort(PeerError("peer did not say who it is", limit_s=LIBP2P_NEGOTIATION_S))
+            return
+        except WeftError as error:
+            connection.abort(PeerError(f"peer did not say who it is: {error}"))
+            return
+        stream.close()
+        if connection.stands:
+            neighbour = Neighbour(connection.peer, answer.protocols, answer.listen_addrs)
+            self._ready.setdefault(connection.peer, {})[connection] = neighbour
+            self.on_ready(connection, neighbour)
+
+
+class _Ignoring:
+    """For a stream on which the peer has nothing to say."""
+
+    def on_message(self, data: bytes) -> None:
+        raise BadFrame("peer speaks where it should listen", have=len(data))
+
+    def on_end(self) -> None:
+        pass
+
+    def on_lost(self) -> None:
+        pass
+
+
+class _Asked:
+    """The one message of an identify stream."""
+
+    def __init__(self, answer: asyncio.Future[identify.Identify]) -> None:
+        self.answer = answer
+        self._frames = VarintFrames()
+
+    def on_message(self, data: bytes) -> None:
+        self._frames.feed(data)
+        body = self._frames.next_frame_untrusted(IDENTIFY_BYTES_MAX)
+        if body is not None and not self.answer.done():
+            self.answer.set_result(identify.decode_untrusted(body))
+
+    def on_end(self) -> None:
+        self.on_lost()
+
+    def on_lost(self) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(PeerError("the stream ended before the answer"))
+
+
+def _send_and_close(stream: Stream, data: bytes) -> None:
+    stream.send(data)
+    stream.close()
+
+
+def _named_peer(address: Multiaddr) -> PeerId:
+    if address.peer is None:
+        raise UsageError("the address has to name the peer: .../p2p/PEER", address=address)
+    return address.peer

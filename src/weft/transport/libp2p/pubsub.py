@@ -1,0 +1,178 @@
+"""Floodsub on a host: performs what the router decides, and hands on what is delivered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
+
+from weft.errors import PeerError
+from weft.limits import FLOODSUB_RPC_BYTES_MAX, LIBP2P_STALL_S
+from weft.transport.libp2p.connection import Connection, Stream
+from weft.transport.libp2p.host import Host, Neighbour
+from weft.wire.libp2p import floodsub, varint
+from weft.wire.libp2p.floodsub import Message, Router, Subscription
+from weft.wire.libp2p.framing import VarintFrames
+from weft.wire.libp2p.peer_id import PeerId
+from weft.wire.libp2p.upgrade import Entropy
+
+SEQNO_BYTES = 8  # as the reference's
+
+
+class Pubsub:
+    """Callbacks: ``on_message`` for what we subscribed to; ``on_changed`` when a neighbour told what it wants;
+    ``on_dropped`` for messages that are not believed."""
+
+    def __init__(self, host: Host, entropy: Entropy) -> None:
+        self.on_message: Callable[[Message], None] = lambda message: None
+        self.on_changed: Callable[[PeerId, Sequence[Subscription]], None] = lambda peer, changes: None
+        self.on_dropped: Callable[[floodsub.Dropped], None] = lambda dropped: None
+        self._host = host
+        self._entropy = entropy
+        self._router = Router(host.identity)
+        self._streams: dict[PeerId, Stream] = {}  # ours; each side opens one
+        self._joining: set[PeerId] = set()
+        self._paused = False
+        host.handle(floodsub.PROTOCOL, lambda stream: _Inbound(self, stream))
+
+    # --- for the agent -------------------------------------------------------------------------------------------
+
+    def subscribe(self, topic: str) -> None:
+        self._perform(self._router.subscribe(topic))
+
+    def unsubscribe(self, topic: str) -> None:
+        self._perform(self._router.unsubscribe(topic))
+
+    def publish(self, topic: str, data: bytes) -> None:
+        """To all neighbours that want it, and to ourselves if we do. Await ``drained`` before publishing much more."""
+        self._perform(self._router.publish(topic, data, self._entropy(SEQNO_BYTES), time.monotonic()))
+
+    def peers_of(self, topic: str) -> frozenset[PeerId]:
+        return self._router.peers_of(topic)
+
+    async def drained(self) -> None:
+        """Wait until every neighbour has taken most of what was sent; who takes nothing for too long is hung up on.
+
+        Others have their turn in any case: a publisher in a loop must not keep its own host from reading.
+        """
+        await asyncio.sleep(0)
+        for stream in list(self._streams.values()):
+            try:
+                async with asyncio.timeout(LIBP2P_STALL_S):
+                    await stream.connection.drained()
+            except TimeoutError:
+                stream.connection.abort(
+                    PeerError("peer takes nothing of what is sent to it", peer=stream.peer, limit_s=LIBP2P_STALL_S)
+                )
+
+    def pause(self) -> None:
+        """The application cannot follow: stop reading from neighbours, and so, in the end, slow them down."""
+        self._paused = True
+        for connection in self._connections():
+            connection.pause_reading()
+
+    def resume(self) -> None:
+        self._paused = False
+        for connection in self._connections():
+            connection.resume_reading()
+
+    # --- neighbours: called by whoever owns the host -------------------------------------------------------------
+
+    def ready(self, connection: Connection, neighbour: Neighbour) -> None:
+        if floodsub.PROTOCOL in neighbour.protocols:
+            self._join(connection)
+
+    def lost(self, connection: Connection) -> None:
+        peer = connection.peer
+        stream = self._streams.get(peer)
+        if stream is not None and stream.connection is connection:
+            del self._streams[peer]
+        if others := self._host.connections(peer):
+            self._join(others[0])
+        else:
+            self._router.peer_left(peer)
+
+    def _join(self, connection: Connection) -> None:
+        if connection.peer not in self._streams and connection.peer not in self._joining:
+            self._joining.add(connection.peer)
+            self._host.spawn(self._open(connection), f"floodsub {connection.peer}")
+
+    async def _open(self, connection: Connection) -> None:
+        peer = connection.peer
+        try:
+            stream = await connection.open(floodsub.PROTOCOL, lambda stream: _Outbound(connection))
+        finally:
+            self._joining.discard(peer)
+        if connection.stands:
+            self._streams[peer] = stream
+            self._perform(self._router.peer_joined(peer))
+
+    # --- what comes ----------------------------------------------------------------------------------------------
+
+    def received(self, sender: PeerId, body: bytes) -> None:
+        """An RPC of a neighbour; raise BadFrame if it is none."""
+        self._perform(self._router.receive_rpc(sender, body, time.monotonic()))
+
+    def read_from(self, connection: Connection) -> None:
+        """A connection on which messages come: it is paused with the others."""
+        if self._paused:
+            connection.pause_reading()
+
+    def _perform(self, effects: Iterable[floodsub.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case floodsub.Send(peers, body):
+                    framed = varint.prefixed(body)
+                    for peer in peers:
+                        if (stream := self._streams.get(peer)) is not None:
+                            stream.send(framed)
+                case floodsub.Deliver(message):
+                    self.on_message(message)
+                case floodsub.Subscribed(peer, changes):
+                    self.on_changed(peer, changes)
+                case floodsub.Dropped():
+                    self.on_dropped(effect)
+                case _:
+                    assert_never(effect)
+
+    def _connections(self) -> list[Connection]:
+        return [connection for peer in self._host.neighbours for connection in self._host.connections(peer)]
+
+
+class _Inbound:
+    """The stream on which a neighbour sends its RPCs."""
+
+    def __init__(self, pubsub: Pubsub, stream: Stream) -> None:
+        self._pubsub = pubsub
+        self._stream = stream
+        self._frames = VarintFrames()
+        pubsub.read_from(stream.connection)
+
+    def on_message(self, data: bytes) -> None:
+        self._frames.feed(data)
+        while (body := self._frames.next_frame_untrusted(FLOODSUB_RPC_BYTES_MAX)) is not None:
+            self._pubsub.received(self._stream.peer, body)
+
+    def on_end(self) -> None:
+        self._stream.close()
+
+    def on_lost(self) -> None:
+        pass
+
+
+class _Outbound:
+    """Our own stream: the neighbour says nothing on it. If it is lost while the connection stands, that is of no use
+    any more: hanging up lets both sides begin anew."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def on_message(self, data: bytes) -> None:
+        pass  # the reference never does; whatever it is, it is not for us
+
+    def on_end(self) -> None:
+        pass
+
+    def on_lost(self) -> None:
+        self._connection.abort(PeerError("peer gave up the Floodsub stream"))

@@ -1,0 +1,174 @@
+"""Peers that do not keep to the rules, on raw sockets and with halves of the protocol: bounded, named, gone."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import suppress
+
+import pytest
+
+from tests.transport.libp2p.hosts import Peer, eventually, new_identity, peer
+from weft.limits import MPLEX_STREAMS_MAX, SECIO_HANDSHAKE_BYTES_MAX
+from weft.transport.libp2p import connection as room
+from weft.wire.libp2p import floodsub, identify
+from weft.wire.libp2p.mplex import Event, Mplex, StreamOpened, StreamReset
+from weft.wire.libp2p.multistream import encode_line
+from weft.wire.libp2p.upgrade import Upgrade, Upgraded
+
+
+async def hung_up(one: Peer, data: bytes) -> None:
+    """Send this as the first bytes of a connection, and see that it is ended."""
+    endpoint = one.address.tcp_endpoint
+    assert endpoint is not None
+    reader, writer = await asyncio.open_connection(*endpoint)
+    writer.write(data)
+    await ended(reader, writer)
+
+
+async def ended(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async with asyncio.timeout(20):
+        with suppress(ConnectionError):
+            while await reader.read(65536):
+                pass
+    await closed(writer)
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+GREETING = encode_line("/multistream/1.0.0")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X" * 100 + b"\r\n\r\n",
+        b"\xff" * 64,
+        encode_line("/multistream/9.0.0"),
+        GREETING + encode_line("/noise") * 40,
+        GREETING + encode_line("/secio/1.0.0") + (SECIO_HANDSHAKE_BYTES_MAX + 1).to_bytes(4, "big"),
+        GREETING + encode_line("/secio/1.0.0") + b"\xff\xff\xff\xff",
+        GREETING + encode_line("/secio/1.0.0") + (8).to_bytes(4, "big") + b"rubbish!",
+    ],
+    ids=["http", "no varint", "another version", "proposals without end", "oversized", "4 GiB", "no proposal"],
+)
+def test_a_stranger_that_speaks_something_else_is_hung_up_on(data: bytes) -> None:
+    async def story() -> None:
+        async with peer() as one, peer() as friend:
+            await hung_up(one, data)
+            await friend.host.dial(one.address)  # and others are served as before
+            await eventually(lambda: one.host.neighbours)
+
+    asyncio.run(story())
+
+
+def test_a_stranger_that_says_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "LIBP2P_UPGRADE_S", 0.05)
+
+    async def story() -> None:
+        async with peer() as one:
+            await hung_up(one, b"")
+
+    asyncio.run(story())
+
+
+class RawPeer:
+    """One that has shaken hands properly and then writes what it likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, up: Upgraded) -> None:
+        self.reader, self.writer, self.up = reader, writer, up
+        self.mux: Mplex = up.muxer
+        self._early = up.rest
+
+    @classmethod
+    async def dial(cls, one: Peer) -> RawPeer:
+        endpoint = one.address.tcp_endpoint
+        assert endpoint is not None
+        reader, writer = await asyncio.open_connection(*endpoint)
+        upgrade = Upgrade(new_identity(), one.host.peer, secrets.token_bytes)
+        upgraded = None
+        while upgraded is None:
+            writer.write(upgrade.data_to_send())
+            upgraded = upgrade.receive_data(await reader.read(65536))
+        writer.write(upgrade.data_to_send())
+        return cls(reader, writer, upgraded)
+
+    def write(self, plaintext: bytes) -> None:
+        self.writer.write(self.up.channel.send(plaintext))
+
+    async def events(self) -> list[Event]:
+        """What happens next."""
+        early, self._early = self._early, b""
+        if early:
+            return self.mux.receive_data(early)
+        data = await self.reader.read(65536)
+        assert data, "hung up"
+        return self.mux.receive_data(b"".join(self.up.channel.receive_data(data)))
+
+    async def over(self) -> None:
+        await ended(self.reader, self.writer)
+
+
+@pytest.mark.parametrize(
+    "plaintext",
+    [b"\x07\x00", b"\x00\xff\xff\xff\x7f", b"\x00\x010\x00\x010", b"\xff" * 11],
+    ids=["unknown flag", "oversized message", "the same stream twice", "no varint"],
+)
+def test_bad_frames_end_the_connection(plaintext: bytes) -> None:
+    async def story() -> None:
+        async with peer() as one:
+            raw = await RawPeer.dial(one)
+            raw.write(plaintext)
+            await raw.over()
+
+    asyncio.run(story())
+
+
+def test_a_frame_that_was_tampered_with_ends_the_connection() -> None:
+    async def story() -> None:
+        async with peer() as one:
+            raw = await RawPeer.dial(one)
+            frame = bytearray(raw.up.channel.send(raw.mux.open_stream()[1]))
+            frame[-1] ^= 1
+            raw.writer.write(bytes(frame))
+            await raw.over()
+
+    asyncio.run(story())
+
+
+def test_half_open_streams_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "LIBP2P_NEGOTIATION_S", 0.5)
+
+    async def story() -> None:
+        async with peer() as one:
+            raw = await RawPeer.dial(one)
+            count = MPLEX_STREAMS_MAX - 1  # one is for being asked who it is
+            raw.write(b"".join(raw.mux.open_stream()[1] for _ in range(count)))
+            resets = 0
+            async with asyncio.timeout(20):
+                while resets < count:
+                    for event in await raw.events():
+                        resets += isinstance(event, StreamReset)
+                        if isinstance(event, StreamOpened):  # it agrees to be asked, and does not answer
+                            agreed = GREETING + encode_line(identify.PROTOCOL)
+                            raw.write(raw.mux.send(event.stream, agreed))
+            await closed(raw.writer)
+
+    asyncio.run(story())
+
+
+def test_who_does_not_say_who_it_is_does_not_become_a_neighbour() -> None:
+    async def story() -> None:
+        async with peer(None, "t") as one:
+            raw = await RawPeer.dial(one)
+            stream, opened = raw.mux.open_stream()
+            raw.write(opened + raw.mux.send(stream, GREETING + encode_line(floodsub.PROTOCOL)))
+            raw.writer.write_eof()
+            await raw.over()
+            assert not one.host.neighbours
+
+    asyncio.run(story())
