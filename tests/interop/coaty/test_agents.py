@@ -122,8 +122,7 @@ def test_one_way_events_both_ways(js: JsAgent) -> None:
             assert (await gone.next(WAIT_S_MAX)).source_id == agent.id
             assert list((await gone.next(WAIT_S_MAX)).data.object_ids) == [theirs["objectId"]]
             assert [(await raw.next(WAIT_S_MAX)).payload for _ in range(2)] == [b"\x00ours", b"\x00\xff"]
-            for what in ("Deadvertise",):
-                await told(js, "unobserve", what=what)
+            await told(js, "unobserve", what="Deadvertise")
             await told(js, "unobserve", what="Advertise", objectType="com.weft.Thing")
             await told(js, "unobserve", what="Channel", id="c")
 
