@@ -13,9 +13,10 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+import coincurve
 import pyarrow as pa
 from bench.harness import Case, measure, report
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from nacl.bindings import crypto_sign_open
 
 from weft.model import Batch, Event, NodeId, parse_topic
@@ -168,7 +169,7 @@ def libp2p_cases() -> list[Case]:
     identities = {
         "RSA-2048": PrivateKey(rsa.generate_private_key(65537, 2048)),
         "Ed25519": PrivateKey(ed25519.Ed25519PrivateKey.from_private_bytes(SEED)),
-        "secp256k1": PrivateKey(ec.derive_private_key(7, ec.SECP256K1())),
+        "secp256k1": PrivateKey(coincurve.PrivateKey.from_int(7)),
     }
     for name, identity in identities.items():
         message = floodsub.sign(identity, "coaty/1/ns/CHNx", b"x" * 200, bytes(8))

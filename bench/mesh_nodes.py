@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,14 +21,15 @@ def free_address() -> str:
 
 
 @contextmanager
-def node(place: Path, name: str, peers: Sequence[str] = ()) -> Iterator[str]:
-    """A node that serves; its address."""
+def node(place: Path, name: str, peers: Sequence[str] = (), settings: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A node that serves; its address. ``settings`` are variables, as docs/configuration.md names them."""
     address = free_address()
     command = [str(Path(sys.executable).parent / "weft"), "up", "--insecure", "--log-level", "warning"]
     command += ["--data", str(place / name), "--node-id", name, "--listen", address, "--admin", free_address()]
     for peer in peers:
         command += ["--peer", peer]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    variables = os.environ | dict(settings or {})
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables)
     assert process.stdout is not None
     try:
         if process.stdout.readline() != "ready\n":

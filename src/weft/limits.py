@@ -56,9 +56,10 @@ UDP_SEND_BUFFER_BYTES: Final = 1 * MIB  # a burst leaves in one go; behind it is
 
 # --- the EMM node and gateway -------------------------------------------------------------------------------------
 
-GATEWAY_EMM_SEEN_MAX: Final = 1 << 21  # taken packets remembered against replays: 7 min at 5,000/s, 150 MB at most
+GATEWAY_EMM_SEEN_MAX: Final = 1 << 21  # taken packets remembered against replays: 7 min at 5,000/s, 200 MB at most
 GATEWAY_EMM_TURN_MAX: Final = 2048  # datagrams judged before the node's other work has its turn: 10 to 20 ms
-GATEWAY_EMM_SIGNATURES_AT_ONCE: Final = 96  # Ed25519 checks in one turn, 55 to 100 us each
+GATEWAY_EMM_TURN_S: Final = 0.005  # between turns for a few datagrams, which cost a millisecond however few they are
+GATEWAY_EMM_SIGNATURES_AT_ONCE: Final = 192  # Ed25519 checks in one turn: 10 to 20 ms
 GATEWAY_EMM_SIGNATURES_MAX: Final = 16_384  # packets waiting for theirs, of known senders and of others each: a second
 GATEWAY_EMM_SOURCES_MAX: Final = 10_000  # senders whose signatures were good lately; oldest go first
 GATEWAY_EMM_OWED_BYTES_MAX: Final = 32 * MIB  # published and not yet synced: about a second at 100,000 packets/s
@@ -93,6 +94,7 @@ DATAGRAM_SEEK_S_MIN: Final = 1.0  # a join was lost, or the other node is not up
 DATAGRAM_SEEK_S_MAX: Final = 60.0  # a node that comes back after days is found within a minute
 DATAGRAM_RECONNECT_S: Final = 3600.0  # a lost neighbour is asked for so long; one we were told to join, forever
 DATAGRAM_BAR_S: Final = 600.0  # a dropped neighbour misses us after some heartbeats and asks again: not yet
+EMC_STATUS_BYTES_MAX: Final = 142  # what a join's other fields leave of its 255 bytes
 EMC_JOIN_TIMEOUT_S: Final = 10.0  # four joins, if three are lost
 DATAGRAM_HEARTBEAT_INTERVAL_S: Final = 10  # a heartbeat is 90 bytes; a dead neighbour is noticed in 35 s
 DATAGRAM_HEARTBEAT_MISSES_MAX: Final = 3  # with 10 % loss, a living neighbour is dropped once in 1,000 intervals
@@ -116,7 +118,7 @@ EXMP_JSON_DEPTH_MAX: Final = 64  # nesting of `data`; far below where encoding i
 EXMP_HANDSHAKE_TIMEOUT_S: Final = 5.0  # as long as the reference waits for a hello
 EXMP_PING_INTERVAL_S: Final = 10.0  # the reference's
 EXMP_PONG_TIMEOUT_S: Final = 30.0  # the pong may come behind a message of 16 MiB on a line of 5 Mbit/s
-EXMP_CONNECTIONS_MAX: Final = 4096  # of one gateway: 4 KiB each when idle, and files enough for the log besides
+EXMP_CONNECTIONS_MAX: Final = 4096  # of one port: 10 KiB each when idle, and files enough for the log besides
 EXMP_BACKOFF_S_MIN: Final = 0.1  # as the SDK's: a restarted server is there again after a second or two
 EXMP_BACKOFF_S_MAX: Final = 10.0  # after a long outage, nobody waits longer than this
 EXMP_CONNECT_TIMEOUT_S: Final = 10.0  # for the first connection; a program that starts beside its server gets it
@@ -124,15 +126,16 @@ EXMP_OP_SHOWN_CHARS: Final = 64  # of an operation that nobody knows, in the ans
 EXMP_STRANGER_BYTES_MAX: Final = 64 * KIB  # of a message of somebody who has not authenticated: a key has 80 characters
 EXMP_STRANGER_S: Final = 30.0  # to authenticate in; strangers must not use up the connections
 EXMP_GATEWAY_QUEUE_BYTES_MAX: Final = 1 * MIB  # of requests behind the one in work, on each of 4,096 connections
-EXMP_GATHER_BYTES: Final = 1 * MIB  # of events put into one batch: as many as a frame to a peer takes
-EXMP_GATHER_EVENTS: Final = 10_000  # likewise, of events however small
+GATEWAY_GATHER_BYTES: Final = 1 * MIB  # of events put into one batch: as many as a frame to a peer takes
+GATEWAY_GATHER_EVENTS: Final = 10_000  # likewise, of events however small
 EXMP_SUBSCRIPTIONS_MAX: Final = 64  # of one connection: one for each thing that a program looks at
 EXMP_CREDIT_BYTES: Final = 1 * MIB  # delivered to one subscription and not handled yet; at least one batch
 EXMP_EVENTS_AT_ONCE: Final = 256  # taken out of a batch: a batch of a million would be a gigabyte as objects
+EXMP_FLUSH_BYTES: Final = 256 * KIB  # of events written at a time: what a client does not take is at most this more
 EXMP_WINDOW: Final = 64  # events on their way to a client that does not say: a round trip on a LAN is covered
 EXMP_WINDOW_MAX: Final = EXMP_PENDING_MAX  # more are not sent on one connection
 EXMP_FETCH_EVENTS: Final = 100  # in the answer to a fetch that does not say
-EXMP_FETCH_EVENTS_MAX: Final = 10_000  # 4 MiB at 400 bytes of JSON for an event
+EXMP_FETCH_EVENTS_MAX: Final = 1000  # a few milliseconds in which nobody else is served
 EXMP_FETCH_BYTES_MAX: Final = 4 * MIB  # of batches read for one fetch: as JSON, well below the longest message
 EXMP_LINGER_S: Final = 1.0  # for last words to arrive, and the other side to close; then the socket is just closed
 EXMP_GOODBYE_S: Final = 2.0  # for all connections of a port to end when it closes
@@ -217,6 +220,11 @@ COATY_SETTLING_S: Final = 1.0  # the document's second (COA-07)
 COATY_SETTLING_S_MAX: Final = 10.0  # neighbours that come and go without end do not keep an agent silent
 COATY_DEFERRED_BYTES_MAX: Final = 16 * MIB  # published before the agent may speak
 COATY_OBSERVED_MAX: Final = 1024  # events waiting for one observer; then neighbours wait, too
+COATY_BRIDGE_CREDIT_BYTES: Final = 4 * MIB  # delivered to a bridge and not said yet: two of the longest
+COATY_QUESTION_S: Final = 60.0  # for how long answers are brought back to the mesh; agents wait for seconds
+COATY_QUESTIONS_MAX: Final = 1024  # each is a subscription that neighbours keep, too
+COATY_MEET_S: Final = 1.0  # until a bridge asks newcomers whether they are bridges, too
+COATY_TEND_S: Final = 5.0  # between looks at questions that nobody answered
 COATY_FOUND_MAX: Final = 64  # announced peers dialled at a time
 COATY_PING_LOOP_S: Final = 2.0  # in its ping loop, the reference is back 0.2 s after an ack; others dial first
 
@@ -392,6 +400,13 @@ SINK_TARGETS_MAX: Final = 1 << 14  # topics and partitions in one write: a log r
 SINK_IN_FLIGHT_MAX: Final = 32  # batches of one job without a receipt: 32 MiB unless single rows are huge
 SINK_NODE_TIMEOUT_S: Final = 60.0  # for the node that keeps a job's decisions to be reached: a restart takes seconds
 
+# --- the replay pipeline -----------------------------------------------------------------------------------------
+
+REPLAY_STEP_EVENTS: Final = 100_000  # written by one Spark job, of some seconds: what a killed replay does again
+REPLAY_STEP_EVENTS_MAX: Final = 10_000_000  # 10 GiB of events of 1 KiB, held in executors' memory or on their disks
+REPLAY_STRETCHES_MAX: Final = 100_000  # of a plan, which is one event: 10 G events in steps of 100,000
+REPLAY_TOPICS_SHOWN_MAX: Final = 50  # of a plan for people, who receives each included: a call to the node per topic
+
 # --- the command line --------------------------------------------------------------------------------------------
 
 CONTEXTS_FILE_BYTES_MAX: Final = 1 * MIB  # hundreds of contexts with long tokens
@@ -456,7 +471,7 @@ ROLLUP_PERCENTILE_ACCURACY: Final = 1000  # ranks are off by a thousandth at mos
 PACKET_SEAL_KEYS_MAX: Final = 10_000  # keys that sealed packets are opened with: one for each device, or group of them
 PACKET_HMAC_KEYS_KEPT_MAX: Final = 10_000  # keys whose first hash blocks are remembered, under 10 MB
 PACKET_BUCKETS_MAX: Final = 4096  # of replay state: more than a cluster has cores, and each costs a call per batch
-PACKET_PARCEL_ROWS: Final = 65_536  # judged together, about 30 MB: a bucket gets thousands of them in one message
+PACKET_PARCEL_ROWS: Final = 32_768  # packed together, about 10 MB: a bucket gets thousands of them in one message
 PACKET_EVENTS_PER_TRIGGER: Final = 1_000_000  # unless told otherwise: 400 MB over all tasks, and seconds of work
 PACKET_CAPTURE_BYTES_PER_TRIGGER: Final = 256 * MIB  # of capture files, unless told otherwise: a few million packets
 PACKET_CAPTURE_ROWS: Final = 10_000  # in one Arrow batch, as everywhere

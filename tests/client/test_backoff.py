@@ -44,6 +44,12 @@ def test_given_addresses_come_first_then_what_nodes_told() -> None:
     assert book.round("gone:9") == ["a:1", "b:2", "c:3", "d:4"]
 
 
+def test_a_book_that_does_not_learn_keeps_to_what_was_given() -> None:
+    book = AddressBook(["a:1"], learns=False)
+    book.learn_untrusted(["c:3", "d:4"])
+    assert book.all() == ("a:1",)
+
+
 def test_what_nodes_tell_is_checked_and_bounded() -> None:
     book = AddressBook(["a:1"])
     book.learn_untrusted(["", "nonsense", "x" * 400 + ":1", "h:0", "h:99999", "h h:1"])

@@ -16,7 +16,7 @@ import weft.sync
 from tests.client.fake import FakeNode, error
 from tests.client.story import quick
 from tests.client.test_subscribe import filled, numbers
-from weft.client import Closed, NoReply, NotAllowed, Unavailable
+from weft.client import Closed, NoReply, NotAllowed, PositionUnknown, Unavailable
 from weft.model import Epoch, NodeId, Position, Stream, Topic
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -54,7 +54,9 @@ def test_publish_and_subscribe(node: FakeNode) -> None:
         assert client.publish("b", "1", key="k", timeout_s=TIMEOUT_S).first_offset == 0
         future = client.publish_nowait("b", b"2")
         assert future.result(TIMEOUT_S).first_offset == 1
-        client.publish_batch("b", pa.table({"payload": [b"3", b"4"]}))
+        client.publish_batch("b", pa.table({"payload": [b"3"]}))
+        whole = client.publish_batch_nowait("b", pa.table({"payload": [b"4"]}), partition=0)
+        assert whole.result(TIMEOUT_S).count == 1
         client.flush(TIMEOUT_S)
         client.wait_for_room()
         assert [next(subscription).payload for _ in range(4)] == [b"1", b"2", b"3", b"4"]
@@ -85,6 +87,22 @@ def test_batches_groups_and_questions(node: FakeNode) -> None:
         assert client.peers()
         assert client.groups("g")[0].group == "g"
         assert client.explain("a")
+
+
+def test_many_batches_come_at_once(node: FakeNode) -> None:
+    stream = Stream(Topic("a"), NodeId("node-a"), 0)
+    with connect(node) as client:
+        found = list(client.fetch_many(stream, 1, 5))
+        assert all(found), "an empty list tells nobody anything"
+        assert [len(batch) for some in found for batch in some] == [5, 10]
+        narrow = [batch for some in client.fetch_many(stream, 1, 5, 7, ["payload"]) for batch in some]
+        assert [batch.record_batch.schema.names for batch in narrow] == [["payload"]]
+        with pytest.raises(PositionUnknown):
+            next(client.fetch_many(stream, 2, 0))
+        left = client.fetch_many(stream, 1, 0)
+        assert next(left)
+        left.close()  # type: ignore[attr-defined]
+        assert client.status().node_id == "node-a", "what was on its way is let go of"
 
 
 def test_requests(node: FakeNode) -> None:

@@ -7,13 +7,14 @@ from dataclasses import fields
 import pytest
 from pydantic import ValidationError
 
+from weft.configuration import Section
 from weft.limits import OFFSET_MAX
 from weft.log.retention import RetentionRule, rule_for
 from weft.membership import Settings
 from weft.membership.settings import RANGES
 from weft.model import parse_pattern, parse_topic
 from weft.node.config import NodeConfig
-from weft.node.config_sections import MembershipSection, Section, TopicSection
+from weft.node.config_sections import MembershipSection, TopicSection
 
 TEMP = parse_topic("plant.line1.temp")
 STATE = parse_topic("plant.line1.state")

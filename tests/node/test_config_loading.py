@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from weft.configuration import BadConfig
 from weft.limits import CONFIG_FILE_BYTES_MAX
-from weft.node.addresses import Address
 from weft.node.config import NodeConfig
-from weft.node.config_loading import VARIABLES, BadConfig, knobs, load_config
+from weft.node.config_loading import VARIABLES, knobs, load_config
 from weft.node.config_sections import LogFormat
+from weft.transport.addresses import Address
 from weft.transport.grpc.settings import DropPolicy
 
 INSECURE: Mapping[str, object] = {"insecure": True}

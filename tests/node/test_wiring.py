@@ -36,6 +36,10 @@ def test_the_mesh_keeps_its_own_topics_by_rules_of_its_own(tmp_path: Path) -> No
     assert plant is not None and plant.stream_bytes_max == 1 << 20
     assert groups is not None and groups.stream_bytes_max == (1 << 63) - 1
     assert inbox is not None and inbox.age_us_max == 3600 * 1_000_000
+    staging, decisions = (rule_for(Topic(name), rules) for name in ("weft.staging.s", "weft.decisions.s"))
+    assert staging is not None and staging.age_us_max == 86_400 * 1_000_000
+    assert decisions is not None and decisions.age_us_max == 90 * 86_400 * 1_000_000
+    assert decisions.stream_bytes_max == 64 << 20
 
 
 def test_every_knob_arrives(tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ def acl(publish: str = "", subscribe: str = "", admin: bool = False) -> Acl:
         ("", "weft.inbox.4f1c.more", False),
         ("", "weft.inbox", False),
         ("", "weft.inboxes.x", False),
+        ("", "weft.staging.4f1c", True),
+        ("", "weft.staging.4f1c.more", False),
+        ("", "weft.decisions.4f1c", True),
+        ("", "weft.decisions", False),
     ],
 )
 @pytest.mark.req("SEC-02")
@@ -64,6 +68,10 @@ def test_publishing(rights: str, topic: str, allowed: bool) -> None:
         ("", "weft.inbox.*", False),
         ("", "weft.inbox.>", False),
         ("weft.inbox.>", "weft.inbox.>", True),
+        ("", "weft.staging.4f1c", True),
+        ("", "weft.staging.*", False),
+        ("", "weft.decisions.>", False),
+        ("", "weft.*.4f1c", False),
     ],
 )
 @pytest.mark.req("SEC-02")

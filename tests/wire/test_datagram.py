@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
+from weft.wire.datagram import DatagramProtocol, is_urgent_untrusted, protocol_of_untrusted
 from weft.wire.reject import BadPacket, Reject
 
 
@@ -26,3 +26,22 @@ def test_an_empty_datagram() -> None:
     with pytest.raises(BadPacket) as caught:
         protocol_of_untrusted(b"")
     assert caught.value.reason is Reject.TRUNCATED
+
+
+@pytest.mark.req("EMM-29")
+@pytest.mark.parametrize(
+    ("data", "urgent"),
+    [
+        (b"", False),
+        (b"\x01\0\0\0\0", False),
+        (b"\x01\0\0\0\0\x01", True),
+        (b"\x01\0\0\0\0\x07rest", True),
+        (b"\x01\0\0\0\0\x06", False),
+        (b"\x28", True),
+        (b"\x2b\0", True),
+        (b"\x20\0\0\0\0\x01", False),
+        (b"\x48\0\0\0\0\x01", False),
+    ],
+)
+def test_what_claims_to_be_urgent(data: bytes, urgent: bool) -> None:
+    assert is_urgent_untrusted(data) is urgent

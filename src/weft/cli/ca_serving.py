@@ -11,9 +11,9 @@ from rich.markup import escape
 
 from weft.cli.console import err
 from weft.errors import WeftError
-from weft.node.addresses import parse_address
 from weft.security.authority import Authority
 from weft.security.ca_server import CaServer
+from weft.transport.addresses import parse_address
 
 
 def serve(authority: Authority, listen: str) -> None:

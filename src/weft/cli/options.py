@@ -5,11 +5,13 @@ Command modules hold the options only; each loads what does the work when it is 
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple, NoReturn
+from typing import Annotated, Final, NamedTuple, NoReturn
 
 import typer
 
 from weft.cli.console import fail
+
+INTERRUPTED: Final = 130  # the status after Ctrl-C, as a shell has it
 
 Nodes = Annotated[
     list[str] | None,

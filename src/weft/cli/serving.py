@@ -17,11 +17,11 @@ from weft.cli.console import err
 from weft.cli.local_context import remember
 from weft.contexts import contexts_path
 from weft.errors import StorageError, UsageError
-from weft.node.addresses import Address, parse_address
 from weft.node.config import NodeConfig
 from weft.node.config_loading import load_config
 from weft.node.logs import configure_logs
 from weft.node.runtime import Node
+from weft.transport.addresses import Address, parse_address
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 SIGNALLED: Final = 128  # plus its number: the status of a process that a signal has ended

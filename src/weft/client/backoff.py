@@ -41,12 +41,15 @@ class Backoff:
 class AddressBook:
     """Addresses of nodes: those given by the user first, then those that nodes told of."""
 
-    def __init__(self, given: Iterable[str]) -> None:
+    def __init__(self, given: Iterable[str], *, learns: bool = True) -> None:
         self.given: Final = tuple(given)
+        self._learns = learns
         self._learned: dict[str, None] = {}
 
     def learn_untrusted(self, addresses: Iterable[str]) -> None:
         """Remember what a node told; what is not an address is ignored, the oldest make room for new ones."""
+        if not self._learns:
+            return
         for address in list(addresses)[:CLIENT_NODES_MAX]:
             try:
                 check_address(address)

@@ -6,7 +6,8 @@ of threads may use one client. A subscription is for one thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from types import TracebackType
@@ -94,6 +95,45 @@ class Request:
         return self._thread.run(self._inner.reply(payload, headers=headers))
 
 
+class Ahead:
+    """An asynchronous iterator whose next item is always on its way. Its methods are run on the client's thread; each
+    time that is asked costs as much as some hundred events, so an item and its being the last are told together."""
+
+    def __init__(self, items: Any) -> None:
+        self._items = items
+        self._coming = asyncio.create_task(_next(items))
+        self.is_over = False
+
+    @classmethod
+    async def begun(cls, items: Coroutine[Any, Any, Any]) -> Ahead:
+        return cls(await items)
+
+    async def take(self) -> Any:
+        """The next item; None if there is none."""
+        item = await self._taken()
+        if item is not None:
+            self._coming = asyncio.create_task(_next(self._items))
+            await asyncio.sleep(0)  # an iterator that is through says so at once
+            if self._coming.done() and isinstance(self._coming.exception(), StopAsyncIteration):
+                self.is_over = True
+        return item
+
+    async def _taken(self) -> Any:
+        try:
+            return await self._coming
+        except BaseException as error:
+            self.is_over = True
+            if isinstance(error, StopAsyncIteration):
+                return None
+            raise
+
+    async def close(self) -> None:
+        """First what is on its way, then the iterator, which must not be at work when it is closed."""
+        self._coming.cancel()
+        await asyncio.gather(self._coming, return_exceptions=True)
+        await self._items.aclose()
+
+
 class Client:
     """A connection to a mesh. Close it, or use it with ``with``."""
 
@@ -155,6 +195,12 @@ class Client:
     ) -> Receipt:
         return self._thread.run(self._client.publish_batch(topic, data, partition=partition, copies=copies), timeout_s)
 
+    def publish_batch_nowait(
+        self, topic: str, data: Whole, *, partition: int | None = None, copies: int = 0
+    ) -> Future[Receipt]:
+        """As ``publish_batch``, with a future for the receipt."""
+        return self._thread.submit(self._client.publish_batch(topic, data, partition=partition, copies=copies))
+
     def wait_for_room(self, timeout_s: float | None = None) -> None:
         self._thread.run(self._client.wait_for_room(), timeout_s)
 
@@ -180,6 +226,25 @@ class Client:
         columns: Sequence[str] = (),
     ) -> Iterator[ReceivedBatch]:
         return self._each(self._thread.run(self._client.fetch(stream, epoch, first_offset, end_offset, columns)))
+
+    def fetch_many(
+        self,
+        stream: Stream,
+        epoch: int,
+        first_offset: int,
+        end_offset: int | None = None,
+        columns: Sequence[str] = (),
+    ) -> Iterator[list[ReceivedBatch]]:
+        """As ``fetch``, but all batches of a message at once; the next message is fetched meanwhile."""
+        ahead = self._thread.run(Ahead.begun(self._client.fetch_many(stream, epoch, first_offset, end_offset, columns)))
+        try:
+            while not ahead.is_over:
+                found = self._thread.run(ahead.take())
+                if found is not None:
+                    yield found
+        finally:
+            if not ahead.is_over:
+                self._thread.run(ahead.close())
 
     # --- asking and answering each other ---------------------------------------------------------------------------
 

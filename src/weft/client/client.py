@@ -144,6 +144,17 @@ class Client:
         """A range of one stream as Arrow, up to what there is now; all columns, or only those named."""
         return Fetch(self._nodes, stream, Epoch(epoch), first_offset, end_offset, columns).batches()
 
+    async def fetch_many(
+        self,
+        stream: Stream,
+        epoch: int,
+        first_offset: int,
+        end_offset: int | None = None,
+        columns: Sequence[str] = (),
+    ) -> AsyncIterator[list[ReceivedBatch]]:
+        """As ``fetch``, but all batches of a message at once, for who wants a great many of them."""
+        return Fetch(self._nodes, stream, Epoch(epoch), first_offset, end_offset, columns).replies()
+
     # --- asking and answering each other ---------------------------------------------------------------------------
 
     async def request(
@@ -305,6 +316,7 @@ def connect(
     token: str | None = None,
     name: str = "",
     partitions: int = 1,
+    learns: bool = True,
     options: Options | None = None,
     hooks: Hooks | None = None,
     chance: Chance | None = None,
@@ -314,7 +326,8 @@ def connect(
     Without nodes, a context says where and as whom, as for the ``weft`` command: the one that is named, or the current
     one, which ``weft up`` has made. What is given beside it counts more.
 
-    ``partitions`` spreads the events of each topic by key; ``chance`` is for tests that want their retries repeatable.
+    ``partitions`` spreads the events of each topic by key. ``learns=False`` keeps to these nodes: others that they tell
+    of are not tried. ``chance`` is for tests that want their retries repeatable.
     """
     if nodes is None or context is not None:
         found = chosen_context(context, os.environ)
@@ -341,6 +354,7 @@ def connect(
             options=options or Options(),
             hooks=hooks or Hooks(),
             chance=chance or random.random,
+            learns=learns,
         )
 
     return Connecting(make_nodes, partitions)

@@ -41,6 +41,12 @@ class Fetch:
         self._columns = list(columns)
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
+        async for found in self.replies():
+            for batch in found:
+                yield batch
+
+    async def replies(self) -> AsyncIterator[list[ReceivedBatch]]:
+        """The same, as many batches at a time as came in one message."""
         backoff = self._nodes.backoff()
         attempts = self._nodes.attempts("fetch", backoff, self._nodes.last_good)
         reason: WeftError | None = None
@@ -49,8 +55,8 @@ class Fetch:
             address = await attempts.next(reason)
             begun_at = self._next
             try:
-                async for batch in self._from_node(address):
-                    yield batch
+                async for found in self._from_node(address):
+                    yield found
                 return
             except WeftError as error:
                 tries = 1 if self._next > begun_at else tries + 1
@@ -58,7 +64,7 @@ class Fetch:
                     raise
                 reason = error
 
-    async def _from_node(self, address: str) -> AsyncIterator[ReceivedBatch]:
+    async def _from_node(self, address: str) -> AsyncIterator[list[ReceivedBatch]]:
         method = self._nodes.channel(address).unary_stream(
             FETCH, request_serializer=pb.FetchRequest.SerializeToString, response_deserializer=pb.FetchReply.FromString
         )
@@ -74,8 +80,10 @@ class Fetch:
             async for reply in call:
                 if reply.WhichOneof("msg") == "error":
                     raise error_of(reply.error, node=address, stream=self._stream)
-                for batch in self._read_untrusted(reply.fetched, address):
-                    yield batch
+                if found := self._read_untrusted(reply.fetched, address):
+                    yield found
+                if self._next >= self._end:
+                    return  # how the node ends its stream is not waited for
         except grpc.aio.AioRpcError as error:
             raise status_error(error, address) from None
         finally:

@@ -42,8 +42,9 @@ class Nodes:
         options: Options,
         hooks: Hooks,
         chance: Chance,
+        learns: bool = True,
     ) -> None:
-        self.book: Final = AddressBook(given)
+        self.book: Final = AddressBook(given, learns=learns)
         self.options: Final = options
         self.hooks: Final = hooks
         self.tracing: Final = Tracing.if_configured()

@@ -94,7 +94,7 @@ class Agent:
         }
         own = [self.identity, *join, *io_nodes]
         can_join = is_joinable(namespace)  # if not, that is reported when it starts (COA-04)
-        self._peer = Peer(
+        self.peer = Peer(
             namespace,
             identity or new_identity(),
             self.id,
@@ -107,59 +107,59 @@ class Agent:
         self._can_join = can_join
         self._own = own
         self._resolving: asyncio.Task[None] | None = None
-        self._io = IoPoints(namespace, io_nodes if can_join else (), self._peer.dispatch)
+        self._io = IoPoints(namespace, io_nodes if can_join else (), self.peer.dispatch)
 
     # --- life ----------------------------------------------------------------------------------------------------
 
     @property
     def addresses(self) -> list[str]:
         """Where this agent can be reached: for ``bootstrap`` of others."""
-        host = self._peer.host
+        host = self.peer.host
         return [f"{address}/p2p/{host.peer}" for address in host.listen_addresses]
 
     @property
     def peer_id(self) -> str:
-        return str(self._peer.host.peer)
+        return str(self.peer.host.peer)
 
     @property
     def neighbours(self) -> list[str]:
         """Peer ids of the agents that are connected."""
-        return [str(peer) for peer in self._peer.host.neighbours]
+        return [str(peer) for peer in self.peer.host.neighbours]
 
     @property
     def is_online(self) -> bool:
-        return self._peer.is_online
+        return self.peer.is_online
 
     @property
     def states(self) -> Observation[bool]:
         """Every change of ``is_online``. One for all who ask."""
-        return self._peer.states
+        return self.peer.states
 
     @property
     def errors(self) -> Observation[WeftError]:
         """What went wrong without anybody having asked: an impossible namespace, events that cannot be read."""
-        return self._peer.errors
+        return self.peer.errors
 
     async def start(self) -> None:
         """Join the namespace; raise UsageError if ``listen`` is not possible."""
         if self._can_join:
             discovers = self.observe_discover()
             self._resolving = asyncio.get_running_loop().create_task(self._resolve(discovers), name=f"coaty {self.id}")
-        await self._peer.start()
+        await self.peer.start()
 
     async def ready(self) -> None:
         """Wait until publications go out at once: a second after the last neighbour said what it wants (COA-07)."""
-        await self._peer.ready()
+        await self.peer.ready()
 
     async def dial(self, address: str) -> None:
         """Connect to another agent now; raise PeerError if that is not possible."""
-        await self._peer.host.dial(_bootstrap(address))
+        await self.peer.host.dial(_bootstrap(address))
 
     async def close(self) -> None:
         if self._resolving is not None:
             self._resolving.cancel()
             await asyncio.gather(self._resolving, return_exceptions=True)
-        await self._peer.close()
+        await self.peer.close()
 
     async def _resolve(self, discovers: Observation[Question[Discover, Resolve]]) -> None:
         """Who looks for this agent, or for what it joined with, finds it. By this every agent is subscribed to a topic
@@ -205,13 +205,13 @@ class Agent:
         if isinstance(value, bytes) != self._io.is_raw(source_id):
             raise UsageError("values of this IO source are bytes exactly if it has useRawIoValues", source=source_id)
         payload = encode_payload(Message(self.id, IoValue(value)))
-        await self._peer.publish([Publication(route, payload)])
+        await self.peer.publish([Publication(route, payload)])
         return True
 
     async def raw(self, topic: str, payload: bytes) -> None:
         """Any bytes on a topic outside of Coaty's own."""
         require_raw_topic(topic)
-        await self._peer.publish([Publication(topic, payload)])
+        await self.peer.publish([Publication(topic, payload)])
 
     # --- questions -----------------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class Agent:
                 raise BadCoatyMessage(problem, source=answer.source_id)
             return Event(answer.source_id, answer.data)
 
-        responses: Responses[Any] = self._peer.dispatch.observe([str(topic)], read_untrusted, Responses)
+        responses: Responses[Any] = self.peer.dispatch.observe([str(topic)], read_untrusted, Responses)
         await self._publish_message(message, name)
         return responses
 
@@ -289,7 +289,7 @@ class Agent:
 
     def observe_raw(self, topic: str) -> Observation[RawEvent]:
         require_raw_topic(topic)
-        return self._peer.dispatch.observe([topic], RawEvent, Observation)
+        return self.peer.dispatch.observe([topic], RawEvent, Observation)
 
     def observe_discover(self) -> Observation[Question[Discover, Resolve]]:
         return self._observe_questions(EventType.DISCOVER, None)
@@ -315,7 +315,7 @@ class Agent:
             message = decode_event_untrusted(topic, payload)
             return Event(message.source_id, message.data) if wanted(message.data) else None
 
-        return self._peer.dispatch.observe([str(topic)], read_untrusted, Observation)
+        return self.peer.dispatch.observe([str(topic)], read_untrusted, Observation)
 
     def _observe_questions(
         self, event: EventType, name: str | None, wanted: Callable[[Any], bool] = lambda data: True
@@ -337,7 +337,7 @@ class Agent:
 
             return Question(message.source_id, message.data, correlation_id, reply)
 
-        return self._peer.dispatch.observe([str(topic)], read_untrusted, Observation)
+        return self.peer.dispatch.observe([str(topic)], read_untrusted, Observation)
 
     # --- publishing ----------------------------------------------------------------------------------------------
 
@@ -345,7 +345,7 @@ class Agent:
         await self._publish_message(Message(self.id, data), name)
 
     async def _publish_message(self, message: Message, name: str | None = None) -> None:
-        await self._peer.publish(self._publications(message, name))
+        await self.peer.publish(self._publications(message, name))
 
     def _publications(self, message: Message, name: str | None = None) -> list[Publication]:
         payload = encode_payload(message)

@@ -6,8 +6,9 @@ import base64
 from pathlib import Path
 from typing import Final, assert_never
 
+import coincurve
 import msgspec
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from weft.errors import UsageError
 from weft.security.files import private_directory, read_private, write_private
@@ -30,7 +31,7 @@ def new_identity(key_type: KeyType = KeyType.SECP256K1) -> PrivateKey:
         case KeyType.ED25519:
             return PrivateKey(ed25519.Ed25519PrivateKey.generate())
         case KeyType.SECP256K1:
-            return PrivateKey(ec.generate_private_key(ec.SECP256K1()))
+            return PrivateKey(coincurve.PrivateKey())
         case KeyType.RSA:
             return PrivateKey(rsa.generate_private_key(RSA_EXPONENT, RSA_BITS))
         case _:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address
 
 from weft import __version__
@@ -25,7 +25,7 @@ from weft.wire.coaty import (
     encode_payload,
     in_namespace,
 )
-from weft.wire.libp2p import Multiaddr, PeerId, PrivateKey
+from weft.wire.libp2p import Multiaddr, PeerId, PrivateKey, floodsub
 from weft.wire.libp2p.floodsub import Subscription
 
 
@@ -60,13 +60,19 @@ class Peer:
         self._liveliness = LivelinessService(self.host, will, self._carry_out)
         self._neighbourhood = Neighbourhood(self.host, namespace, bootstrap, interfaces)
         self._is_closed = False
+        self.is_ignored: Callable[[floodsub.Message], bool] = lambda message: False
+        self.on_insider: Callable[[], None] = lambda: None  # a neighbour of our namespace has come
         self.host.on_ready, self.host.on_lost = self._on_ready, self._on_lost
-        self._pubsub.on_message, self._pubsub.on_changed = self.dispatch.received, self._on_changed
+        self._pubsub.on_message, self._pubsub.on_changed = self._on_message, self._on_changed
 
     @property
     def is_online(self) -> bool:
         """Whether at least one neighbour is connected (COA-08). An agent that is not still talks to itself."""
         return bool(self.host.neighbours)
+
+    def wanted_by(self, topic: str) -> frozenset[PeerId]:
+        """The neighbours that are subscribed to a topic: what is published there goes to nobody else."""
+        return self._pubsub.peers_of(topic)
 
     async def start(self) -> None:
         """Join the namespace. One that cannot be joined is reported, and the agent stays by itself (COA-04)."""
@@ -106,7 +112,7 @@ class Peer:
 
     def _send(self, publications: Sequence[Publication]) -> None:
         for publication in publications:
-            self._pubsub.publish(publication.topic, publication.payload)
+            self._pubsub.publish(publication.topic, publication.payload, publication.seqno)
 
     def _settle(self) -> None:
         """Send what was deferred if it is time, or come back when it is."""
@@ -138,10 +144,15 @@ class Peer:
             self._insiders.add(peer)
             self._watch(peer)
 
+    def _on_message(self, message: floodsub.Message) -> None:
+        if not self.is_ignored(message):
+            self.dispatch.received(message)
+
     def _watch(self, peer: PeerId) -> None:
         """Once it has said who it is and that it belongs to us, whichever comes last."""
         if peer in self._insiders and peer in self.host.neighbours:
             self._liveliness.joined(peer)
+            self.on_insider()
 
     def _carry_out(self, event: Message) -> None:
         """An agent has died: here it is as if it had deadvertised itself."""

@@ -21,6 +21,7 @@ class Publication:
 
     topic: str
     payload: bytes
+    seqno: bytes | None = None  # of the Floodsub message; None: by chance
 
 
 class Settling:

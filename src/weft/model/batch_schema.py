@@ -94,6 +94,10 @@ def _find_bad_headers(headers: pa.MapArray) -> Fault | None:
 
 def _first_repeated(names: pa.StringArray, starts: Offsets) -> int | None:
     """An entry whose name its event has already: two readers could see different values of such a header."""
+    if _are_alike(names, starts):
+        one = names.slice(int(starts[0]), int(starts[1] - starts[0])).to_pylist()
+        if len(set(one)) == len(one):
+            return None
     coded = names.dictionary_encode()
     first, end = int(starts[0]), int(starts[-1])
     events = np.repeat(np.arange(len(starts) - 1, dtype=np.int64), np.diff(starts))
@@ -101,6 +105,18 @@ def _first_repeated(names: pa.StringArray, starts: Offsets) -> int | None:
     order = np.argsort(pairs, kind="stable")
     twice = np.flatnonzero(pairs[order[1:]] == pairs[order[:-1]])
     return first + int(order[twice[0] + 1]) if len(twice) else None
+
+
+def _are_alike(names: pa.StringArray, starts: Offsets) -> bool:
+    """Whether all events have the same names in the same order, as events of one publisher mostly do."""
+    count = int(starts[1] - starts[0])
+    if not count or (np.diff(starts) != count).any():
+        return False
+    bounds = _offsets(names)[int(starts[0]) : int(starts[-1]) + 1]
+    lengths = np.diff(bounds)
+    text = np.frombuffer(names.buffers()[2] or b"", np.uint8)[int(bounds[0]) : int(bounds[-1])]
+    period = int(bounds[count] - bounds[0])
+    return bool((lengths[count:] == lengths[:-count]).all() and (text[period:] == text[: len(text) - period]).all())
 
 
 def _find_long(what: str, offsets: Offsets, limit: int) -> Fault | None:

@@ -7,9 +7,11 @@ from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from weft.configuration import Section
 from weft.errors import UsageError
 from weft.log.retention import RetentionRule
 from weft.model import Pattern, Topic, matches
+from weft.node.config_gateways import GatewaySection
 from weft.node.config_sections import (
     GroupsSection,
     LimitsSection,
@@ -19,7 +21,6 @@ from weft.node.config_sections import (
     MembershipSection,
     NodeSection,
     PeerItem,
-    Section,
     SecuritySection,
     Selection,
     ShutdownSection,
@@ -58,11 +59,18 @@ class NodeConfig(Section):
     storage: StorageSection = StorageSection()
     limits: LimitsSection = LimitsSection()
     groups: GroupsSection = GroupsSection()
+    gateway: GatewaySection = GatewaySection()
     log: LogSection = LogSection()
     shutdown: ShutdownSection = ShutdownSection()
 
     @model_validator(mode="after")
     def _safe(self) -> Self:
+        exmp = self.gateway.exmp
+        if exmp.tcp is not None and not exmp.tcp.is_loopback:
+            raise ValueError(
+                f"gateway.exmp.tcp {exmp.tcp} is plain text, so it is for loopback addresses (127.0.0.1, [::1], "
+                "localhost) only; gateway.exmp.tls is for others"
+            )
         if not self.insecure:
             try:
                 check_mesh(self.node.mesh)  # part of every identity, so its rules are stricter
@@ -81,6 +89,8 @@ class NodeConfig(Section):
                 ("security.ca_url", self.security.ca_url),
                 ("security.token", self.security.token),
                 ("security.token_file", self.security.token_file),
+                ("gateway.exmp.tls", exmp.tls),
+                ("gateway.emm.quic", self.gateway.emm.quic),
             )
             if value is not None
         ]
@@ -92,8 +102,9 @@ class NodeConfig(Section):
                 ("listen.grpc", self.listen.grpc),
                 ("listen.admin", self.listen.admin),
                 *(("peer", peer.address) for peer in self.peers),
+                ("gateway.emm.udp", self.gateway.emm.udp),
             )
-            if not address.is_loopback
+            if address is not None and not address.is_loopback
         ]
         if outside:
             raise ValueError(

@@ -10,9 +10,11 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from weft.configuration import Section
 from weft.node.config import NodeConfig
+from weft.node.config_emm import EmmOutSection, EmmRuleSection
 from weft.node.config_loading import TABLES, variable_of
-from weft.node.config_sections import Peer, Section, TopicSection
+from weft.node.config_sections import Peer, TopicSection
 
 INTRODUCTION = """\
 # Configuration of a node
@@ -47,6 +49,8 @@ retention_age_s = 604800
 ITEMS: tuple[tuple[str, type[Section]], ...] = (
     ("A peer as a table", Peer),
     ("A table of `topics`", TopicSection),
+    ("A table of `gateway.emm.rules`", EmmRuleSection),
+    ("A table of `gateway.emm.out`", EmmOutSection),
 )
 
 
@@ -55,17 +59,28 @@ def page() -> str:
 
 
 def _sections() -> Iterator[str]:
-    fields = NodeConfig.model_fields
-    sections = {name: field.annotation for name, field in fields.items() if _is_section(field.annotation)}
     yield "## Top level\n"
-    yield from _table({name: field for name, field in fields.items() if name not in sections}, ())
+    yield from _table(_knobs_of(NodeConfig), ())
     for title, item in ITEMS:
         yield f"### {title}\n\n{item.__doc__}\n"
         yield from _table(item.model_fields, None)
-    for name, section in sections.items():
-        assert section is not None, "only sections are here"
-        yield f"## `[{name}]`\n\n{section.__doc__}\n"
-        yield from _table(section.model_fields, (name,))
+    yield from _sections_in(NodeConfig, ())
+
+
+def _sections_in(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        section: Any = field.annotation
+        if not _is_section(section):
+            continue
+        within = (*path, name)
+        if knobs := _knobs_of(section):
+            yield f"## `[{'.'.join(within)}]`\n\n{section.__doc__}\n"
+            yield from _table(knobs, within)
+        yield from _sections_in(section, within)
+
+
+def _knobs_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {name: field for name, field in model.model_fields.items() if not _is_section(field.annotation)}
 
 
 def _is_section(kind: Any) -> bool:

@@ -11,8 +11,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, model_validator
+from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 
+from weft.configuration import Section
 from weft.core.groups import GroupSettings
 from weft.core.groups.settings import RANGES as GROUP_RANGES
 from weft.errors import UsageError
@@ -36,9 +37,9 @@ from weft.log.retention import RetentionRule
 from weft.membership import Settings
 from weft.membership.settings import RANGES as MEMBERSHIP_RANGES
 from weft.model import NodeId, Pattern, parse_node_id, parse_pattern
-from weft.node.addresses import Address, parse_address
 from weft.security.secret import Secret
 from weft.security.urls import parse_url
+from weft.transport.addresses import Address, parse_address
 from weft.transport.grpc.settings import RANGES as LINK_RANGES
 from weft.transport.grpc.settings import DropPolicy, LinkSettings
 
@@ -53,7 +54,7 @@ T = TypeVar("T")
 # --- how text becomes values -------------------------------------------------------------------------------------
 
 
-def _parsed_by(parse: Callable[[str], T]) -> BeforeValidator:
+def parsed_by(parse: Callable[[str], T]) -> BeforeValidator:
     """Text goes through ``parse``; values that code hands over are taken as they are."""
 
     def convert(value: Any) -> Any:
@@ -92,20 +93,17 @@ def _peer_table(value: Any) -> Any:
 
 Int = Annotated[int, BeforeValidator(_not_bool)]
 Seconds = Annotated[float, BeforeValidator(_not_bool)]
-Listen = Annotated[InstanceOf[Address], _parsed_by(parse_address)]
-Dialled = Annotated[InstanceOf[Address], _parsed_by(_peer_address)]
-Name = Annotated[NodeId, _parsed_by(parse_node_id)]
-CaAddress = Annotated[str, _parsed_by(lambda text: str(parse_url(text)))]
-Token = Annotated[InstanceOf[Secret[str]], _parsed_by(Secret)]
-Selection = Annotated[Pattern, _parsed_by(parse_pattern)]
+Listen = Annotated[InstanceOf[Address], parsed_by(parse_address)]
+Dialled = Annotated[InstanceOf[Address], parsed_by(_peer_address)]
+Name = Annotated[NodeId, parsed_by(parse_node_id)]
+CaAddress = Annotated[str, parsed_by(lambda text: str(parse_url(text)))]
+Token = Annotated[InstanceOf[Secret[str]], parsed_by(Secret)]
+Selection = Annotated[Pattern, parsed_by(parse_pattern)]
 
 
-def _knob(default: float, least: float, most: float, description: str) -> Any:
+def knob(default: float, least: float, most: float, description: str) -> Any:
+    """A number within a range."""
     return Field(default=default, ge=least, le=most, allow_inf_nan=False, description=description)
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 # --- sections ----------------------------------------------------------------------------------------------------
@@ -161,7 +159,7 @@ class SecuritySection(Section):
         max_length=CERTIFICATE_NAMES_MAX - 4,
         description="Names and addresses clients know this node by, beside the one it listens on. For a CA of its own.",
     )
-    certificate_lifetime_s: Seconds = _knob(
+    certificate_lifetime_s: Seconds = knob(
         CERTIFICATE_LIFETIME_S,
         CERTIFICATE_LIFETIME_S_MIN,
         CERTIFICATE_LIFETIME_S_MAX,
@@ -181,7 +179,7 @@ PeerItem = Annotated[Peer, BeforeValidator(_peer_table)]
 
 def _link_knob(name: str, description: str) -> Any:
     """Default and range are those of the links themselves."""
-    return _knob(getattr(LinkSettings(), name), *LINK_RANGES[name], description)
+    return knob(getattr(LinkSettings(), name), *LINK_RANGES[name], description)
 
 
 class LinkSection(Section):
@@ -206,13 +204,13 @@ class LinkSection(Section):
     handshake_timeout_s: Seconds = _link_knob(
         "handshake_timeout_s", "How long a connected peer may take to say who it is."
     )
-    window_bytes: Int = _knob(
+    window_bytes: Int = knob(
         LINK_WINDOW_BYTES,
         64 * KIB,
         1 * GIB,
         "Bytes sent to one peer and not yet acknowledged; at least one batch goes anyway.",
     )
-    ack_timeout_s: Seconds = _knob(
+    ack_timeout_s: Seconds = knob(
         LINK_ACK_TIMEOUT_S,
         1.0,
         600.0,
@@ -231,7 +229,7 @@ class LinkSection(Section):
 
 def _membership_knob(name: str, description: str) -> Any:
     """Default and range are the membership room's own."""
-    return _knob(getattr(Settings(), name), *MEMBERSHIP_RANGES[name], description)
+    return knob(getattr(Settings(), name), *MEMBERSHIP_RANGES[name], description)
 
 
 class MembershipSection(Section):
@@ -270,28 +268,28 @@ class MembershipSection(Section):
 class StorageSection(Section):
     """The log on disk."""
 
-    segment_bytes: Int = _knob(
+    segment_bytes: Int = knob(
         SEGMENT_BYTES, 1 * MIB, 1 * GIB, "Size of a segment. Space is given back by whole segments."
     )
-    disk_reserve_bytes: Int = _knob(
+    disk_reserve_bytes: Int = knob(
         DISK_RESERVE_BYTES, 16 * MIB, 1024 * GIB, "Kept free on the disk: below it, publishes are refused, reads go on."
     )
-    maintenance_interval_s: Seconds = _knob(60.0, 1.0, 24 * HOUR_S, "Between rounds of retention and compaction.")
+    maintenance_interval_s: Seconds = knob(60.0, 1.0, 24 * HOUR_S, "Between rounds of retention and compaction.")
 
 
 class LimitsSection(Section):
     """What clients may ask of this node."""
 
-    clients_max: Int = _knob(10_000, 1, 1_000_000, "Client streams (publish or subscribe) that are open at a time.")
-    subscriptions_max: Int = _knob(10_000, 1, 1_000_000, "Subscriptions that are open at a time, of all clients.")
-    batch_bytes_max: Int = _knob(BATCH_BYTES_MAX, 64 * KIB, BATCH_BYTES_MAX, "The largest batch a client may publish.")
-    publish_bytes_max: Int = _knob(
+    clients_max: Int = knob(10_000, 1, 1_000_000, "Client streams (publish or subscribe) that are open at a time.")
+    subscriptions_max: Int = knob(10_000, 1, 1_000_000, "Subscriptions that are open at a time, of all clients.")
+    batch_bytes_max: Int = knob(BATCH_BYTES_MAX, 64 * KIB, BATCH_BYTES_MAX, "The largest batch a client may publish.")
+    publish_bytes_max: Int = knob(
         256 * MIB, 16 * MIB, 16 * GIB, "Bytes taken from all clients and not yet synced; more have to wait."
     )
-    credit_bytes_max: Int = _knob(
+    credit_bytes_max: Int = knob(
         64 * MIB, 64 * KIB, 1 * GIB, "The most that may be under way to one subscriber, whatever it asks for."
     )
-    reply_bytes_max: Int = _knob(
+    reply_bytes_max: Int = knob(
         READ_BYTES_MAX, 64 * KIB, BATCH_BYTES_MAX, "Bytes in one reply to a fetch; at least one batch goes anyway."
     )
 
@@ -300,7 +298,7 @@ class TopicSection(Section):
     """What holds for topics that match a pattern. The first table that matches counts."""
 
     pattern: Selection = Field(description="Which topics: plant.*.temp, or > for all.")
-    copies: Int = _knob(1, 1, COPIES_MAX, "Nodes that must have synced an event before its publisher gets the receipt.")
+    copies: Int = knob(1, 1, COPIES_MAX, "Nodes that must have synced an event before its publisher gets the receipt.")
     retention_age_s: Seconds | None = Field(
         default=None,
         ge=1.0,
@@ -323,7 +321,7 @@ class TopicSection(Section):
 class GroupsSection(Section):
     """Groups of subscribers that share streams."""
 
-    handover_timeout_s: Seconds = _knob(
+    handover_timeout_s: Seconds = knob(
         GroupSettings().release_timeout_s,
         *GROUP_RANGES["release_timeout_s"],
         "How long a member may take to let go of streams that go to another.",
@@ -352,6 +350,6 @@ class LogSection(Section):
 class ShutdownSection(Section):
     """How the node goes."""
 
-    drain_timeout_s: Seconds = _knob(
+    drain_timeout_s: Seconds = knob(
         10.0, 0.0, 600.0, "How long receipts, deliveries and acknowledgements that are under way may take to finish."
     )

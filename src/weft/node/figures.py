@@ -106,6 +106,8 @@ class NodeFigures:
     subscriptions: int = 0
     groups: Sequence[GroupFigures] = ()
     refusals: Mapping[str, int] = field(default_factory=dict)  # cause -> how often
+    datagrams: Mapping[str, int] = field(default_factory=dict)  # of devices: fate -> how many
+    datagrams_rejected: Mapping[str, int] = field(default_factory=dict)  # reason -> how many
     certificate_expires_s: float | None = None  # None: there is none
     certificate_renewals: int = 0
     certificate_failures: int = 0

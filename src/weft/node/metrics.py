@@ -93,6 +93,12 @@ GROUP_LAG_S: Final = Definition(
 REFUSALS: Final = Definition(
     "weft_refusals_total", Kind.COUNTER, "Calls and links refused for reasons of security, by cause.", ("cause",)
 )
+DATAGRAMS: Final = Definition(
+    "weft_datagrams_total", Kind.COUNTER, "EMM and EMM-C datagrams of devices, by what became of them.", ("fate",)
+)
+DATAGRAMS_REJECTED: Final = Definition(
+    "weft_datagrams_rejected_total", Kind.COUNTER, "Those that were refused, by reason.", ("reason",)
+)
 CERTIFICATE_EXPIRES: Final = Definition(
     "weft_certificate_expires_seconds", Kind.GAUGE, "Until the node's certificate ends; renewed with a third left."
 )
@@ -161,6 +167,8 @@ class Metrics(Collector):
         yield from self._of_log(figures)
         yield from _of_mesh(figures)
         yield from _of_security(figures)
+        yield _family(DATAGRAMS, [((fate,), count) for fate, count in figures.datagrams.items()])
+        yield _family(DATAGRAMS_REJECTED, [((reason,), count) for reason, count in figures.datagrams_rejected.items()])
 
     def describe(self) -> Iterable[Metric]:
         """Names without numbers: the registry asks while the node is not there yet to be read."""

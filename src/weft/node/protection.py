@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -38,6 +39,7 @@ from weft.security import (
 from weft.security.ca_server import CaServer
 from weft.transport.grpc.access import KeyAccess, OpenAccess
 from weft.transport.grpc.peer_gate import PlainGate, TlsGate
+from weft.transport.tcp.tls import server_context
 
 CACHE_KEY_BYTES: Final = 32
 EVERYTHING: Final = KeyRequest("the first key", publish=(">",), subscribe=(">",), admin=True)
@@ -93,12 +95,12 @@ class Secured:
         self._keys = KeyStore(config.node.data, time.monotonic())
         self._key_problem: str | None = None
         self._parts = AsyncExitStack()
+        self._identity_file = settled.store.identity_file
+        self._tls: tuple[Credentials, ssl.SSLContext] | None = None  # of other protocols than gRPC
         self._rotation = self._rotation_of(settled, self._on_renewed)
         self._client_rotation = None if client is None else self._rotation_of(client.settled, _nothing_to_do)
         expected = {str(peer.address): peer.node_id for peer in config.peers if peer.node_id is not None}
-        self.gate = TlsGate(
-            link_settings(config), config.node.mesh, self._current, settled.store.identity_file, expected
-        )
+        self.gate = TlsGate(link_settings(config), config.node.mesh, self.certificate, self._identity_file, expected)
         authenticator = Authenticator(
             self._keys, secrets.token_bytes(CACHE_KEY_BYTES), clock=time.monotonic, wall_clock=time.time
         )
@@ -123,7 +125,15 @@ class Secured:
         port: int = server.add_secure_port(address, credentials)
         return port
 
-    def _current(self) -> Credentials:
+    def server_context(self) -> ssl.SSLContext:
+        """TLS for other protocols than gRPC, with the certificate of now; clients may show theirs."""
+        current = self._rotation.current
+        if self._tls is None or self._tls[0] is not current:
+            self._tls = (current, server_context(self._identity_file, current.root_pem))
+        return self._tls[1]
+
+    def certificate(self) -> Credentials:
+        """This node's own, of now."""
         return self._rotation.current
 
     def _server_certificate(self) -> Any:

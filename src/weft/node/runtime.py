@@ -20,11 +20,12 @@ from prometheus_client import CollectorRegistry
 from weft.core import Broker
 from weft.core import messages as core
 from weft.errors import StorageError, UsageError
+from weft.gateway import Gateway
+from weft.gateway.emm import EmmGateway
 from weft.limits import CLIENT_ADDRESSES_MAX
 from weft.log import Log
 from weft.membership import Members, NodeState
 from weft.model import NodeId, parse_node_id
-from weft.node.addresses import Address
 from weft.node.admin_http import AdminServer
 from weft.node.answers import NodeAnswers
 from weft.node.clients import Clients
@@ -32,6 +33,7 @@ from weft.node.config import NodeConfig
 from weft.node.engine import Engine
 from weft.node.enrolling import is_ca_here, node_id_in, read_token
 from weft.node.figures import NodeFigures
+from weft.node.gateways import Surroundings, make_gateways
 from weft.node.identity import settle_node_id
 from weft.node.incarnation import next_incarnation
 from weft.node.logs import node_logger
@@ -44,6 +46,7 @@ from weft.node.storage import Storage, is_quick, open_node_log
 from weft.node.wiring import TopicSettings, broker_settings, client_limits, link_settings, retention_rules
 from weft.security import Secret
 from weft.security.files import private_directory
+from weft.transport.addresses import Address
 from weft.transport.grpc.links import PeerLinks
 from weft.transport.grpc.mesh_admin import add_admin
 from weft.transport.grpc.mesh_service import add_mesh
@@ -83,6 +86,7 @@ class Node:
         self.answers: NodeAnswers
         self.clients: Clients
         self.protection: Protection
+        self.gateways: tuple[Gateway, ...] = ()
         self._refusals: Refusals
         self._metrics: Metrics
         self._engine: Engine
@@ -112,6 +116,7 @@ class Node:
             grpc=self.grpc_address,
             admin=self.admin_address,
             ca=self.protection.ca_address,
+            gateways=", ".join(listener for gateway in self.gateways for listener in gateway.listeners),
             epoch=self.log.epoch,
         )
 
@@ -137,6 +142,7 @@ class Node:
         await self.protection.start(self.links.renew)
         await server.start()
         await self.links.start()
+        await self._start_gateways()
 
     def _settle_node_id(self, token: Secret[str] | None) -> NodeId:
         wanted = self.config.node.id
@@ -175,6 +181,14 @@ class Node:
         self._storage = Storage(self.log, self._feed, self._fail, self._metrics.synced, inline)
         self._parts.push_async_callback(self._storage.close)
         self._storage.start()
+
+    async def _start_gateways(self) -> None:
+        self.gateways = make_gateways(
+            Surroundings(self.config, self.clients, self.answers, self.protection, self._logger)
+        )
+        for gateway in self.gateways:
+            self._parts.push_async_callback(gateway.close)
+            await gateway.start()
 
     def _start_maintenance(self) -> None:
         maintenance = Maintenance(
@@ -244,9 +258,13 @@ class Node:
             self.members,
             self.links.links,
             lambda peer: self._metrics.peer(peer).rtt_ms,
-            lambda: [f"grpc {self.grpc_address}", f"admin {self.admin_address}"],
+            self._listeners,
             lambda: self.clients.draining,
         )
+
+    def _listeners(self) -> list[str]:
+        others = (listener for gateway in self.gateways for listener in gateway.listeners)
+        return [f"grpc {self.grpc_address}", f"admin {self.admin_address}", *others]
 
     def _undial(self, addresses: Iterable[str]) -> None:
         """Whom the configuration names is dialled for ever."""
@@ -340,6 +358,7 @@ class Node:
             if link.connected and link.peer is not None:
                 self._metrics.peer(link.peer).queue_depth = link.queue_frames
         states = list(self.log.states())
+        emm = next((gateway for gateway in self.gateways if isinstance(gateway, EmmGateway)), None)
         return NodeFigures(
             log_bytes=sum(state.bytes_end - state.bytes_start for state in states),
             log_streams=len(states),
@@ -353,6 +372,8 @@ class Node:
             subscriptions=self.clients.subscriptions,
             groups=self.answers.group_figures(),
             refusals=self._refusals.totals,
+            datagrams={} if emm is None else emm.fates(),
+            datagrams_rejected={} if emm is None else emm.rejected(),
             certificate_expires_s=self.protection.expires_in_s(),
             certificate_renewals=self.protection.renewals,
             certificate_failures=self.protection.renewal_failures,

@@ -8,9 +8,18 @@ from typing import Final
 from weft.core.groups import GroupSettings
 from weft.core.settings import BrokerSettings
 from weft.core.topics import GROUPS, PLAIN_PREFIX, is_own
-from weft.limits import INBOX_AGE_S, MATCHES_KEPT_MAX, OFFSET_MAX, PLAIN_AGE_S
+from weft.limits import (
+    DECISIONS_AGE_S,
+    DECISIONS_BYTES_MAX,
+    INBOX_AGE_S,
+    MATCHES_KEPT_MAX,
+    OFFSET_MAX,
+    PLAIN_AGE_S,
+    QUARANTINE_BYTES_MAX,
+    STAGING_AGE_S,
+)
 from weft.log.retention import RetentionRule
-from weft.model import Topic, parse_pattern
+from weft.model import Pattern, Topic, parse_pattern
 from weft.node.config import NodeConfig
 from weft.node.config_sections import TopicSection
 from weft.transport.grpc.mesh_node import ClientLimits
@@ -19,13 +28,20 @@ from weft.transport.grpc.settings import DropPolicy, LinkSettings
 # The mesh's own topics keep to rules of their own, whatever the configuration says of ">".
 OWN_RULES: Final = (
     RetentionRule(GROUPS, stream_bytes_max=OFFSET_MAX),  # compacted instead
+    RetentionRule(parse_pattern("weft.quarantine.>"), stream_bytes_max=QUARANTINE_BYTES_MAX),
     RetentionRule(parse_pattern("weft.inbox.>"), age_us_max=INBOX_AGE_S * 1_000_000),
+    RetentionRule(parse_pattern("weft.staging.>"), age_us_max=STAGING_AGE_S * 1_000_000),
+    RetentionRule(
+        parse_pattern("weft.decisions.>"), age_us_max=DECISIONS_AGE_S * 1_000_000, stream_bytes_max=DECISIONS_BYTES_MAX
+    ),
     RetentionRule(parse_pattern(f"{PLAIN_PREFIX}>"), age_us_max=PLAIN_AGE_S * 1_000_000),
 )
 
 
 def retention_rules(config: NodeConfig) -> tuple[RetentionRule, ...]:
-    return (*OWN_RULES, *config.retention_rules)
+    """Those for topics that hold a state come first: it stays, whatever the configuration says of ">"."""
+    states = (RetentionRule(Pattern(topic), stream_bytes_max=OFFSET_MAX) for topic in config.gateway.coaty.compacted)
+    return (*OWN_RULES, *states, *config.retention_rules)
 
 
 class TopicSettings:
@@ -33,6 +49,7 @@ class TopicSettings:
 
     def __init__(self, config: NodeConfig) -> None:
         self._settings_for = lru_cache(MATCHES_KEPT_MAX)(config.settings_for)
+        self._states = frozenset(config.gateway.coaty.compacted)
 
     def _of(self, topic: Topic) -> TopicSection | None:
         return None if is_own(topic) else self._settings_for(topic)
@@ -43,7 +60,7 @@ class TopicSettings:
 
     def compact(self, topic: Topic) -> bool:
         settings = self._of(topic)
-        return settings is not None and settings.compact
+        return topic in self._states or (settings is not None and settings.compact)
 
 
 def broker_settings(config: NodeConfig, topics: TopicSettings) -> BrokerSettings:

@@ -1,8 +1,9 @@
 """What a caller may do: publish and subscribe by topic pattern, and administer (SEC-02).
 
 Topics below ``weft.`` are the mesh's own, so a right has to name that first token to reach them: ``>`` is every topic
-of every user and nothing else. One part of them is open to all: an inbox, ``weft.inbox.<id>``, belongs to whoever knows
-its id, which is random and told only to those who are asked for a reply.
+of every user and nothing else. Some of them are open to all, because they belong to whoever knows their id, which
+nobody can guess: an inbox, ``weft.inbox.<id>``, is told to those who are asked for a reply; ``weft.staging.<id>`` and
+``weft.decisions.<id>`` are known to one job of Spark, which writes from there to topics that it needs rights for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from weft.model import Pattern, Topic, covers, matches
 from weft.security.errors import Cause, NotAllowed
 
 OWN_TOKEN: Final = "weft"
-INBOX_PREFIX: Final = "weft.inbox."
+OPEN_PREFIXES: Final = ("weft.inbox.", "weft.staging.", "weft.decisions.")
+OPEN_DOTS: Final = 2  # a prefix and an id, nothing behind it
 WILDCARDS: Final = ("*", ">")
 
 
@@ -28,13 +30,13 @@ class Acl:
     admin: bool = False
 
     def may_publish(self, topic: Topic) -> bool:
-        return _is_inbox(topic) or any(
+        return _is_open(topic) or any(
             matches(pattern, topic) and _is_own(pattern) == _is_own(topic) for pattern in self.publish
         )
 
     def may_subscribe(self, pattern: Pattern) -> bool:
         """Whether one right covers all that the pattern selects. Two that do so together do not count."""
-        return _is_inbox(pattern) or any(
+        return _is_open(pattern) or any(
             covers(each, pattern) and _is_own(each) == _is_own(pattern) for each in self.subscribe
         )
 
@@ -61,6 +63,6 @@ def _is_own(name: str) -> bool:
     return name.split(".", 1)[0] == OWN_TOKEN
 
 
-def _is_inbox(name: str) -> bool:
-    inbox = name.removeprefix(INBOX_PREFIX)
-    return len(inbox) < len(name) and "." not in inbox and inbox not in WILDCARDS
+def _is_open(name: str) -> bool:
+    _, _, last = name.rpartition(".")
+    return name.startswith(OPEN_PREFIXES) and name.count(".") == OPEN_DOTS and last not in WILDCARDS

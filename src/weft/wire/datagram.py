@@ -8,6 +8,9 @@ from weft.wire.reject import BadPacket, Reject
 
 _EMM_VERSION = 0x01
 _EMC_VERSION_BITS = 0b001  # the top three bits of the first byte
+_EMM_FLAGS_AT = 5
+_EMM_URGENT = 0x01
+_EMC_URGENT_BIT = 0b000_01_000
 
 
 class DatagramProtocol(StrEnum):
@@ -24,3 +27,12 @@ def protocol_of_untrusted(data: bytes) -> DatagramProtocol:
     if data[0] >> 5 == _EMC_VERSION_BITS:
         return DatagramProtocol.EMM_COMPACT
     raise BadPacket(Reject.PROTOCOL, "neither EMM (0x01) nor EMM-C (0x20 to 0x3f)", at=0, byte=f"0x{data[0]:02x}")
+
+
+def is_urgent_untrusted(data: bytes) -> bool:
+    """What its flags claim (EMM-03, EMC-02). Nobody vouched for them yet: they may change the order, nothing else."""
+    if not data:
+        return False
+    if data[0] == _EMM_VERSION:
+        return len(data) > _EMM_FLAGS_AT and data[_EMM_FLAGS_AT] & _EMM_URGENT != 0
+    return data[0] >> 5 == _EMC_VERSION_BITS and data[0] & _EMC_URGENT_BIT != 0

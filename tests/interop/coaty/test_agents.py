@@ -71,7 +71,7 @@ async def both_want(js: JsAgent, agent: Agent, ours: str, theirs: str) -> None:
         lambda event: event["ev"] == "subs" and event["id"] == agent.peer_id and [True, ours] in event["subs"],
         WAIT_S_MAX,
     )
-    await eventually(lambda: agent._peer._pubsub.peers_of(theirs))
+    await eventually(lambda: agent.peer.wanted_by(theirs))
 
 
 @asynccontextmanager
@@ -138,7 +138,7 @@ def test_we_ask_and_the_reference_answers(js: JsAgent) -> None:
             await told(js, "observe", what="Discover", object=pump, relatedObjects=[thing("related")])
             await told(js, "observe", what="Query", objects=[pump])
             await told(js, "observe", what="Update", coreType="CoatyObject")
-            await eventually(lambda: agent._peer._pubsub.peers_of(f"coaty/1/{NAMESPACE}/UPDCoatyObject"))
+            await eventually(lambda: agent.peer.wanted_by(f"coaty/1/{NAMESPACE}/UPDCoatyObject"))
 
             returned = await (await agent.call("op", {"a": [1, "ü"]})).first(WAIT_S_MAX)
             assert returned.data.result == {"echo": {"a": [1, "ü"]}}
@@ -151,7 +151,7 @@ def test_we_ask_and_the_reference_answers(js: JsAgent) -> None:
             assert list(retrieved.data.objects) == [pump]
             completed = await (await agent.update(pump)).first(WAIT_S_MAX)
             assert completed.data.object == {**pump, "name": "pump!"}
-            assert not any("/RTN/" in topic for topic in agent._peer._pubsub._router.topics)
+            assert not any("/RTN/" in topic for topic in agent.peer._pubsub._router.topics)
             await told(js, "unobserve", what="Call", operation="op")
             await told(js, "unobserve", what="Update", coreType="CoatyObject")
             await told(js, "unobserve", what="Discover")
@@ -244,7 +244,7 @@ def test_the_last_will_of_a_reference_agent_that_was_killed() -> None:
             with JsAgent.start("secp256k1", "--settle", "0", "--bootstrap", agent.addresses[0]) as js:
                 agent_id = (await heard(js, "started"))["agentId"]
                 await eventually(
-                    lambda: any(will.agent_id == agent_id for will in agent._peer._liveliness._decisions.last_wills)
+                    lambda: any(will.agent_id == agent_id for will in agent.peer._liveliness._decisions.last_wills)
                 )
                 os.kill(js.pid, signal.SIGKILL)
                 event = await gone.next(WAIT_S_MAX)

@@ -30,10 +30,10 @@ from tests.interop.coaty.wire_peer import (
     WirePeer,
     fixed_entropy,
 )
+from tests.wire.libp2p.curve import SECP256K1_ORDER
 from weft.limits import FLOODSUB_DATA_BYTES_MAX
 from weft.wire.libp2p import floodsub, identify, mdns, multiaddr, secio
 from weft.wire.libp2p.errors import BadFrame
-from weft.wire.libp2p.keys import SECP256K1_ORDER
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=unavailable() or "")
 

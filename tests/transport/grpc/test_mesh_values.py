@@ -17,6 +17,7 @@ from weft.transport.grpc import mesh_values as room
 from weft.transport.grpc.mesh_errors import TooLarge
 from weft.transport.grpc.mesh_values import (
     delivery_bytes,
+    fetched_bytes,
     parse_untrusted,
     read_batch_untrusted,
     read_positions_untrusted,
@@ -60,8 +61,9 @@ def test_ranges() -> None:
 
 def test_topics_of_the_mesh_are_its_own() -> None:
     assert read_topic_untrusted("weftier.t") == "weftier.t"
-    assert read_topic_untrusted("weft.inbox.c1") == "weft.inbox.c1"
-    for topic in ("weft", "weft.inbox", "weft.groups.g", "weft.plain.x", "weft.quarantine.emm"):
+    for topic in ("weft.inbox.c1", "weft.staging.s1", "weft.decisions.s1"):
+        assert read_topic_untrusted(topic) == topic
+    for topic in ("weft", "weft.inbox", "weft.staging", "weft.groups.g", "weft.plain.x", "weft.quarantine.emm"):
         with pytest.raises(TopicReserved):
             read_topic_untrusted(topic)
 
@@ -115,3 +117,10 @@ def test_deliveries_are_what_protobuf_would_write(batches: list[Delivered]) -> N
         ]
     )
     assert pb.SubscribeReply.FromString(delivery_bytes(batches)) == pb.SubscribeReply(delivery=wanted)
+
+
+@given(st.lists(st.binary(max_size=300), max_size=5))
+def test_fetched_batches_are_what_protobuf_would_write(batches: list[bytes]) -> None:
+    wanted = pb.FetchReply(fetched=pb.FetchedBatches(batches=batches))
+    assert pb.FetchReply.FromString(fetched_bytes(batches)) == wanted
+    assert fetched_bytes(batches) == wanted.SerializeToString()

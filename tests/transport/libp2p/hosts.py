@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+import coincurve
+from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from weft.transport.libp2p import Connection, Host, Neighbour, Pubsub
 from weft.wire.libp2p import Multiaddr, PrivateKey, multiaddr
@@ -22,7 +23,7 @@ def new_identity() -> PrivateKey:
 
 
 def new_curve_identity() -> PrivateKey:
-    return PrivateKey(ec.generate_private_key(ec.SECP256K1()))
+    return PrivateKey(coincurve.PrivateKey())
 
 
 @dataclass

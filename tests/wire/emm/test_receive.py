@@ -129,3 +129,10 @@ def test_hostile_datagrams_raise_only_bad_packet(data: bytes) -> None:
         Receiver(trust, replay=ReplayCache(4), unsigned_allowed=True).receive_datagram(data, HERE, NOW)
     except BadPacket as error:
         assert error.reason in Reject
+
+
+@pytest.mark.req("EMM-19")
+def test_an_unsigned_packet_with_somebodys_id_does_not_keep_out_theirs() -> None:
+    node = receiver(unsigned_allowed=True)
+    assert node.receive_datagram(event(signer=None), HERE, NOW).verdict is Verdict.UNSIGNED
+    assert node.receive_datagram(event(), HERE, NOW).verdict is Verdict.VERIFIED

@@ -9,10 +9,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.wire.libp2p.curve import SECP256K1_ORDER
 from tests.wire.libp2p.support import KEY_TYPES, cases, identity
 from weft.wire.libp2p import keys, protobuf
 from weft.wire.libp2p.errors import BadFrame
-from weft.wire.libp2p.keys import SECP256K1_ORDER, KeyType
+from weft.wire.libp2p.keys import KeyType
 
 
 @pytest.mark.req("COA-01")

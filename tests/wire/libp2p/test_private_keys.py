@@ -3,15 +3,16 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import coincurve
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from tests.wire.libp2p.curve import SECP256K1_ORDER
 from tests.wire.libp2p.support import KEY_TYPES, cases, identity, peer_id_file
 from weft.errors import UsageError
 from weft.wire.libp2p import keys, protobuf
-from weft.wire.libp2p.keys import SECP256K1_ORDER
 from weft.wire.libp2p.private_keys import PrivateKey
 
 
@@ -39,9 +40,9 @@ def test_secp256k1_signatures_have_a_low_s() -> None:
 
 @pytest.mark.parametrize(
     "backend",
-    [ed25519.Ed25519PrivateKey.from_private_bytes(b"s" * 32), ec.derive_private_key(7, ec.SECP256K1())],
+    [ed25519.Ed25519PrivateKey.from_private_bytes(b"s" * 32), coincurve.PrivateKey.from_int(7)],
 )
-def test_made_from_a_cryptography_key(backend: ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> None:
+def test_made_from_a_key_of_a_library(backend: ed25519.Ed25519PrivateKey | coincurve.PrivateKey) -> None:
     key = PrivateKey(backend)
     assert keys.decode_untrusted(key.public.serialised).verifies(b"message", key.sign(b"message"))
 
@@ -89,11 +90,6 @@ def test_bad_private_keys_are_the_callers_mistake(data: bytes, reason: str) -> N
 def test_bad_base64_is_the_callers_mistake() -> None:
     with pytest.raises(UsageError, match="base64"):
         PrivateKey.from_base64("CAES*")
-
-
-def test_only_one_curve() -> None:
-    with pytest.raises(UsageError, match="secp256k1"):
-        PrivateKey(ec.derive_private_key(7, ec.SECP256R1()))
 
 
 def test_weak_rsa_key() -> None:

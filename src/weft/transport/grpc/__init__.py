@@ -5,7 +5,7 @@ Peer links (``PeerLinks``) are made of pure pieces and a thin layer of asyncio a
 - ``peer_messages``, ``member_messages``  what core and membership say, as protobuf and back; all checking is here
 - ``election``    which of two connections stays when both nodes dialled
 - ``outbox``      what waits to be sent, and what goes when a peer is too slow
-- ``backoff``, ``settings``
+- ``settings``
 - ``byte_streams``, ``handshake``, ``receiving``, ``link``  one connection
 - ``peer_gate``   plain text or TLS, and who is at the other end
 - ``links``       all of them: dialling, accepting, closing

@@ -76,6 +76,9 @@ class Access(Protocol):
     async def admit_untrusted(self, context: Context) -> Caller:
         """Who makes this call; raise only Refused."""
 
+    async def admit_key_untrusted(self, key: Secret[str] | None, host: str) -> Caller:
+        """Who shows this key, by another protocol than gRPC; raise only Refused."""
+
     def watching(self, caller: Caller, end: Callable[[Refused], None]) -> AbstractContextManager[None]:
         """As long as the stream is open; ``end`` is called once the caller may have it no more."""
 
@@ -92,6 +95,12 @@ class OpenAccess:
     """Everybody may do everything: of a node that serves plain text on loopback."""
 
     async def admit_untrusted(self, context: Context) -> Caller:
+        return self.anybody()
+
+    async def admit_key_untrusted(self, key: Secret[str] | None, host: str) -> Caller:
+        return self.anybody()
+
+    def anybody(self) -> Caller:
         return Caller(EVERYBODY, lambda error, who: None)
 
     def watching(self, caller: Caller, end: Callable[[Refused], None]) -> AbstractContextManager[None]:
@@ -111,11 +120,22 @@ class KeyAccess:
         host = host_untrusted(context.peer())
         try:
             self._check_certificate_untrusted(context)
-            principal = await self._authenticator.authenticate_untrusted(key_untrusted(context), host)
+        except Refused as error:
+            self._note(error, host)
+            raise
+        return await self.admit_key_untrusted(key_untrusted(context), host)
+
+    async def admit_key_untrusted(self, key: Secret[str] | None, host: str) -> Caller:
+        try:
+            principal = await self._authenticator.authenticate_untrusted(key, host)
         except Refused as error:
             self._note(error, host)
             raise
         return KeyCaller(principal, self._note)
+
+    def admit_without_key(self, acl: Acl) -> Caller:
+        """Somebody whom a certificate gives these rights."""
+        return Caller(acl, self._note)
 
     def _check_certificate_untrusted(self, context: Context) -> None:
         """TLS knows that our CA made it; a CA of a company may serve many meshes."""

@@ -9,7 +9,7 @@ import grpc
 from weft.errors import PeerError
 from weft.model import NodeId
 from weft.security import CertificateRefused
-from weft.transport.grpc.backoff import Backoff
+from weft.transport.backoff import Backoff
 from weft.transport.grpc.byte_streams import LinkBroken
 from weft.transport.grpc.handshake import TooSlow
 from weft.transport.grpc.link import Link

@@ -16,7 +16,7 @@ from weft.limits import LINK_ACCEPTED_MAX, LINK_FAREWELL_TIMEOUT_S
 from weft.membership import Chance, Message
 from weft.model import NodeId
 from weft.security import CertificateRefused, Fault
-from weft.transport.grpc.backoff import Backoff
+from weft.transport.backoff import Backoff
 from weft.transport.grpc.byte_streams import AcceptedStream, Context, DialledStream, LinkBroken
 from weft.transport.grpc.dialler import ClosedHere, Dialler, DuplicateLink, status_of
 from weft.transport.grpc.election import Election

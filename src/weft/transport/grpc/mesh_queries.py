@@ -18,6 +18,7 @@ from weft.transport.grpc.access import Access, Caller, admitted
 from weft.transport.grpc.mesh_errors import abort, error_message
 from weft.transport.grpc.mesh_node import MeshNode
 from weft.transport.grpc.mesh_values import (
+    fetched_bytes,
     read_pattern_untrusted,
     read_positions_untrusted,
     read_range_untrusted,
@@ -52,12 +53,11 @@ class Queries:
                 stored = self._node.log.read(stream, epoch, first, end, bytes_max)
                 if not stored:
                     return
-                reply = _projected(stored, columns, first, end) if columns else pb.FetchedBatches(batches=stored)
-                await context.write(pb.FetchReply(fetched=reply))
+                await context.write(_projected(stored, columns, first, end) if columns else fetched_bytes(stored))
                 first = Batch.read_stored(stored[-1]).end_offset
         except WeftError as error:
             self._node.count_refusal(error)
-            await context.write(pb.FetchReply(error=error_message(error)))
+            await context.write(pb.FetchReply(error=error_message(error)).SerializeToString())
 
     # --- where streams begin and end -----------------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ class Queries:
             stands = self._stands(request.group)
             timestamp_us = request.timestamp_us if request.HasField("timestamp_us") else None
             reply = pb.PositionsReply()
-            async for info in self._streams(pattern):
+            async for info in _streams(self._node.log, pattern):
                 reply.streams.append(self._place(info, stands, timestamp_us))
             return reply
         except WeftError as error:
@@ -98,28 +98,12 @@ class Queries:
             place.timestamp_offset = log.seek(info.stream, info.epoch, timestamp_us)
         return place
 
-    async def _streams(self, pattern: Pattern) -> AsyncIterator[StreamInfo]:
-        """Streams that match, with a breath for others now and then: there may be a hundred thousand."""
-        for number, info in enumerate(selected(self._node.log, pattern), 1):
-            yield info
-            if number % LOOK_STREAMS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-
     async def topics(self, request: pb.TopicsRequest, context: Any) -> pb.TopicsReply:
         """Of those that match, the ones the caller may subscribe to: the rest are none of its business."""
         caller = await admitted(self._access, context)
         try:
             pattern = read_pattern_untrusted(request.pattern)
-            found: dict[str, pb.TopicInfo] = {}
-            async for info in self._streams(pattern):
-                if not caller.may_subscribe(Pattern(info.stream.topic)):
-                    continue
-                topic = found.setdefault(info.stream.topic, pb.TopicInfo(topic=info.stream.topic))
-                topic.streams += 1
-                topic.events += info.end - info.start
-                topic.bytes += info.bytes
-                topic.last_timestamp_us = max(topic.last_timestamp_us, info.latest_us, 0)
-            return pb.TopicsReply(topics=found.values())
+            return pb.TopicsReply(topics=await topics_of(self._node.log, pattern, caller))
         except WeftError as error:
             await abort(context, error)
 
@@ -151,6 +135,28 @@ def selected(log: Log, pattern: Pattern) -> list[StreamInfo]:
     return [info for info in log.streams(pattern) if selects(pattern, info.stream.topic)]
 
 
+async def topics_of(log: Log, pattern: Pattern, caller: Caller) -> list[pb.TopicInfo]:
+    """Of those that match, the ones that the caller may subscribe to."""
+    found: dict[str, pb.TopicInfo] = {}
+    async for info in _streams(log, pattern):
+        if not caller.may_subscribe(Pattern(info.stream.topic)):
+            continue
+        topic = found.setdefault(info.stream.topic, pb.TopicInfo(topic=info.stream.topic))
+        topic.streams += 1
+        topic.events += info.end - info.start
+        topic.bytes += info.bytes
+        topic.last_timestamp_us = max(topic.last_timestamp_us, info.latest_us, 0)
+    return list(found.values())
+
+
+async def _streams(log: Log, pattern: Pattern) -> AsyncIterator[StreamInfo]:
+    """Streams that match, with a breath for others now and then: there may be a hundred thousand."""
+    for number, info in enumerate(selected(log, pattern), 1):
+        yield info
+        if number % LOOK_STREAMS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
 def _first_timestamp_us(log: Log, info: StreamInfo) -> int:
     """0 if the stream is empty, or damaged where it begins: who reads it is told."""
     try:
@@ -168,7 +174,7 @@ def _columns_untrusted(names: Iterable[str]) -> list[str]:
     return columns
 
 
-def _projected(stored: list[bytes], columns: list[str], first: int, end: int) -> pb.FetchedBatches:
+def _projected(stored: list[bytes], columns: list[str], first: int, end: int) -> bytes:
     """Of each batch the rows within the range, only these columns, as an Arrow IPC stream of its own."""
     reply = pb.FetchedBatches()
     for data in stored:
@@ -179,4 +185,5 @@ def _projected(stored: list[bytes], columns: list[str], first: int, end: int) ->
             writer.write_batch(rows)
         reply.batches.append(sink.getvalue().to_pybytes())
         reply.first_offsets.append(max(batch.base_offset, first))
-    return reply
+    message: bytes = pb.FetchReply(fetched=reply).SerializeToString()
+    return message

@@ -17,7 +17,8 @@ MESH: Final = "weft.mesh.v1.Mesh"
 
 
 def add_mesh(server: grpc.aio.Server, node: MeshNode, access: Access) -> None:
-    """Serve ``Mesh``. The two streams take and give raw bytes: bad ones are refused in words, not by gRPC."""
+    """Serve ``Mesh``. The two streams take and give raw bytes: bad ones are refused in words, not by gRPC. ``Fetch``
+    gives raw bytes, too, because they are many."""
 
     async def publish(_: Any, context: Any) -> None:
         caller = await admitted(access, context)
@@ -35,9 +36,7 @@ def add_mesh(server: grpc.aio.Server, node: MeshNode, access: Access) -> None:
     handlers = {
         "Publish": grpc.stream_stream_rpc_method_handler(publish),
         "Subscribe": grpc.stream_stream_rpc_method_handler(subscribe),
-        "Fetch": grpc.unary_stream_rpc_method_handler(
-            queries.fetch, pb.FetchRequest.FromString, pb.FetchReply.SerializeToString
-        ),
+        "Fetch": grpc.unary_stream_rpc_method_handler(queries.fetch, pb.FetchRequest.FromString),
         "Positions": unary(queries.positions, pb.PositionsRequest),
         "Commit": unary(queries.commit, pb.CommitRequest),
         "Topics": unary(queries.topics, pb.TopicsRequest),

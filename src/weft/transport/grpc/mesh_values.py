@@ -16,6 +16,7 @@ from weft.core.topics import is_own
 from weft.errors import UsageError
 from weft.limits import CLIENT_POSITIONS_MAX, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import Batch, Pattern, Position, Topic, parse_pattern, parse_topic
+from weft.security.acl import OPEN_PREFIXES
 from weft.transport.grpc.mesh_errors import TooLarge
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
@@ -23,13 +24,14 @@ from weft.wire.mesh.streams import read_position_untrusted, stream_position, str
 
 M = TypeVar("M", bound=Message)
 
-INBOX_PREFIX: Final = "weft.inbox."  # replies to requests: the one part of them that clients write to
 # Tags of fields in mesh.proto: number << 3 | kind, where 2 is bytes and 0 a varint.
 DELIVERY_FIELD: Final = bytes([2 << 3 | 2])  # SubscribeReply.delivery
 BATCHES_FIELD: Final = bytes([1 << 3 | 2])  # Delivery.batches
 STREAM_FIELD: Final = bytes([1 << 3 | 2])  # StreamBatch.stream
 BATCH_FIELD: Final = bytes([2 << 3 | 2])  # StreamBatch.batch
 FIRST_OFFSET_FIELD: Final = bytes([3 << 3 | 0])  # StreamBatch.first_offset
+FETCHED_FIELD: Final = bytes([1 << 3 | 2])  # FetchReply.fetched
+FETCHED_BATCH_FIELD: Final = bytes([1 << 3 | 2])  # FetchedBatches.batches
 EDGES: Final = {
     pb.Start.EDGE_UNSPECIFIED: Edge.OWN,
     pb.Start.EDGE_EARLIEST: Edge.EARLIEST,
@@ -53,7 +55,7 @@ def parse_untrusted(kind: type[M], data: bytes) -> M:
 def read_topic_untrusted(text: str) -> Topic:
     """A topic that clients may publish to."""
     topic = parse_topic(text)
-    if is_own(topic) and not topic.startswith(INBOX_PREFIX):
+    if is_own(topic) and not topic.startswith(OPEN_PREFIXES):
         raise TopicReserved("topics below weft. belong to the mesh; publish to another one", topic=topic)
     return topic
 
@@ -128,6 +130,14 @@ def delivery_bytes(batches: Sequence[Delivered]) -> bytes:
         size = len(stream) + len(data) + len(each.data) + len(first)
         parts += (BATCHES_FIELD + _varint(size), stream, data, each.data, first)
     return b"".join((DELIVERY_FIELD + _varint(sum(map(len, parts))), *parts))
+
+
+def fetched_bytes(batches: Sequence[bytes]) -> bytes:
+    """FetchReply with these batches as stored, made in the same way."""
+    parts: list[bytes] = []
+    for data in batches:
+        parts += (FETCHED_BATCH_FIELD + _varint(len(data)), data)
+    return b"".join((FETCHED_FIELD + _varint(sum(map(len, parts))), *parts))
 
 
 def _field(tag: bytes, value: bytes) -> bytes:

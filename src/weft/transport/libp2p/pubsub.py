@@ -44,12 +44,17 @@ class Pubsub:
     def unsubscribe(self, topic: str) -> None:
         self._perform(self._router.unsubscribe(topic))
 
-    def publish(self, topic: str, data: bytes) -> None:
-        """To all neighbours that want it, and to ourselves if we do. Await ``drained`` before publishing much more."""
-        self._perform(self._router.publish(topic, data, self._entropy(SEQNO_BYTES), time.monotonic()))
+    def publish(self, topic: str, data: bytes, seqno: bytes | None = None) -> None:
+        """To all neighbours that want it, and to ourselves if we do. Await ``drained`` before publishing much more.
+
+        ``seqno`` tells our messages apart, and must never come again; None takes one by chance.
+        """
+        number = self._entropy(SEQNO_BYTES) if seqno is None else seqno
+        self._perform(self._router.publish(topic, data, number, time.monotonic()))
 
     def peers_of(self, topic: str) -> frozenset[PeerId]:
-        return self._router.peers_of(topic)
+        """The neighbours that get what is published on a topic: they want it, and our stream to them is open."""
+        return self._router.peers_of(topic) & self._streams.keys()
 
     async def drained(self) -> None:
         """Wait until every neighbour has taken most of what was sent; who takes nothing for too long is hung up on.

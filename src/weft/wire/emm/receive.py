@@ -52,14 +52,15 @@ class Receiver:
 
     def receive_datagram(self, data: bytes, source: bytes, now_s: float) -> Received:
         """One datagram from outside; raise only BadPacket. ``source`` stands in for a node id in replay detection
-        when the packet has none (EMM-19)."""
+        when nobody vouches for one (EMM-19)."""
         packet = parse_untrusted(data, self.rules)
         verdict = authenticate(packet, self.trust)
         if verdict is Verdict.UNSIGNED and not self._unsigned_allowed:
             raise BadPacket(Reject.UNSIGNED, "packet has neither HMAC nor signature")
         fresh_at_s = packet.fresh_at_s
         check_fresh(fresh_at_s, now_s, self.replay.window_s, self._skew_s_max)
-        sender = packet.fields.get(Field.NODE_ID, source)
+        # Nobody vouches for the node id of an unsigned packet: it must not keep out a packet of that node.
+        sender = source if verdict is Verdict.UNSIGNED else packet.fields[Field.NODE_ID]
         self.replay.admit(sender, packet.message_id, fresh_at_s, now_s)
         return Received(unseal_untrusted(packet, self._find_key, self.rules), verdict)
 

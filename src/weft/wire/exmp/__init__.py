@@ -24,8 +24,9 @@ Where the document leaves a choice, this is ours:
   be answered in its turn with a failure; a response becomes ``InvalidResponseReceived``. So error 4 is never sent of
   our own accord; an application that wants to be strict says ``fail(ErrorCode.INVALID_REQUEST, ...)``.
 - A pong nobody asked for is ignored. Silence (no hello, no pong in time) ends with error 0, the network's.
-- Requests are handed out one at a time, the next when the response to the last is sent. Behind them a bounded number
-  waits; when a peer sends yet more, reading is held (``is_held``) instead of punishing the peer.
+- Requests are handed out one at a time, the next when the response to the last is sent, or as many at a time as
+  ``in_work_max`` allows to an application that keeps to the order itself. Behind them a bounded number waits; when a
+  peer sends yet more, reading is held (``is_held``) instead of punishing the peer.
 - A length limit holds for reading and for writing. Before the handshake ends it is that of the longest error.
 """
 
@@ -58,6 +59,7 @@ from weft.wire.exmp.events import (
 from weft.wire.exmp.framing import FrameReader, frame, messages_untrusted
 from weft.wire.exmp.messages import (
     DEFAULT_PORT,
+    DEFAULT_TLS_PORT,
     REQUEST_ID_MAX,
     VERSION,
     BadMessage,
@@ -77,6 +79,7 @@ from weft.wire.exmp.settings import DEFAULT_SETTINGS, Settings
 __all__ = [
     "DEFAULT_PORT",
     "DEFAULT_SETTINGS",
+    "DEFAULT_TLS_PORT",
     "REQUEST_ID_MAX",
     "VERSION",
     "Backlog",

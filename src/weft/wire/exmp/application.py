@@ -15,21 +15,21 @@ from msgspec import UNSET, UnsetType
 
 from weft.errors import UsageError
 from weft.limits import EXMP_JSON_DEPTH_MAX
-from weft.wire.exmp.json_text import decode_json_untrusted, is_too_deep
+from weft.wire.exmp.json_text import SHALLOW_BYTES, decode_json_untrusted, is_too_deep
 from weft.wire.exmp.messages import BadMessage, ErrorCode
 
 JsonObject = dict[str, Any]
 
 
 # Structs for the reason given in messages.py.
-class Operation(msgspec.Struct, frozen=True):
+class Operation(msgspec.Struct, frozen=True, gc=False):
     """What a request asks for."""
 
     op: str
     data: JsonObject | None = None
 
 
-class Success(msgspec.Struct, frozen=True):
+class Success(msgspec.Struct, frozen=True, gc=False):
     data: JsonObject | None = None
 
 
@@ -105,7 +105,7 @@ def _encode(fields: _OperationFields | _OutcomeFields) -> bytes:
         text = _ENCODER.encode(fields)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UsageError(f"this cannot be written as JSON: {error}") from error
-    if is_too_deep(text, fields.data):
+    if len(text) > SHALLOW_BYTES and is_too_deep(text, fields.data):
         raise UsageError("data is nested too deep", limit=EXMP_JSON_DEPTH_MAX)
     return text
 
@@ -130,6 +130,6 @@ def decode_outcome_untrusted(text: bytes) -> Outcome:
 def _from_field_untrusted(text: bytes, data: JsonObject | UnsetType, code: ErrorCode) -> JsonObject | None:
     if data is UNSET:
         return None
-    if is_too_deep(text, data):
+    if len(text) > SHALLOW_BYTES and is_too_deep(text, data):
         raise BadMessage(code, "data is nested too deep", limit=EXMP_JSON_DEPTH_MAX)
     return data

@@ -29,7 +29,7 @@ class HandshakeDone:
     version: int
 
 
-class RequestReceived(msgspec.Struct, frozen=True):  # a Struct for the reason given in messages.py
+class RequestReceived(msgspec.Struct, frozen=True, gc=False):  # a Struct for the reason given in messages.py
     """Process it and call ``send_response``; the next request is handed out after that (EXM-06)."""
 
     id: int
@@ -44,7 +44,7 @@ class InvalidRequestReceived:
     reason: str
 
 
-class ResponseReceived(msgspec.Struct, frozen=True):
+class ResponseReceived(msgspec.Struct, frozen=True, gc=False):
     """The answer to our request ``id``."""
 
     id: int

@@ -37,25 +37,33 @@ class SentRequests:
 
 
 class ReceivedRequests:
-    """The peer's requests: the one that the application works on, and those that wait behind it.
+    """The peer's requests: those that the application works on, and those that wait behind them.
 
-    A peer that keeps to ``pending_max`` never makes it full: one more must come.
+    At most ``in_work_max`` are handed out at a time; with 1, the document's own words, the next one is handed out when
+    the last is answered. A peer that keeps to ``pending_max`` never makes it full: one more must come. The first one in
+    work does not count for ``queue_bytes_max``: a request of any size can be worked on.
     """
 
-    def __init__(self, pending_max: int, queue_bytes_max: int) -> None:
+    def __init__(self, pending_max: int, queue_bytes_max: int, in_work_max: int) -> None:
         self._pending_max = pending_max
         self._queue_bytes_max = queue_bytes_max
+        self._in_work_max = in_work_max
         self._queue: deque[Request] = deque()
-        self._queue_bytes = 0
+        self._in_work: deque[tuple[int, int]] = deque()  # id and bytes of those handed out, the oldest first
+        self._bytes = 0  # of all but the first one in work
         self._id_last = 0
-        self._current: int | None = None  # handed out and not yet answered
         self.is_full = False
 
     def __len__(self) -> int:
-        return len(self._queue) + (self._current is not None)
+        return len(self._queue) + len(self._in_work)
 
-    def add_untrusted(self, request: Request) -> None:
-        """Raise only BadMessage.
+    @property
+    def waiting(self) -> int:
+        """Not handed out."""
+        return len(self._queue)
+
+    def accept_untrusted(self, request: Request) -> Request | None:
+        """The request itself if it can be worked on now, else None: then it waits. Raise only BadMessage.
 
         Ids must rise. The document asks for unique ones and recommends a counter; that none was used before can be
         told with bounded memory only of ids that rise.
@@ -65,37 +73,48 @@ class ReceivedRequests:
                 ErrorCode.INVALID_REQUEST_ID, "request ids must rise", id=request.id, previous=self._id_last
             )
         self._id_last = request.id
-        self._queue.append(request)
-        self._queue_bytes += len(request.data)
-        self._judge()
+        queue, in_work, size = self._queue, self._in_work, len(request.data)
+        is_next = not queue and len(in_work) < self._in_work_max
+        if not is_next or in_work:
+            self._bytes += size
+        if is_next:
+            in_work.append((request.id, size))
+        else:
+            queue.append(request)
+        self.is_full = len(queue) + len(in_work) > self._pending_max or self._bytes > self._queue_bytes_max
+        return request if is_next else None
 
     def take(self) -> Request | None:
-        """The next request to work on, unless there is none or the previous one has no answer yet (EXM-06)."""
-        if self._current is not None or not self._queue:
+        """The next request that waits, unless there is none, or too many have no answer yet (EXM-06)."""
+        if not self._queue or len(self._in_work) >= self._in_work_max:
             return None
         request = self._queue.popleft()
-        self._queue_bytes -= len(request.data)
-        self._current = request.id
-        if self.is_full:
-            self._judge()
+        size = len(request.data)
+        if not self._in_work:
+            self._bytes -= size
+        self._in_work.append((request.id, size))
+        self._judge_again()
         return request
 
-    def check_answerable(self, request_id: int) -> None:
-        if self._current is None:
+    def settle(self, request_id: int) -> None:
+        """The first one in work is answered; UsageError if that is another one."""
+        in_work = self._in_work
+        if not in_work:
             raise UsageError("no request waits for a response", id=request_id)
-        if request_id != self._current:
-            raise UsageError("responses go out in the order of requests", id=request_id, expected=self._current)
-
-    def settle(self) -> None:
-        """The current request has been answered."""
-        self._current = None
+        expected = in_work[0][0]
+        if request_id != expected:
+            raise UsageError("responses go out in the order of requests", id=request_id, expected=expected)
+        in_work.popleft()
+        if in_work:
+            self._bytes -= in_work[0][1]
         if self.is_full:
-            self._judge()
+            self._judge_again()
 
     def clear(self) -> None:
         self._queue.clear()
-        self._queue_bytes = 0
-        self.settle()
+        self._in_work.clear()
+        self._bytes = 0
+        self.is_full = False
 
-    def _judge(self) -> None:
-        self.is_full = len(self) > self._pending_max or self._queue_bytes > self._queue_bytes_max
+    def _judge_again(self) -> None:
+        self.is_full = len(self) > self._pending_max or self._bytes > self._queue_bytes_max

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from typing import Final, NoReturn
 
 from weft.errors import UsageError
-from weft.wire.exmp.codec import HEADER, check_size_untrusted, decode_untrusted
-from weft.wire.exmp.messages import BadMessage, ErrorCode, Message
+from weft.wire.exmp.codec import EXCHANGE, HEADER, check_size_untrusted, decode_untrusted
+from weft.wire.exmp.messages import BadMessage, ErrorCode, Message, Request, Response
 
 LENGTH: Final = struct.Struct("!I")
+EXCHANGE_FRAME: Final = struct.Struct("!IB3xQ")  # the length, and what a request or a response begins with
 
 
 def frame(message: bytes, bytes_max: int) -> bytes:
@@ -25,6 +26,14 @@ def frame(message: bytes, bytes_max: int) -> bytes:
     if size > bytes_max:
         raise UsageError("message is too long", bytes=size, limit=bytes_max)
     return LENGTH.pack(size) + message
+
+
+def frame_exchange(message: Request | Response, bytes_max: int) -> bytes:
+    """``frame(encode(message))`` for what is sent by the hundred thousand; ids are our own, so they are right."""
+    size = EXCHANGE.size + len(message.data)
+    if size > bytes_max:
+        raise UsageError("message is too long", bytes=size, limit=bytes_max)
+    return EXCHANGE_FRAME.pack(size, message.type, message.id) + message.data
 
 
 class FrameReader:

@@ -13,6 +13,8 @@ from weft.wire.exmp.messages import BadMessage, ErrorCode
 
 REASON_CHARACTERS_MAX: Final = 200  # the JSON library quotes what it refuses, and that may be long
 
+SHALLOW_BYTES: Final = 2 * EXMP_JSON_DEPTH_MAX  # each level opens and closes a bracket: no shorter text is too deep
+
 T = TypeVar("T")
 
 
@@ -34,8 +36,8 @@ def decode_json_untrusted(decoder: msgspec.json.Decoder[T], text: bytes, code: E
 
 def is_too_deep(text: bytes, value: object) -> bool:
     """Whether ``value``, which ``text`` contains, is nested deeper than EXMP_JSON_DEPTH_MAX."""
-    # Each level opens and closes a bracket: that settles almost every message without a walk.
-    if len(text) <= 2 * EXMP_JSON_DEPTH_MAX or text.count(b"{") + text.count(b"[") <= EXMP_JSON_DEPTH_MAX:
+    # Brackets alone settle almost every message without a walk.
+    if len(text) <= SHALLOW_BYTES or text.count(b"{") + text.count(b"[") <= EXMP_JSON_DEPTH_MAX:
         return False
     level = _containers([value])
     for _ in range(EXMP_JSON_DEPTH_MAX):

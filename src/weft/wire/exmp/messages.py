@@ -12,6 +12,7 @@ from weft.errors import PeerError
 
 VERSION: Final = 1  # the highest version we speak; versions count from 1
 DEFAULT_PORT: Final = 5040  # EXM-01, as the reference
+DEFAULT_TLS_PORT: Final = 5041
 REQUEST_ID_MAX: Final = (1 << 64) - 1
 
 
@@ -82,8 +83,8 @@ class Error:
 
 
 # Requests and responses are made by the hundred thousand a second. A Struct costs a quarter of a frozen dataclass to
-# make, and unlike tuples two of different types are never equal.
-class Request(msgspec.Struct, frozen=True):
+# make, and unlike tuples two of different types are never equal. Made of JSON or bytes, they hold no cycles: gc=False.
+class Request(msgspec.Struct, frozen=True, gc=False):
     """``data`` is JSON text that nobody has looked at yet (see application.py)."""
 
     type: ClassVar = MessageType.REQUEST
@@ -91,7 +92,7 @@ class Request(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Response(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True, gc=False):
     """Answers the request of the same id; ``data`` as in a request."""
 
     type: ClassVar = MessageType.RESPONSE

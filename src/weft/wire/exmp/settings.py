@@ -18,14 +18,27 @@ from weft.limits import (
 from weft.wire.exmp.codec import FRAME_BYTES_MAX
 
 MESSAGE_BYTES_MIN: Final = 1 * KIB  # room for every error that we send ourselves, and its reason
+POSITIVE: Final = (
+    "pending_max",
+    "in_work_max",
+    "queue_bytes_max",
+    "handshake_timeout_s",
+    "ping_interval_s",
+    "pong_timeout_s",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``pending_max`` counts unanswered requests in each direction; ``ping_interval_s=None`` sends no pings."""
+    """``pending_max`` counts unanswered requests in each direction; ``ping_interval_s=None`` sends no pings.
+
+    ``in_work_max``: how many requests the application gets before it has answered the first of them. Whoever takes more
+    than one answers them in order, and sees to it that none is processed before its time (EXM-06).
+    """
 
     message_bytes_max: int = EXMP_MESSAGE_BYTES_MAX
     pending_max: int = EXMP_PENDING_MAX
+    in_work_max: int = 1
     queue_bytes_max: int = EXMP_QUEUE_BYTES_MAX
     handshake_timeout_s: float = EXMP_HANDSHAKE_TIMEOUT_S
     ping_interval_s: float | None = EXMP_PING_INTERVAL_S
@@ -39,7 +52,7 @@ class Settings:
                 first=MESSAGE_BYTES_MIN,
                 last=FRAME_BYTES_MAX,
             )
-        for name in ("pending_max", "queue_bytes_max", "handshake_timeout_s", "ping_interval_s", "pong_timeout_s"):
+        for name in POSITIVE:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UsageError(f"{name} must be positive", value=value)

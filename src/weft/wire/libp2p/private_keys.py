@@ -6,10 +6,10 @@ import base64
 import binascii
 from typing import assert_never
 
+import coincurve
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -20,30 +20,27 @@ from cryptography.hazmat.primitives.serialization import (
 from weft.errors import UsageError
 from weft.wire.libp2p import keys, protobuf
 from weft.wire.libp2p.errors import BadFrame
-from weft.wire.libp2p.keys import DATA, KEY_TYPES, SECP256K1_ORDER, TYPE, KeyType, PublicKey
+from weft.wire.libp2p.keys import DATA, KEY_TYPES, TYPE, KeyType, PublicKey
 from weft.wire.libp2p.peer_id import PeerId
 
 PRIVATE_KEY_BYTES_MAX = 8 * 1024  # an RSA key of 8192 bits takes 4,650
 SEED_BYTES = 32
 
-Backend = rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey
+Backend = rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey | coincurve.PrivateKey
 
 
 class PrivateKey:
     """Signs as the peer it names. ``repr`` does not show the secret."""
 
     def __init__(self, backend: Backend) -> None:
-        if isinstance(backend, ec.EllipticCurvePrivateKey) and not isinstance(backend.curve, ec.SECP256K1):
-            raise UsageError(
-                "libp2p knows only one elliptic curve for identities", need="secp256k1", have=backend.curve.name
-            )
         if isinstance(backend, rsa.RSAPrivateKey):
             try:
                 keys.check_rsa(backend.public_key())
             except BadFrame as error:
                 raise UsageError(error.what, **error.facts) from None
         self._backend = backend
-        self.public: PublicKey = keys.of_backend(backend.public_key())
+        public = backend.public_key if isinstance(backend, coincurve.PrivateKey) else backend.public_key()
+        self.public: PublicKey = keys.of_backend(public)
         self.peer: PeerId = self.public.peer
 
     def __repr__(self) -> str:
@@ -83,8 +80,8 @@ class PrivateKey:
                 return key.private_bytes(Encoding.DER, PrivateFormat.TraditionalOpenSSL, NoEncryption())  # PKCS #1
             case ed25519.Ed25519PrivateKey() as key:
                 return key.private_bytes_raw() + key.public_key().public_bytes_raw()
-            case ec.EllipticCurvePrivateKey() as key:
-                return key.private_numbers().private_value.to_bytes(SEED_BYTES, "big")
+            case coincurve.PrivateKey() as key:
+                return key.secret
             case _:
                 assert_never(self._backend)
 
@@ -94,11 +91,8 @@ class PrivateKey:
                 return key.sign(message, padding.PKCS1v15(), hashes.SHA256())
             case ed25519.Ed25519PrivateKey() as key:
                 return key.sign(message)
-            case ec.EllipticCurvePrivateKey() as key:
-                # RFC 6979: no chance involved, and the same signature as the reference's. Low s: see PublicKey.
-                signature = key.sign(message, ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
-                r, s = decode_dss_signature(signature)
-                return encode_dss_signature(r, min(s, SECP256K1_ORDER - s))
+            case coincurve.PrivateKey() as key:
+                return key.sign(message)  # RFC 6979: no chance involved, and the same signature as the reference's
             case _:
                 assert_never(self._backend)
 
@@ -115,7 +109,7 @@ def _load(kind: KeyType, data: bytes) -> Backend:
         case KeyType.SECP256K1:
             if len(data) != SEED_BYTES:
                 raise UsageError("secp256k1 key has the wrong length", need=SEED_BYTES, have=len(data))
-            return ec.derive_private_key(int.from_bytes(data, "big"), ec.SECP256K1())
+            return coincurve.PrivateKey(data)
         case _:
             assert_never(kind)
 

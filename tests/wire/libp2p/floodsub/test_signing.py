@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
+from tests.wire.libp2p.curve import SECP256K1_ORDER
 from tests.wire.libp2p.support import KEY_TYPES, cases, identity
 from weft.errors import UsageError
 from weft.limits import FLOODSUB_DATA_BYTES_MAX
 from weft.wire.libp2p import floodsub
 from weft.wire.libp2p.floodsub import Distrust, Message
-from weft.wire.libp2p.keys import SECP256K1_ORDER
 
 MESSAGES = {
     case["key_type"]: floodsub.decode_untrusted(bytes.fromhex(case["bytes"])).messages[0]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.node.addresses import Address, BadAddress, parse_address
+from weft.transport.addresses import Address, BadAddress, parse_address
 
 
 @pytest.mark.parametrize(

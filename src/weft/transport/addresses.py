@@ -46,6 +46,16 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def parse_address_or_host(text: str, port: int) -> Address:
+    """HOST:PORT, or HOST alone for the port that the protocol has anyway; BadAddress."""
+    try:
+        return parse_address(text)
+    except BadAddress:
+        if HOST_AND_PORT.fullmatch(f"{text}:0") is None:
+            raise
+        return parse_address(f"{text}:{port}")
+
+
 def parse_address(text: str) -> Address:
     """``127.0.0.1:7400``, ``node-b.example.org:7400`` or ``[::1]:7400``, or BadAddress. Port 0 is any free one."""
     found = HOST_AND_PORT.fullmatch(text)

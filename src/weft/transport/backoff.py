@@ -1,4 +1,4 @@
-"""How long to wait before dialling again: twice as long each time up to a limit, and not all at once (PL-01)."""
+"""How long to wait before dialling again: twice as long each time up to a limit, not all at once (PL-01, EXM-10)."""
 
 from __future__ import annotations
 

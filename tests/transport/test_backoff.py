@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.transport.grpc.backoff import Backoff
+from weft.transport.backoff import Backoff
 
 
 class Fixed(Random):

@@ -1,0 +1,116 @@
+"""``weft emm``: send an event as a device would, watch what devices send, see who is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli.options import Json, misused
+
+app = typer.Typer(help="Send, watch and find devices that speak EMM.", no_args_is_help=True)
+
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="A data directory: its identity (emm.json) signs, its trust store (trust.json) is believed.",
+        show_default=False,
+    ),
+]
+Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait.", min=0.0)]
+
+
+@app.command()
+def send(
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Whom.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the event, like plant.temp.", show_default=False)],
+    value: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[VALUE]",
+            help="A number, a JSON object, or else text. Negative ones go behind --.",
+            show_default=False,
+        ),
+    ] = None,
+    data: Data = None,
+    node_id: Annotated[
+        str | None, typer.Option("--node-id", metavar="UUID", help="Send as this device.", show_default=False)
+    ] = None,
+    key_id: Annotated[
+        str | None, typer.Option("--key-id", metavar="8HEX", help="Which of its keys signs.", show_default=False)
+    ] = None,
+    hmac_key: Annotated[
+        str | None,
+        typer.Option(metavar="HEX", help="Its shared secret; '-' reads it from standard input.", show_default=False),
+    ] = None,
+    signing_key: Annotated[
+        str | None,
+        typer.Option(metavar="HEX", help="Its Ed25519 seed; '-' reads it from standard input.", show_default=False),
+    ] = None,
+    text: Annotated[bool, typer.Option("--text", help="The value is text, whatever it looks like.")] = False,
+    as_hex: Annotated[bool, typer.Option("--hex", help="The value is bytes in hexadecimal digits.")] = False,
+    urgent: Annotated[bool, typer.Option("--urgent", help="Mark it as urgent.")] = False,
+    json: Json = False,
+) -> None:
+    """Send one signed event.
+
+    Signed with the identity in --data, or with the key of a device (--node-id, --key-id, and --hmac-key or
+    --signing-key). Nobody acknowledges a datagram: whether it was taken, its receiver knows.
+    """
+    from weft.cli.emm_work import Signature, parse_value, send_event
+
+    if text and as_hex:
+        misused("a value is --text or --hex, not both")
+    signature = Signature(data, node_id, key_id, hmac_key, signing_key)
+    send_event(address, name, parse_value(value, text=text, as_hex=as_hex), signature, urgent, json)
+
+
+@app.command()
+def listen(
+    address: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where.")] = "127.0.0.1:4700",
+    data: Data = None,
+    unsigned: Annotated[bool, typer.Option("--unsigned", help="Show events that nobody signed, too.")] = False,
+    count: Annotated[
+        int | None, typer.Option(metavar="N", help="Stop after so many events.", min=1, show_default=False)
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Stop after so long.", min=0.0, show_default=False)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Watch EMM events and what is thought of them, until Ctrl-C: verified, unsigned, or refused and why.
+
+    Answers devices that say Hello. For events that a node takes, use weft sub 'emm.>'.
+    """
+    from weft.cli.emm_work import Watch, watch_events
+
+    watch_events(address, data, Watch(unsigned, count, timeout, json))
+
+
+@app.command()
+def peers(
+    addresses: Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="Whom to ask.", show_default=False)],
+    data: Data = None,
+    timeout: Timeout = 3.0,
+    json: Json = False,
+) -> None:
+    """Say Hello and list who answers. They must trust the identity in --data, and it them."""
+    from weft.cli.emm_work import find_peers
+
+    if data is None:
+        misused("--data DIR names the identity to say Hello with")
+    find_peers(addresses, data, timeout, json)
+
+
+@app.command()
+def identity(
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The data directory.", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Show who a node is among devices, for their trust stores. It is made if there is none yet."""
+    from weft.cli.emm_work import show_identity
+
+    show_identity(data, json)

@@ -1,0 +1,294 @@
+"""What ``weft emm`` does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from rich.text import Text
+
+from weft import emm
+from weft.cli.console import err, fail, out
+from weft.cli.options import misused
+from weft.cli.secret_input import read_secret
+from weft.cli.tables import print_json, print_table
+from weft.cli.trust import KEY_CHARS_MAX
+from weft.errors import UsageError
+from weft.gateway.emm.identity import FRESH_BYTES, Identity, settle_identity
+from weft.security import Secret
+from weft.security.trust_file import KEY_ID_BYTES, Trust, read_trust
+from weft.transport.addresses import parse_address
+from weft.transport.quic import show_any
+from weft.wire import emm as wire
+from weft.wire.emm.fields import Value
+
+STYLES: Final = {
+    emm.Verdict.VERIFIED: "green",
+    emm.Verdict.UNVERIFIED_IDENTITY: "yellow",
+    emm.Verdict.UNSIGNED: "yellow",
+}
+BYTES_SHOWN: Final = 24  # of a refused datagram
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What flags say about who signs. Secrets may be ``-``."""
+
+    data: Path | None
+    node_id: str | None
+    key_id: str | None
+    hmac_key: str | None
+    signing_key: str | None
+
+    def resolve(self) -> tuple[UUID, wire.Credentials]:
+        by_hand = (self.node_id, self.key_id, self.hmac_key, self.signing_key)
+        if self.data is not None:
+            if any(each is not None for each in by_hand):
+                misused("--data brings its own identity: leave --node-id and the keys out")
+            identity = _identity(self.data)
+            return identity.node_id, identity.credentials(read_trust(self.data))
+        if self.node_id is None or self.key_id is None or (self.hmac_key is None) == (self.signing_key is None):
+            misused("say who signs: --data DIR, or --node-id, --key-id and one of --hmac-key and --signing-key")
+        key_id = _hex(self.key_id, "--key-id")
+        if len(key_id) != KEY_ID_BYTES:
+            misused(f"--key-id is {2 * KEY_ID_BYTES} hexadecimal digits")
+        return _node_id(self.node_id), self._credentials(key_id)
+
+    def _credentials(self, key_id: bytes) -> wire.Credentials:
+        if self.hmac_key is not None:
+            return wire.Credentials(key_id, hmac_key=_secret(self.hmac_key, "--hmac-key").reveal())
+        assert self.signing_key is not None, "one of the two is given"
+        seed = _secret(self.signing_key, "--signing-key")
+        return wire.Credentials(key_id, signing_key=wire.SigningKey(seed.reveal()))
+
+
+def parse_value(given: str | None, *, text: bool, as_hex: bool) -> tuple[Value, ...]:
+    """A number or a JSON object if it looks like one, else text."""
+    if given is None:
+        return ()
+    if text:
+        return (given,)
+    if as_hex:
+        return (_hex(given, "the value"),)
+    try:
+        found = msgspec.json.decode(given)
+    except msgspec.DecodeError:
+        return (given,)
+    return (found if isinstance(found, int | float | dict) and not isinstance(found, bool) else given,)
+
+
+def send_event(
+    address: str, name: str, values: tuple[Value, ...], signature: Signature, urgent: bool, json: bool
+) -> None:
+    target = parse_address(address)
+    node_id, credentials = signature.resolve()
+    draft = wire.draft_event(secrets.randbits(32), int(time.time()), name, *values, node_id=node_id)
+    packet = wire.build(replace(draft, urgent=urgent), credentials)
+    try:
+        family, kind, _, _, resolved = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as device:
+            device.sendto(packet, resolved)
+    except OSError as error:
+        fail(f"cannot send to {target}: {error.strerror}")
+    if json:
+        print_json({"node_id": str(node_id), "message_id": f"{draft.message_id:08x}", "bytes": len(packet)})
+    else:
+        err.print(f"{len(packet)} bytes, message {draft.message_id:08x} of node {node_id}", style="dim")
+
+
+# --- watching ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Until when, and how it is shown."""
+
+    unsigned: bool
+    count: int | None
+    timeout_s: float | None
+    json: bool
+
+
+def watch_events(address: str, data: Path | None, watch: Watch) -> None:
+    """Exit status 1 if the time was over before as many events came as were asked for."""
+    node = _node(data, parse_address(address), emm.Settings(unsigned_allowed=watch.unsigned), watch.json)
+    came = _run(lambda: _watch(node, watch))
+    if came is not None and watch.count is not None and came < watch.count:
+        fail(f"{came} of {watch.count} events came within {watch.timeout_s:g} s")
+
+
+async def _watch(node: emm.Node, watch: Watch) -> int:
+    came = 0
+    async with node:
+        err.print(f"listening on {show_any(node.address)} as node {node.node_id}", style="dim")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(watch.timeout_s):
+                async for event in node.events():
+                    _print_event(event, watch.json)
+                    came += 1
+                    if came == watch.count:
+                        break
+    return came
+
+
+def _print_event(event: emm.Event, json: bool) -> None:
+    if json:
+        print_json(
+            {
+                "event": event.name,
+                "values": [_plain(value) for value in event.values],
+                "node_id": None if event.node_id is None else str(event.node_id),
+                "message_id": f"{event.message_id:08x}",
+                "timestamp_s": event.timestamp_s,
+                "urgent": event.urgent,
+                "verdict": event.verdict,
+                "source": show_any(event.source),
+            }
+        )
+        return
+    line = Text(f"{event.verdict:<20} ", style=STYLES[event.verdict])
+    line.append("! " if event.urgent else "  ", style="bold red")
+    line.append(event.name, style="bold")
+    line.append(f"  {' '.join(_shown(value) for value in event.values)}", style="default")
+    line.append(f"  {event.node_id or 'nobody'} from {show_any(event.source)}", style="dim")
+    out.print(line, soft_wrap=True)
+
+
+def _print_refusal(refusal: emm.Refusal, json: bool) -> None:
+    if json:
+        print_json(
+            {
+                "refused": str(refusal.error.reason),
+                "what": str(refusal.error),
+                "source": show_any(refusal.source),
+                "hex": refusal.data.hex(),
+            }
+        )
+        return
+    line = Text("refused              ", style="red")
+    line.append(f"  {refusal.error.reason}", style="bold")
+    line.append(f"  {refusal.error}", style="default")
+    line.append(f"  {refusal.data[:BYTES_SHOWN].hex()} from {show_any(refusal.source)}", style="dim")
+    out.print(line, soft_wrap=True)
+
+
+# --- peers and identity ------------------------------------------------------------------------------------------
+
+
+def find_peers(addresses: Sequence[str], data: Path, timeout_s: float, json: bool) -> None:
+    """Exit status 1 if nobody answered."""
+    targets = [parse_address(address) for address in addresses]
+    loopback = all(target.is_loopback for target in targets)
+    version6 = any(":" in target.host for target in targets)
+    listen = ("::1" if loopback else "::") if version6 else ("127.0.0.1" if loopback else "0.0.0.0")
+    node = _node(data, (listen, 0), emm.Settings(), json)
+    found = _run(lambda: _find(node, targets, timeout_s)) or []
+    if json:
+        print_json([_peer(each) for each in found])
+    elif found:
+        rows = [(peer["node_id"], peer["address"], peer["capabilities"]) for peer in map(_peer, found)]
+        print_table(("node id", "address", "capabilities"), rows, names=3)
+    if not found:
+        fail(f"nobody answered within {timeout_s:g} s: nobody there, or one does not trust the other")
+
+
+async def _find(node: emm.Node, targets: Sequence[tuple[str, int]], timeout_s: float) -> list[emm.Neighbour]:
+    async with node:
+        greeted = await asyncio.gather(*(node.join(each, timeout_s) for each in targets), return_exceptions=True)
+        for each in greeted:
+            if isinstance(each, UsageError):
+                raise each
+        return list(node.neighbours)
+
+
+def _peer(neighbour: emm.Neighbour) -> dict[str, str]:
+    return {
+        "node_id": str(UUID(bytes=neighbour.node_id)),
+        "address": show_any(neighbour.address),
+        "capabilities": neighbour.about.decode(errors="backslashreplace"),
+    }
+
+
+def show_identity(data: Path, json: bool) -> None:
+    identity = _identity(data)
+    node_id, key_id, public_key = str(identity.node_id), identity.key_id.hex(), identity.public_key.hex()
+    if json:
+        print_json({"node_id": node_id, "key_id": key_id, "public_key": public_key})
+        return
+    print_table(("identity", ""), [("node id", node_id), ("key id", key_id), ("public key", public_key)], names=2)
+    trust = f"weft trust add --data DIR --node-id {node_id} --key-id {key_id} --public-key {public_key}"
+    err.print(f"for others: {trust}", style="dim", soft_wrap=True)
+
+
+# --- pieces ------------------------------------------------------------------------------------------------------
+
+
+def _identity(data: Path) -> Identity:
+    return settle_identity(data, secrets.token_bytes(FRESH_BYTES))
+
+
+def _node(data: Path | None, listen: tuple[str, int], settings: emm.Settings, json: bool) -> emm.Node:
+    """With the identity and the trust of a directory, or with a passing identity and trusting nobody."""
+    trust = Trust() if data is None else read_trust(data)
+    store = emm.TrustStore()
+    trust.fill(store, Trust())
+    if data is None:
+        node_id, credentials = UUID(bytes=secrets.token_bytes(16), version=4), None
+    else:
+        identity = _identity(data)
+        node_id, credentials = identity.node_id, identity.credentials(trust)
+    return emm.Node(
+        node_id,
+        credentials,
+        store,
+        listen=listen,
+        settings=settings,
+        on_refused=lambda refusal: _print_refusal(refusal, json),
+    )
+
+
+def _run(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Ctrl-C is how it ends, not an error."""
+
+    async def run() -> Any:
+        return await work()
+
+    with contextlib.suppress(KeyboardInterrupt):
+        return asyncio.run(run())
+    return None
+
+
+def _node_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise UsageError(f"--node-id {text[:64]!r} is not a UUID") from None
+
+
+def _secret(text: str, option: str) -> Secret[bytes]:
+    return Secret(_hex(read_secret(text, KEY_CHARS_MAX).reveal(), option))
+
+
+def _hex(text: str, what: str) -> bytes:
+    """The text itself is not repeated: it may be a secret."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise UsageError(f"{what} is not in hexadecimal digits") from None
+
+
+def _plain(value: Value) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _shown(value: Value) -> str:
+    return msgspec.json.encode(_plain(value)).decode() if not isinstance(value, str) else value

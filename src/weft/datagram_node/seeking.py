@@ -1,0 +1,56 @@
+"""Addresses that are asked for a relationship: again and again, less and less often, until they answer (EMC-11)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from weft.errors import UsageError
+from weft.limits import DATAGRAM_SEEK_S_MAX, DATAGRAM_SEEK_S_MIN, DATAGRAM_SOUGHT_MAX
+from weft.transport.udp import Address
+
+
+@dataclass(slots=True)
+class _Sought:
+    next_s: float
+    delay_s: float  # after the next time
+    until_s: float
+
+
+class Seeking:
+    """Whom to ask, and when. Asking is somebody else's work."""
+
+    def __init__(self, addresses_max: int = DATAGRAM_SOUGHT_MAX) -> None:
+        self._addresses_max = addresses_max
+        self._sought: dict[Address, _Sought] = {}
+
+    def __contains__(self, address: Address) -> bool:
+        return address in self._sought
+
+    def seek(self, address: Address, now_s: float, until_s: float = math.inf) -> None:
+        """Ask at once, and then with growing delays; UsageError if too many are asked already."""
+        if address not in self._sought and len(self._sought) >= self._addresses_max:
+            raise UsageError("too many addresses are being sought", limit=self._addresses_max)
+        self._sought[address] = _Sought(now_s, DATAGRAM_SEEK_S_MIN, until_s)
+
+    def has_room(self) -> bool:
+        return len(self._sought) < self._addresses_max
+
+    def stop(self, address: Address) -> None:
+        """It has answered, or nobody wants it any more."""
+        self._sought.pop(address, None)
+
+    def due(self, now_s: float) -> list[Address]:
+        """Those to ask now; each is due again after a delay. Those whose time is over are forgotten."""
+        for address in [address for address, sought in self._sought.items() if sought.until_s < now_s]:
+            del self._sought[address]
+        found = [address for address, sought in self._sought.items() if sought.next_s <= now_s]
+        for address in found:
+            sought = self._sought[address]
+            sought.next_s = now_s + sought.delay_s
+            sought.delay_s = min(2 * sought.delay_s, DATAGRAM_SEEK_S_MAX)
+        return found
+
+    def next_s(self) -> float | None:
+        """When somebody is due; None if nobody is sought."""
+        return min((sought.next_s for sought in self._sought.values()), default=None)

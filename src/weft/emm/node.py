@@ -1,0 +1,294 @@
+"""An EMM node on a UDP socket, on QUIC, or on both: the session with a clock, chance and asyncio around it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from weft.datagram_node import Change, Instant
+from weft.emm.errors import NoAnswer
+from weft.emm.event import Event, Figures, Refusal
+from weft.emm.neighbours import Neighbour
+from weft.emm.session import Session
+from weft.emm.settings import Settings
+from weft.errors import UsageError
+from weft.limits import EMM_JOIN_TIMEOUT_S, EMM_PACKET_BYTES_MAX
+from weft.security import Credentials as Certificate
+from weft.transport.quic import QuicLinks, is_quic, show_any
+from weft.transport.udp import Address, Datagram, UdpSocket, show
+from weft.wire.emm import Credentials, TrustStore, Verdict
+from weft.wire.emm.fields import Value
+
+HostAndPort = tuple[str, int]
+Handler = Callable[[Event], None]
+
+
+class Node:
+    """One node that speaks EMM.
+
+    ``async with`` opens and closes it. ``join`` addresses are greeted from the start, and again whenever nobody is
+    there. ``credentials`` sign what it sends; ``trust`` has the keys of others. With ``quic`` and ``certificate`` it
+    listens for QUIC, too. ``on_change`` hears of neighbours that come and go, ``on_refused`` of every datagram that is
+    not taken.
+    """
+
+    def __init__(
+        self,
+        node_id: UUID,
+        credentials: Credentials | None,
+        trust: TrustStore,
+        *,
+        listen: HostAndPort = ("127.0.0.1", 0),
+        join: Iterable[HostAndPort] = (),
+        quic: HostAndPort | None = None,
+        certificate: Certificate | None = None,
+        settings: Settings | None = None,
+        on_change: Callable[[Change[bytes]], None] = lambda _: None,
+        on_refused: Callable[[Refusal], None] = lambda _: None,
+    ) -> None:
+        if (quic is None) != (certificate is None):
+            raise UsageError("listening for QUIC takes an address and a certificate: give both or neither")
+        self.node_id = node_id
+        self._credentials = credentials
+        self._trust = trust
+        self._listen = listen
+        self._join = tuple(join)
+        self._quic = quic
+        self._certificate = certificate
+        self._settings = Settings() if settings is None else settings
+        self._on_change = on_change
+        self._on_refused = on_refused
+        self._handlers: dict[str, Handler] = {}
+        self._opened: _Opened | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._opened is not None:
+            raise UsageError("the node is open already", address=show(self.address))
+        session = Session(
+            self.node_id,
+            self._credentials,
+            self._trust,
+            self._settings,
+            _now(),
+            lambda: secrets.randbits(32),
+            self._on_refused,
+        )
+        opened = _Opened(session, self._handlers, self._on_change)
+        await opened.open(self._listen, self._quic, self._certificate)
+        self._opened = opened
+        try:
+            for host, port in self._join:
+                opened.seek(await opened.udp.resolve(host, port))
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        """Nobody is told: EMM has no goodbye, others notice the silence."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    # --- neighbours ----------------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> HostAndPort:
+        """Where the node listens for UDP."""
+        host, port, *_ = self._open.udp.address
+        return host, port
+
+    @property
+    def quic_address(self) -> HostAndPort:
+        """Where it listens for QUIC; UsageError if it does not."""
+        address = self._open.quic_address
+        if address is None:
+            raise UsageError("the node does not listen for QUIC")
+        return address[0], address[1]
+
+    @property
+    def neighbours(self) -> tuple[Neighbour, ...]:
+        """The nodes that events are sent to."""
+        return tuple(self._open.session.neighbours)
+
+    async def join(self, address: HostAndPort, timeout_s: float = EMM_JOIN_TIMEOUT_S) -> Neighbour:
+        """Greet whoever is there and wait for the answer. NoAnswer after ``timeout_s``, but the node goes on."""
+        return await self._greeted(await self._open.udp.resolve(*address), timeout_s)
+
+    async def join_quic(
+        self, address: HostAndPort, root_pem: bytes, timeout_s: float = EMM_JOIN_TIMEOUT_S
+    ) -> Neighbour:
+        """The same over QUIC, with whoever has a certificate for that host from that root; PeerError if nobody has.
+
+        A connection that breaks is not made again: call this once more.
+        """
+        return await self._greeted(await self._open.quic.connect(*address, root_pem), timeout_s)
+
+    async def _greeted(self, target: Address, timeout_s: float) -> Neighbour:
+        opened = self._open
+        opened.seek(target)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while (found := next((each for each in self.neighbours if each.address == target), None)) is None:
+                    await opened.changed()
+        except TimeoutError:
+            raise NoAnswer(f"no answer from {show_any(target)}", timeout_s=timeout_s) from None
+        return found
+
+    @property
+    def figures(self) -> Figures:
+        return self._open.session.figures
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    async def publish(self, name: str, *values: Value, urgent: bool = False) -> int:
+        """Send an event to all neighbours; to how many. Nobody acknowledges it.
+
+        Values are str, int (32 bits), float (32 bits), bytes or dict. Waits while no more may be sent. UsageError if
+        it does not fit a packet of 548 bytes.
+        """
+        opened = self._open
+        while not opened.session.has_room(urgent):
+            await opened.changed()
+            self._check_open(opened)
+        sent_to = opened.session.publish(name, values, urgent, _now())
+        opened.work()
+        return sent_to
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Events of other nodes, each once, urgent ones first, until the node is closed.
+
+        There is one queue: two loops over it share the events. What finds it full is lost, and counted as ``unread``.
+        """
+        opened = self._open
+        while not opened.is_closed:
+            event = opened.session.next_event()
+            if event is None:
+                await opened.changed()
+            elif not opened.obeyed(event):
+                yield event
+
+    def on_event(self, name: str) -> Callable[[Handler], Handler]:
+        """A decorator: run the function for events of that name instead of giving them to ``events``.
+
+        This is how commands are carried out, and the only way: by name, and only for verified senders. The event of
+        anybody else goes to ``events``, for what it is.
+        """
+
+        def register(run: Handler) -> Handler:
+            if name in self._handlers:
+                raise UsageError("there is a handler for that event already", event=name)
+            self._handlers[name] = run
+            return run
+
+        return register
+
+    @property
+    def _open(self) -> _Opened:
+        if self._opened is None:
+            raise UsageError("the node is not open: use it inside `async with`")
+        return self._opened
+
+    def _check_open(self, opened: _Opened) -> None:
+        if opened.is_closed:
+            raise UsageError("the node was closed meanwhile")
+
+
+class _Opened:
+    """What exists while a node is open: its session, its sockets and its timer."""
+
+    def __init__(
+        self, session: Session, handlers: dict[str, Handler], on_change: Callable[[Change[bytes]], None]
+    ) -> None:
+        self.session = session
+        self.udp: UdpSocket
+        self.quic: QuicLinks
+        self.quic_address: Address | None = None
+        self.is_closed = False
+        self._handlers = handlers
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed: asyncio.Future[None] = self._loop.create_future()
+
+    async def open(self, listen: HostAndPort, quic: HostAndPort | None, certificate: Certificate | None) -> None:
+        self.quic = QuicLinks(self._on_datagrams)
+        self.udp = await UdpSocket.bind(*listen, self._on_datagrams, datagram_bytes_max=EMM_PACKET_BYTES_MAX)
+        try:
+            if quic is not None and certificate is not None:
+                self.quic_address = await self.quic.listen(*quic, certificate)
+        except BaseException:
+            self.udp.close()
+            raise
+        self.work()
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.udp.close()
+        self.quic.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake()
+
+    def seek(self, target: Address) -> None:
+        self.session.seek(target, _now())
+        self.work()
+
+    async def changed(self) -> None:
+        """Wait until something has happened. Several may wait, and one that is cancelled must not end it for all."""
+        await asyncio.shield(self._changed)
+
+    def work(self) -> None:
+        """Do what the session wants done, and look again when it says."""
+        for each in self.session.datagrams_to_send(_now()):
+            if is_quic(each.target):
+                self.quic.send(each.data, each.target)
+            else:
+                self.udp.send(each.data, each.target, ttl=each.ttl, urgent=each.urgent)
+        for change in self.session.neighbours.changes():
+            self._on_change(change)
+        if self.is_closed:  # by who heard of a change
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self.session.get_timer(), self._on_timer)
+        self._wake()
+
+    def obeyed(self, event: Event) -> bool:
+        """Whether a handler had it."""
+        run = self._handlers.get(event.name)
+        if run is None or event.verdict is not Verdict.VERIFIED:
+            return False
+        try:
+            run(event)
+        except Exception as error:  # of the application: the node goes on
+            self._loop.call_exception_handler({"message": "an EMM event's handler failed", "exception": error})
+        return True
+
+    def _on_datagrams(self, datagrams: list[Datagram]) -> None:
+        self.session.receive_datagrams(datagrams, _now())
+        self.work()
+
+    def _on_timer(self) -> None:
+        self.session.handle_timer(_now())
+        self.work()
+
+    def _wake(self) -> None:
+        if not self._changed.done():
+            self._changed.set_result(None)
+        if not self.is_closed:
+            self._changed = self._loop.create_future()
+
+
+def _now() -> Instant:
+    return Instant(asyncio.get_running_loop().time(), time.time())

@@ -1,0 +1,304 @@
+"""An EMM-C node on a UDP socket: the session with a clock, chance and asyncio around it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+from weft.datagram_node import Instant
+from weft.emm_compact.errors import NoAnswer
+from weft.emm_compact.event import Command, Event, Figures, Neighbour, NeighbourChange
+from weft.emm_compact.session import Session
+from weft.emm_compact.settings import Settings
+from weft.errors import UsageError
+from weft.limits import EMC_JOIN_TIMEOUT_S, EMC_PACKET_BYTES_MAX
+from weft.transport.udp import Address, Datagram, UdpSocket, show
+from weft.wire import emm_compact as wire
+from weft.wire.emm_compact import Field, FieldType, Format, Handler, KeyRing, Notification, Priority, Signer
+from weft.wire.reject import BadPacket
+
+HostAndPort = tuple[str, int]
+
+
+class Node:
+    """One node of an EMM-C mesh.
+
+    ``async with`` opens and closes it. ``join`` addresses are asked for a relationship from the start, and again
+    whenever it is lost. ``on_change`` hears of neighbours that come and go.
+    """
+
+    def __init__(
+        self,
+        node_id: UUID,
+        signer: Signer,
+        keys: KeyRing,
+        *,
+        listen: HostAndPort = ("127.0.0.1", 0),
+        join: Iterable[HostAndPort] = (),
+        settings: Settings | None = None,
+        on_change: Callable[[NeighbourChange], None] = lambda _: None,
+    ) -> None:
+        self.node_id = node_id
+        self._signer = signer
+        self._keys = keys
+        self._listen = listen
+        self._join = tuple(join)
+        self._settings = Settings() if settings is None else settings
+        self._on_change = on_change
+        self._handlers: dict[str, Handler] = {}
+        self._opened: _Opened | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._opened is not None:
+            raise UsageError("the node is open already", address=show(self.address))
+        session = Session(self.node_id, self._signer, self._keys, self._settings, _now(), lambda: secrets.randbits(16))
+        opened = _Opened(session, self._handlers, self._on_change)
+        await opened.open(*self._listen)
+        self._opened = opened
+        try:
+            for host, port in self._join:
+                opened.join(await opened.udp.resolve(host, port))
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        """Nobody is told: EMM-C has no leave message (EMC-15)."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    # --- neighbours ----------------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> HostAndPort:
+        """Where the node listens."""
+        host, port, *_ = self._open.udp.address
+        return host, port
+
+    @property
+    def relationships(self) -> tuple[Neighbour, ...]:
+        """The neighbours that events are sent to."""
+        return tuple(self._open.session.relationships)
+
+    @property
+    def known(self) -> tuple[Neighbour, ...]:
+        """Neighbours, former neighbours and those there was no room for, with what it takes to join them again."""
+        return self._open.session.relationships.known()
+
+    async def join(self, address: HostAndPort, timeout_s: float = EMC_JOIN_TIMEOUT_S) -> Neighbour:
+        """Ask for a relationship and wait for it. NoAnswer after ``timeout_s``, but the node goes on asking."""
+        opened = self._open
+        target = await opened.udp.resolve(*address)
+        opened.join(target)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while (found := opened.session.relationships.at(target)) is None:
+                    await opened.changed()
+                    self._check_open(opened)
+        except TimeoutError:
+            raise NoAnswer(f"no answer from {show(target)}", timeout_s=timeout_s) from None
+        return found
+
+    def drop(self, node_id: UUID) -> bool:
+        """Part with a neighbour and refuse it for ten minutes; whether it was one."""
+        opened = self._open
+        dropped = opened.session.drop(node_id, _now())
+        opened.work()
+        return dropped is not None
+
+    def rate_per_s(self, neighbour: Neighbour) -> float:
+        """How many datagrams a second may go to a neighbour: less after congestion (EMC-14)."""
+        return self._open.session.rate_per_s(neighbour, _now())
+
+    def use_keys(self, keys: KeyRing) -> None:
+        """Believe other keys from now on."""
+        self._keys = keys
+        if self._opened is not None:
+            self._opened.session.ring = keys
+
+    @property
+    def figures(self) -> Figures:
+        return self._open.session.figures
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        message: str | bytes,
+        *,
+        priority: Priority = Priority.INFO,
+        message_format: Format | None = None,
+        urgent: bool = False,
+        ttl: int | None = None,
+    ) -> int:
+        """Send a notification to all neighbours, who send it on; to how many of them. Nobody acknowledges it.
+
+        A str is plain text and bytes are binary, unless ``message_format`` says otherwise. Waits while no neighbour
+        takes more. UsageError if it does not fit a packet: 219 bytes at most.
+        """
+        if message_format is None:
+            message_format = Format.PLAIN_TEXT if isinstance(message, str) else Format.BINARY
+        content = message.encode() if isinstance(message, str) else message
+        return await self._send(Notification(priority, message_format, content), urgent, ttl)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Events of other nodes, each once, urgent ones first, until the node is closed.
+
+        There is one queue: two loops over it share the events. What finds it full is lost, and counted as ``unread``.
+        """
+        opened = self._open
+        while not opened.is_closed:
+            event = opened.session.next_event()
+            if event is None:
+                await opened.changed()
+            else:
+                yield event
+
+    async def _send(self, body: Notification | wire.Command, urgent: bool, ttl: int | None) -> int:
+        opened = self._open
+        await asyncio.sleep(0)  # or a loop that publishes would leave no time to receive, or to join
+        while not opened.session.has_room(urgent):
+            await opened.changed()
+            self._check_open(opened)
+        sent_to = opened.session.publish(body, urgent, ttl, _now())
+        opened.work()
+        return sent_to
+
+    # --- commands ------------------------------------------------------------------------------------------------
+
+    def on_command(
+        self, name: str, check: Callable[[bytes], Any] = bytes
+    ) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+        """A decorator: run the function for commands of that name that a known node has signed (EMC-07).
+
+        ``check`` turns the parameters into the function's argument and refuses bad ones with a ValueError, as
+        ``msgspec.json.Decoder(Type).decode`` does. Commands nobody registered are sent on, and otherwise ignored.
+        """
+
+        def register(run: Callable[[Any], None]) -> Callable[[Any], None]:
+            if name in self._handlers:
+                raise UsageError("there is a handler for that command already", command=name)
+            self._handlers[name] = Handler(check, run)
+            return run
+
+        return register
+
+    async def command(self, name: str, parameters: bytes = b"", *, urgent: bool = False, ttl: int | None = None) -> int:
+        """Send a command to all neighbours, who send it on; to how many of them. Nobody says whether it was obeyed."""
+        who = Field(FieldType.NODE_ID, self.node_id.bytes)
+        return await self._send(wire.Command(name, parameters, (who,)), urgent, ttl)
+
+    @property
+    def _open(self) -> _Opened:
+        if self._opened is None:
+            raise UsageError("the node is not open: use it inside `async with`")
+        return self._opened
+
+    def _check_open(self, opened: _Opened) -> None:
+        if opened.is_closed:
+            raise UsageError("the node was closed meanwhile")
+
+
+class _Opened:
+    """What exists while a node is open: its session, its socket and its timer."""
+
+    def __init__(
+        self, session: Session, handlers: dict[str, Handler], on_change: Callable[[NeighbourChange], None]
+    ) -> None:
+        self.session = session
+        self.udp: UdpSocket
+        self.is_closed = False
+        self._handlers = handlers
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed: asyncio.Future[None] = self._loop.create_future()
+
+    async def open(self, host: str, port: int) -> None:
+        self.udp = await UdpSocket.bind(host, port, self._on_datagrams, datagram_bytes_max=EMC_PACKET_BYTES_MAX)
+        self.work()
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.udp.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake()
+
+    def join(self, target: Address) -> None:
+        self.session.join(target, _now())
+        self.work()
+
+    async def changed(self) -> None:
+        """Wait until something has happened. Several may wait, and one that is cancelled must not end it for all."""
+        await asyncio.shield(self._changed)
+
+    def work(self) -> None:
+        """Do what the session wants done, and look again when it says."""
+        for each in self.session.datagrams_to_send(_now()):
+            self.udp.send(each.data, each.target, ttl=each.ttl, tos=each.tos, urgent=each.urgent)
+        while (command := self.session.next_command()) is not None:
+            self._obey(command)
+        while (change := self.session.next_change()) is not None:
+            self._tell(change)
+        if self.is_closed:  # by one of them
+            return
+        self._set_timer(self.session.get_timer())
+        self._wake()
+
+    def _set_timer(self, when_s: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() == when_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when_s, self._on_timer)
+
+    def _on_datagrams(self, datagrams: list[Datagram]) -> None:
+        self.session.receive_datagrams(datagrams, _now())
+        self.work()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.session.note_overflow(self.udp.overflowed)
+        self.session.handle_timer(_now())
+        self.work()
+
+    def _obey(self, command: Command) -> None:
+        try:
+            wire.execute_untrusted(command.packet, self.session.ring, self._handlers)
+        except BadPacket as refusal:
+            self.session.figures.rejected[refusal.reason] += 1
+        except Exception as error:
+            self._failed("an EMM-C command's handler failed", error)
+
+    def _tell(self, change: NeighbourChange) -> None:
+        try:
+            self._on_change(change)
+        except Exception as error:
+            self._failed("an EMM-C node's on_change failed", error)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        """A mistake of the application: the node goes on."""
+        self._loop.call_exception_handler({"message": what, "exception": error})
+
+    def _wake(self) -> None:
+        if not self._changed.done():
+            self._changed.set_result(None)
+        if not self.is_closed:
+            self._changed = self._loop.create_future()
+
+
+def _now() -> Instant:
+    return Instant(asyncio.get_running_loop().time(), time.time())

@@ -1,0 +1,70 @@
+"""Topics of Coaty on topics of the mesh and back: ``coaty.<namespace>.<event>[.<filter>]`` (COA-12). Pure.
+
+Filters may hold what a topic of the mesh must not: wildcards, blanks, dots at the wrong place. Such characters are
+written as in URLs, ``%2A`` for ``*``. Answers carry their correlation id in the payload and as key, not in the topic:
+every call would leave a topic behind.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+from weft.errors import UsageError
+from weft.model import Pattern, parse_pattern, parse_topic
+from weft.model import Topic as MeshTopic
+from weft.wire.coaty import EventType, Topic
+
+PREFIX: Final = "coaty"
+OBJECTS: Final = "objects"  # the topic of what is advertised and not deadvertised: no event code has this length
+
+
+def mesh_topic(topic: Topic) -> MeshTopic:
+    """Where events of a Coaty topic appear; UsageError if the name is too long for the mesh."""
+    tokens = [PREFIX, _escaped(topic.namespace), topic.event]
+    if topic.filter is not None:
+        tokens.append(_escaped(topic.filter))
+    return parse_topic(".".join(tokens))
+
+
+def coaty_topic(namespace: str, topic: MeshTopic, correlation_id: str | None) -> Topic | None:
+    """The Coaty topic for what was published on a topic of the mesh; None if it is none of this namespace's.
+
+    UsageError if it looks like one and cannot be.
+    """
+    head = f"{PREFIX}.{_escaped(namespace)}."
+    if not topic.startswith(head) or topic == objects_topic(namespace):
+        return None
+    code, _, rest = topic[len(head) :].partition(".")
+    try:
+        event = EventType(code)
+    except ValueError:
+        raise UsageError("no Coaty event is called so", topic=topic, event=code) from None
+    return Topic(namespace, event, _unescaped(rest) or None, correlation_id if event.is_response else None)
+
+
+def objects_topic(namespace: str) -> MeshTopic:
+    return parse_topic(f"{PREFIX}.{_escaped(namespace)}.{OBJECTS}")
+
+
+def events_pattern(namespace: str) -> Pattern:
+    return parse_pattern(f"{PREFIX}.{_escaped(namespace)}.>")
+
+
+def _escaped(text: str) -> str:
+    """Letters of any language stay; what the mesh gives a meaning, or forbids, does not."""
+    tokens = text.split(".")
+    shown = "".join(_shown(character) for character in text)
+    return shown if all(tokens) else shown.replace(".", "%2E")
+
+
+def _shown(character: str) -> str:
+    is_plain = character.isprintable() and not character.isspace() and character not in "*>%"
+    return character if is_plain else quote(character, safe="")
+
+
+def _unescaped(text: str) -> str:
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeDecodeError:
+        raise UsageError("topic is not UTF-8 behind its escapes", topic=text) from None

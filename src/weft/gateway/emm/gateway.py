@@ -1,0 +1,211 @@
+"""The gateway as a node starts it: sockets, keys, relations, and the two ways between datagrams and the log."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from structlog.stdlib import BoundLogger
+
+from weft.datagram_node import Instant
+from weft.errors import UsageError
+from weft.gateway.emm.accepting import Acceptance
+from weft.gateway.emm.compact_judge import CompactJudge
+from weft.gateway.emm.identity import FRESH_BYTES, settle_identity
+from weft.gateway.emm.inbound import Inbound
+from weft.gateway.emm.judge import Judge
+from weft.gateway.emm.outbound import Outbound
+from weft.gateway.emm.packing import Packed, Packer
+from weft.gateway.emm.quarantine import Quarantine
+from weft.gateway.emm.relations import Relations
+from weft.gateway.emm.rows import Accepted, Header
+from weft.gateway.emm.seen import SALT_BYTES, Seen
+from weft.gateway.emm.settings import GatewaySettings, Out
+from weft.gateway.emm.sources import Sources
+from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
+from weft.limits import EMM_PACKET_BYTES_MAX, GATEWAY_EMM_TURN_MAX, SECURITY_RELOAD_INTERVAL_S
+from weft.security import Credentials, Trust, TrustFile
+from weft.transport.grpc.mesh_node import MeshNode
+from weft.transport.quic import QuicLinks, is_quic
+from weft.transport.udp import Address, Datagram, UdpSocket, show
+from weft.wire.datagram import DatagramProtocol
+from weft.wire.emm import TrustStore
+
+
+class EmmGateway:
+    """A ``Gateway``. ``certificate`` gives the node's own, for QUIC; None where the node has none."""
+
+    def __init__(
+        self,
+        mesh: MeshNode,
+        data: Path,
+        settings: GatewaySettings,
+        certificate: Callable[[], Credentials] | None,
+        logger: BoundLogger,
+    ) -> None:
+        if settings.quic is not None and certificate is None:
+            raise UsageError("gateway.emm.quic needs a certificate, and an insecure node has none")
+        at = _now()
+        self.listeners: Sequence[str] = ()
+        self._settings = settings
+        self._certificate = certificate
+        self._logger = logger
+        self._trust_file = TrustFile(data, at.steady_s)
+        self._trust = Trust()
+        self._problem: str | None = None  # with the trust file, as told
+        self._store = TrustStore(settings.policy)
+        self._identity = settle_identity(data, secrets.token_bytes(FRESH_BYTES))
+        self._sources = Sources()
+        self._relations = Relations(self._identity, settings.heartbeat_interval_s, secrets.randbits, at)
+        self._packer = Packer(self._identity.node_id, secrets.randbits, at.unix_s)
+        seen, topics = Seen(secrets.token_bytes(SALT_BYTES)), TopicMap(settings.rules, settings.prefix)
+        self._judge = Judge(
+            self._store, seen, Acceptance(topics, settings.payload), unsigned_allowed=settings.unsigned_allowed
+        )
+        self._compact = CompactJudge(self._trust.key_ring(), seen, topics, settings.payload)
+        self._take_over(self._trust_file.current(at.steady_s), at)
+        quarantine = Quarantine(at.steady_s, per_s=settings.quarantine_per_s)
+        self.inbound = Inbound(mesh, self._judge, self._compact, quarantine, _now, self._on_accepted)
+        self.outbound = Outbound(
+            mesh, self._packer, settings.out, self._targets, self._send, _now, settings.rate_per_s_max, logger
+        )
+        self._resolved: dict[Out, list[Address]] = {}
+        self._udp: UdpSocket | None = None
+        self._quic = QuicLinks(self._on_datagrams)
+        self._tending: asyncio.Task[None] | None = None
+
+    # --- starting and ending -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        settings = self._settings
+        listeners = []
+        self.inbound.start()  # before anything can arrive
+        if settings.udp is not None:
+            self._udp = await UdpSocket.bind(
+                *settings.udp,
+                self._on_datagrams,
+                datagram_bytes_max=EMM_PACKET_BYTES_MAX,
+                datagrams_at_once=GATEWAY_EMM_TURN_MAX,
+            )
+            listeners.append(f"emm {show(self._udp.address)}")
+        if settings.quic is not None:
+            assert self._certificate is not None, "checked before"
+            address = await self._quic.listen(*settings.quic, self._certificate())
+            listeners.append(f"emm-quic {show(address)}")
+        for out in settings.out:
+            self._resolved[out] = [await self._resolve(*target) for target in out.targets]
+        at = _now()
+        for address in [await self._resolve(*each) for each in settings.join]:
+            self._relations.seek(address, at)
+        self.outbound.start()
+        self.listeners = tuple(listeners)
+        self._tending = asyncio.create_task(self._tend())
+        self._tending.add_done_callback(_tell_defect)
+        self._logger.info("emm_ready", node_id=str(self._identity.node_id), listeners=listeners)
+
+    async def _resolve(self, host: str, port: int) -> Address:
+        if self._udp is None:
+            raise UsageError("gateway.emm sends from its UDP address: set gateway.emm.udp")
+        return await self._udp.resolve(host, port)
+
+    async def close(self) -> None:
+        self.listeners = ()
+        if self._tending is not None:
+            self._tending.cancel()
+            await asyncio.gather(self._tending, return_exceptions=True)
+        if self._udp is not None:
+            self._udp.close()
+        self._quic.close()
+        self.outbound.close()
+        self.inbound.close()
+
+    # --- for the metrics -----------------------------------------------------------------------------------------
+
+    def fates(self) -> dict[str, int]:
+        """What became of datagrams so far."""
+        inbound, outbound = self.inbound, self.outbound
+        overflowed = 0 if self._udp is None or self._udp.is_closed else self._udp.overflowed
+        return {
+            "received": inbound.figures.received,
+            "published": inbound.figures.published,
+            "refused-by-log": inbound.figures.refused,
+            "dropped": inbound.line.dropped + inbound.signatures.dropped + overflowed + self._quic.dropped,
+            "passed-over": self._compact.ignored,
+            "sent": outbound.figures.sent,
+            "unsent": outbound.figures.unsent,
+            "unfit": outbound.figures.unfit,
+        }
+
+    def rejected(self) -> dict[str, int]:
+        """Datagrams that were refused, by reason (EMM-18)."""
+        return {str(reason): count for reason, count in list(self.inbound.quarantine.rejected.items())}
+
+    # --- while it runs -------------------------------------------------------------------------------------------
+
+    async def _tend(self) -> None:
+        """Keys that changed, a certificate that was renewed, neighbours that are due."""
+        shown = self._certificate() if self._certificate is not None else None
+        while True:
+            await asyncio.sleep(SECURITY_RELOAD_INTERVAL_S)
+            at = _now()
+            self._take_over(self._trust_file.current(at.steady_s), at)
+            if self._certificate is not None and (current := self._certificate()) is not shown:
+                shown = current
+                self._quic.renew(current)
+            self._call(at)
+
+    def _take_over(self, trust: Trust, at: Instant) -> None:
+        problem = self._trust_file.problem
+        if problem not in (None, self._problem):
+            self._logger.error("trust_unreadable", reason=problem)
+        self._problem = problem
+        if trust is self._trust:
+            return
+        trust.fill(self._store, self._trust)
+        self._trust = trust
+        self._judge.trust_changed()
+        self._compact.trust_changed(trust.key_ring())
+        self._relations.trust_changed(trust, at)
+        self._packer.credentials = self._identity.credentials(trust)
+        self._packer.signer = self._identity.signer(trust)
+
+    def _on_datagrams(self, datagrams: list[Datagram]) -> None:
+        self.inbound.receive(self._sources.arrived(datagrams))
+
+    def _on_accepted(self, accepted: Accepted) -> None:
+        """Hellos, joins and heartbeats, which are few, are heard one by one."""
+        if accepted.topics[0] not in (HELLO_TOPIC, HEARTBEAT_TOPIC):
+            return
+        at = _now()
+        protocols = accepted.headers[Header.PROTOCOL].to_pylist()
+        sources = accepted.headers[Header.SOURCE].to_pylist()
+        for protocol, data, source in zip(protocols, accepted.payloads.to_pylist(), sources, strict=True):
+            address = self._sources.address(source)
+            if address is not None:
+                self._relations.heard(DatagramProtocol(protocol), data, address, at)
+        self._call(at)
+
+    def _call(self, at: Instant) -> None:
+        for each in self._relations.datagrams_to_send(at):
+            self._send(Packed(each.data, each.tos, each.urgent), each.target)
+
+    def _targets(self, out: Out) -> Sequence[Address]:
+        return self._resolved[out] if out.targets else self._relations.targets(out.protocol)
+
+    def _send(self, packed: Packed, target: Address) -> bool:
+        if is_quic(target):
+            return self._quic.send(packed.data, target)
+        return self._udp is not None and self._udp.send(packed.data, target, tos=packed.tos, urgent=packed.urgent)
+
+
+def _tell_defect(task: asyncio.Task[None]) -> None:
+    """Nothing is expected to go wrong there: if it does, it must not pass unseen."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler({"message": "EMM gateway", "exception": error, "task": task})
+
+
+def _now() -> Instant:
+    return Instant(asyncio.get_running_loop().time(), time.time())

@@ -1,0 +1,216 @@
+"""From datagrams to the log: what arrives waits in line, is judged in turns, and enters as batches.
+
+One turn takes no more than some milliseconds, then the node's other work has its own. What a turn publishes is synced
+with everything else; while too much of it is not yet, the line is not worked on, and when that is full, datagrams are
+dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from weft.core.messages import Receipted
+from weft.datagram_node import Instant
+from weft.errors import WeftError
+from weft.gateway.emm.batches import batches, quarantined
+from weft.gateway.emm.compact_judge import CompactJudge
+from weft.gateway.emm.judge import Judge
+from weft.gateway.emm.quarantine import Quarantine
+from weft.gateway.emm.rows import Accepted, Arrived, Judged, Rejected
+from weft.gateway.emm.topics import QUARANTINE_TOPIC
+from weft.gateway.emm.waiting import Line, Signatures
+from weft.limits import (
+    GATEWAY_EMM_OWED_BYTES_MAX,
+    GATEWAY_EMM_SIGNATURES_AT_ONCE,
+    GATEWAY_EMM_TURN_MAX,
+    GATEWAY_EMM_TURN_S,
+)
+from weft.model import Batch, Topic
+from weft.transport.grpc.mesh_node import MeshNode
+from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
+from weft.wire.reject import BadPacket, Reject
+
+EMM_FIRST: Final = b"\x01"
+MANY: Final = 256  # datagrams that are worth a turn of their own
+FULL_PAUSE_S: Final = 0.05  # before looking again whether the node has room for more
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counts since the start; changed in place."""
+
+    received: int = 0  # datagrams
+    published: int = 0  # events that the log has
+    refused: int = 0  # events that it would not take: the disk is full, say
+
+
+class Inbound:
+    """A publisher of the node. ``on_accepted`` sees what was taken: neighbours are found there."""
+
+    def __init__(
+        self,
+        mesh: MeshNode,
+        judge: Judge,
+        compact: CompactJudge,
+        quarantine: Quarantine,
+        clock: Callable[[], Instant],
+        on_accepted: Callable[[Accepted], None],
+    ) -> None:
+        self.figures = Figures()
+        self.line = Line()
+        self.signatures = Signatures()
+        self.quarantine = quarantine
+        self._mesh = mesh
+        self._judge = judge
+        self._compact = compact
+        self._clock = clock
+        self._on_accepted = on_accepted
+        self._loop = asyncio.get_running_loop()
+        self._turn: asyncio.TimerHandle | None = None
+        self._turn_s = 0.0  # when it is due
+        self._working = False
+        self._done_s = 0.0  # when the last one ended
+        self._numbers = count(1)
+        self._owed: dict[int, tuple[int, int]] = {}  # request -> bytes and events of its batch
+        self._owed_bytes = 0
+        self._over = False
+
+    def start(self) -> None:
+        """Raise Busy or ShuttingDown if the node takes no more publishers."""
+        self._mesh.join(self)
+
+    def close(self) -> None:
+        self._end()
+        self._mesh.leave(self)
+        self._mesh.intake.give_back(self._owed_bytes)
+        self._owed_bytes = 0
+
+    # --- datagrams -----------------------------------------------------------------------------------------------
+
+    def receive(self, arrived: Sequence[Arrived]) -> None:
+        self.figures.received += len(arrived)
+        if not self._over:
+            self.line.put(arrived)
+            self._wake()
+
+    def _wake(self) -> None:
+        """See to it that there is a turn: at once if the last one was a while ago, much waits, or something urgent."""
+        if self._over or self._working or not (self.line or self.signatures):
+            return
+        due_s = self._done_s + (FULL_PAUSE_S if self._is_full() else self._pause_s())
+        if self._turn is not None:
+            if due_s >= self._turn_s:
+                return
+            self._turn.cancel()
+        self._turn, self._turn_s = self._loop.call_at(due_s, self._work), due_s
+
+    def _pause_s(self) -> float:
+        if self.signatures or self.line.has_urgent or len(self.line) >= MANY:
+            return 0.0
+        return GATEWAY_EMM_TURN_S
+
+    def _is_full(self) -> bool:
+        return self._owed_bytes > GATEWAY_EMM_OWED_BYTES_MAX or self._mesh.intake.is_full
+
+    def _work(self) -> None:
+        """One turn."""
+        self._turn = None
+        self._working = True  # receipts may come at once
+        try:
+            if not self._is_full():
+                at = self._clock()
+                self._sort_out(self.line.take(GATEWAY_EMM_TURN_MAX), at)
+                self._verify(self.signatures.take(GATEWAY_EMM_SIGNATURES_AT_ONCE), at)
+        finally:
+            self._working = False
+            self._done_s = self._loop.time()
+            self._wake()
+
+    def _sort_out(self, arrived: Sequence[Arrived], at: Instant) -> None:
+        emm, compact, others = _by_protocol(arrived)
+        if others:
+            self._take(Judged(rejected=tuple(others)), at)
+        for judge, some in ((self._judge, emm), (self._compact, compact)):
+            if some:
+                judged = judge.sort_out(some, at.unix_s)
+                self.signatures.put(judged.waiting)
+                self._take(judged, at)
+
+    def _verify(self, waiting: Sequence[Arrived], at: Instant) -> None:
+        emm, compact, _ = _by_protocol(waiting)
+        for judge, some in ((self._judge, emm), (self._compact, compact)):
+            if some:
+                judged = judge.verify(some, at.unix_s)
+                failed = {each.source for each in judged.rejected if each.reason is Reject.BAD_SIGNATURE}
+                for source in {each.source for each in some}:
+                    (self.signatures.failed if source in failed else self.signatures.passed)(source)
+                self._take(judged, at)
+
+    def _take(self, judged: Judged, at: Instant) -> None:
+        for accepted in judged.accepted:
+            self._on_accepted(accepted)
+        for topic, batch in batches(judged.accepted):
+            self._publish(topic, batch)
+        if judged.rejected:
+            kept = self.quarantine.take(judged.rejected, at.steady_s)
+            if kept:
+                self._publish(QUARANTINE_TOPIC, quarantined(kept, at.unix_s))
+
+    # --- publishing: Publisher of the node -----------------------------------------------------------------------
+
+    def _publish(self, topic: Topic, batch: Batch) -> None:
+        request, size = next(self._numbers), len(batch.data)
+        self._owed[request] = (size, len(batch))
+        self._owed_bytes += size
+        self._mesh.intake.take(size)
+        self._mesh.publish(self, request, topic, 0, batch, 0)
+
+    def receipts(self, receipts: Sequence[tuple[int, Receipted]]) -> None:
+        for request, _ in receipts:
+            self.figures.published += self._settle(request)
+        self._wake()
+
+    def refused(self, request: int, error: WeftError) -> None:
+        """Datagrams cannot be sent back: what the log does not take is lost, and counted."""
+        self._mesh.count_refusal(error)
+        self.figures.refused += self._settle(request)
+        self._wake()
+
+    def drain(self) -> None:
+        self._end()
+        if not self._owed:
+            self._mesh.leave(self)
+
+    def _settle(self, request: int) -> int:
+        size, events = self._owed.pop(request)
+        self._owed_bytes -= size
+        self._mesh.intake.give_back(size)
+        if self._over and not self._owed:
+            self._mesh.leave(self)
+        return events
+
+    def _end(self) -> None:
+        self._over = True
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+
+
+def _by_protocol(arrived: Sequence[Arrived]) -> tuple[list[Arrived], list[Arrived], list[Rejected]]:
+    """EMM, EMM-C, and what is neither (ADR 12)."""
+    emm = [each for each in arrived if each[0][:1] == EMM_FIRST]
+    if len(emm) == len(arrived):  # as nearly always
+        return emm, [], []
+    compact: list[Arrived] = []
+    others: list[Rejected] = []
+    for each in arrived:
+        try:
+            if protocol_of_untrusted(each.data) is DatagramProtocol.EMM_COMPACT:
+                compact.append(each)
+        except BadPacket as error:
+            others.append(Rejected(each.data, each.source, error.reason))
+    return emm, compact, others

@@ -1,0 +1,47 @@
+"""What can be set about the gateway; ``weft.node.config_emm`` documents each for users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.gateway.emm.accepting import Payload
+from weft.gateway.emm.topics import PREFIX, TopicRule
+from weft.limits import DATAGRAM_HEARTBEAT_INTERVAL_S, DATAGRAM_RATE_PER_S_MAX, QUARANTINE_PER_S
+from weft.model import Pattern
+from weft.wire.datagram import DatagramProtocol
+from weft.wire.emm import TrustPolicy
+from weft.wire.emm_compact import Priority
+
+HostAndPort = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """Mesh events that match ``pattern`` go out as datagrams: to ``targets``, or to all neighbours if there are none.
+
+    ``priority`` is for EMM-C alone.
+    """
+
+    pattern: Pattern
+    protocol: DatagramProtocol = DatagramProtocol.EMM
+    targets: tuple[HostAndPort, ...] = ()
+    urgent: bool = False
+    priority: Priority = Priority.INFO
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """Listens where an address is given."""
+
+    udp: HostAndPort | None = None
+    quic: HostAndPort | None = None
+    join: tuple[HostAndPort, ...] = ()
+    prefix: str = PREFIX
+    rules: tuple[TopicRule, ...] = ()
+    payload: Payload = Payload.VALUE
+    policy: TrustPolicy = TrustPolicy.PINNED
+    unsigned_allowed: bool = False
+    out: tuple[Out, ...] = ()
+    rate_per_s_max: float = DATAGRAM_RATE_PER_S_MAX
+    quarantine_per_s: float = QUARANTINE_PER_S
+    heartbeat_interval_s: float = DATAGRAM_HEARTBEAT_INTERVAL_S

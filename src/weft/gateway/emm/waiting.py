@@ -1,0 +1,98 @@
+"""What waits for its turn in a gateway: datagrams to be sorted out, and packets whose signature is to be checked.
+
+Both are bounded, and what comes last is dropped when there is no room.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from weft.gateway.emm.rows import Arrived
+from weft.limits import EMM_INTAKE_MAX, GATEWAY_EMM_SIGNATURES_MAX, GATEWAY_EMM_SOURCES_MAX
+from weft.wire.datagram import is_urgent_untrusted
+
+STRANGERS_SHARE: Final = 4  # of signature checks, one in so many is for senders that nobody knows yet
+
+
+class Line:
+    """Datagrams in the order in which they came, urgent ones before the others (EMM-29)."""
+
+    def __init__(self, datagrams_max: int = EMM_INTAKE_MAX) -> None:
+        self.dropped = 0
+        self._datagrams_max = datagrams_max
+        self._urgent: deque[Arrived] = deque()
+        self._normal: deque[Arrived] = deque()
+
+    def __len__(self) -> int:
+        return len(self._urgent) + len(self._normal)
+
+    @property
+    def has_urgent(self) -> bool:
+        return bool(self._urgent)
+
+    def put(self, arrived: Sequence[Arrived]) -> None:
+        room = max(self._datagrams_max - len(self), 0)
+        self.dropped += max(len(arrived) - room, 0)
+        urgent = [is_urgent_untrusted(each[0]) for each in arrived]
+        if any(urgent) or room < len(arrived):
+            for each, first in islice(zip(arrived, urgent, strict=True), room):
+                (self._urgent if first else self._normal).append(each)
+        else:
+            self._normal.extend(arrived)
+
+    def take(self, count: int) -> list[Arrived]:
+        first = _taken(self._urgent, count)
+        return first + _taken(self._normal, count - len(first))
+
+
+class Signatures:
+    """Packets that wait for the check of their signature, of senders that have passed one lately and of others.
+
+    A forgery costs as much as a good packet, and there may be a hundred times as many of them. Those whose source has
+    shown good signatures come first, so forgeries from elsewhere are checked only with what time is left; a share is
+    theirs in any case, or nobody new would ever be heard. A source whose signature fails is one of the others again.
+    """
+
+    def __init__(
+        self, packets_max: int = GATEWAY_EMM_SIGNATURES_MAX, sources_max: int = GATEWAY_EMM_SOURCES_MAX
+    ) -> None:
+        self._known = Line(packets_max)
+        self._others = Line(packets_max)
+        self._sources_max = sources_max
+        self._good: OrderedDict[str, None] = OrderedDict()  # sources, the one that passed last at the end
+
+    def __len__(self) -> int:
+        return len(self._known) + len(self._others)
+
+    @property
+    def dropped(self) -> int:
+        return self._known.dropped + self._others.dropped
+
+    def put(self, arrived: Sequence[Arrived]) -> None:
+        self._known.put([each for each in arrived if each.source in self._good])
+        self._others.put([each for each in arrived if each.source not in self._good])
+
+    def take(self, count: int) -> list[Arrived]:
+        reserved = min(len(self._others), count // STRANGERS_SHARE)
+        taken = self._known.take(count - reserved)
+        return taken + self._others.take(count - len(taken))
+
+    def passed(self, source: str) -> None:
+        self._good[source] = None
+        self._good.move_to_end(source)
+        if len(self._good) > self._sources_max:
+            self._good.popitem(last=False)
+
+    def failed(self, source: str) -> None:
+        self._good.pop(source, None)
+
+
+def _taken(line: deque[Arrived], count: int) -> list[Arrived]:
+    if count >= len(line):
+        taken = list(line)
+        line.clear()
+        return taken
+    return [line.popleft() for _ in range(count)]

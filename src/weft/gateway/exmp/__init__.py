@@ -1,0 +1,15 @@
+"""EXMP joined to the mesh: whoever can write JSON to a socket can publish and subscribe (EXM-11, docs/exmp.md).
+
+- ``gateway``     the ports of a node, TCP and TLS
+- ``session``     one connection: what is begun when, and answered in order
+- ``publishing``  events of all connections gathered into batches
+- ``feed``        a subscription: events as requests, their answers as acknowledgements
+- ``operations``  authenticate, fetch, subscribe, unsubscribe, topics, status
+- ``admission``   who a client is
+- ``values``      JSON and back;  ``failures``  errors as EXMP clients get them
+"""
+
+from weft.gateway.exmp.admission import Admission, KeyAdmission, OpenAdmission
+from weft.gateway.exmp.gateway import ExmpGateway, ExmpSettings, Port
+
+__all__ = ["Admission", "ExmpGateway", "ExmpSettings", "KeyAdmission", "OpenAdmission", "Port"]

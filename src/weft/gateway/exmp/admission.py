@@ -1,0 +1,104 @@
+"""Who an EXMP client is: by API key, by the certificate of its connection, or anybody on a node without security.
+
+A key has rights of its own (SEC-02). A client certificate of the mesh proves a name and has no rights by itself: the
+configuration says what those may do who show one and no key.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Protocol
+
+from weft.model import Pattern
+from weft.security import Acl, Cause, CertificateRefused, Kind, Refused, Secret, Unauthenticated
+from weft.security.certificates import read_certificate_untrusted, read_identity_untrusted
+from weft.transport.grpc.access import Access, Caller, KeyAccess, OpenAccess
+
+
+class Admission(Protocol):
+    def first_untrusted(self, tls: ssl.SSLObject | None) -> Caller | None:
+        """Who has just connected; None if that takes a key. Raise only Refused."""
+
+    @property
+    def access(self) -> Access:
+        """Keys, and who watches over them."""
+
+
+class OpenAdmission:
+    """Of a node that serves plain text on loopback."""
+
+    def __init__(self, access: OpenAccess) -> None:
+        self.access: Access = access
+        self._anybody = access.anybody
+
+    def first_untrusted(self, tls: ssl.SSLObject | None) -> Caller | None:
+        return self._anybody()
+
+
+class KeyAdmission:
+    """``publish`` and ``subscribe`` are the rights of a client certificate."""
+
+    def __init__(
+        self, access: KeyAccess, mesh: str, publish: tuple[Pattern, ...], subscribe: tuple[Pattern, ...]
+    ) -> None:
+        self.access: Access = access
+        self._admit: Callable[[Acl], Caller] = access.admit_without_key
+        self._mesh = mesh
+        self._publish = publish
+        self._subscribe = subscribe
+
+    def first_untrusted(self, tls: ssl.SSLObject | None) -> Caller | None:
+        """TLS knows that our CA made the certificate, if there is one; a CA of a company may serve many meshes."""
+        der = None if tls is None else tls.getpeercert(binary_form=True)
+        if der is None:
+            return None
+        try:
+            identity = read_identity_untrusted(read_certificate_untrusted(der))
+        except CertificateRefused as error:
+            raise Unauthenticated(Cause.CERTIFICATE, f"your certificate is not good: {error}") from None
+        if identity.mesh != self._mesh:
+            raise Unauthenticated(
+                Cause.CERTIFICATE, f"a certificate of mesh {self._mesh} is needed, yours is of mesh {identity.mesh}"
+            )
+        if identity.kind is not Kind.CLIENT or not (self._publish or self._subscribe):
+            return None
+        return self._admit(Acl(f"the certificate of client {identity.name}", self._publish, self._subscribe))
+
+
+class Credential:
+    """Who works on a connection now, watched over as long as it lasts."""
+
+    def __init__(self, admission: Admission, expelled: Callable[[Refused], None]) -> None:
+        self._admission = admission
+        self._expelled = expelled
+        self._watching = ExitStack()
+        self._caller: Caller | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """Raise Unauthenticated if there is none yet."""
+        if self._caller is None:
+            raise Unauthenticated(Cause.NO_KEY, "who are you? authenticate with an API key first")
+        return self._caller
+
+    def begin_untrusted(self, tls: ssl.SSLObject | None) -> bool:
+        """Whether no key is needed; raise only Refused."""
+        self._caller = self._admission.first_untrusted(tls)
+        return self._caller is not None
+
+    async def show_key_untrusted(self, key: Secret[str], host: str) -> None:
+        """Whoever it was before, it is the key's owner now; raise only Refused."""
+        caller = await self._admission.access.admit_key_untrusted(key, host)
+        self.end()
+        self._watching.enter_context(self._admission.access.watching(caller, self._on_expelled))
+        self._caller = caller
+
+    def end(self) -> None:
+        self._watching.close()
+        self._caller = None
+
+    def _on_expelled(self, error: Refused) -> None:
+        self._caller = None
+        self._expelled(error)

@@ -1,0 +1,229 @@
+"""One subscription of an EXMP client: events go out as requests, and an answer to each says that it is handled.
+
+The core delivers as far as the credit goes; here wait the batches that it has delivered, at most that much. Events are
+taken out of them a few at a time, as far as the client's window goes. When a group gives streams of this member to
+another one, what waits of them is dropped, and the group is told once nothing of them is on its way any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from weft.core.messages import AddCredit, Delivered, Handled, Start, StreamKey
+from weft.errors import PeerError, WeftError
+from weft.gateway.exmp.values import events_json
+from weft.limits import EXMP_CREDIT_BYTES, EXMP_EVENTS_AT_ONCE
+from weft.model import Batch, Pattern, Position
+from weft.transport.grpc.mesh_node import MeshNode
+from weft.transport.tcp import Answer, BadAnswer, LinkLost
+from weft.wire.exmp import Failure, JsonObject, Success
+
+
+class NotHandled(PeerError):
+    """The client answered an event with a failure."""
+
+
+@dataclass(slots=True)
+class InHand:
+    """A delivered batch of which events are being sent."""
+
+    key: StreamKey
+    batch: Batch
+    next_offset: int
+
+    @property
+    def is_done(self) -> bool:
+        return self.next_offset >= self.batch.end_offset
+
+    def take(self) -> Iterator[JsonObject]:
+        stream, epoch = self.key
+        first, self.next_offset = self.next_offset, min(self.next_offset + EXMP_EVENTS_AT_ONCE, self.batch.end_offset)
+        return events_json(stream, epoch, self.batch, first, self.next_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An event on its way: where its stream goes on when it is handled, and the credit that comes back with it."""
+
+    key: StreamKey
+    next_offset: int
+    credit_bytes: int
+
+
+class Feed:
+    """``changed`` is called when there may be something to send, ``over`` once when the subscription has ended."""
+
+    def __init__(
+        self,
+        mesh: MeshNode,
+        name: int,
+        window: int,
+        changed: Callable[[], None],
+        over: Callable[[Feed, WeftError], None],
+    ) -> None:
+        self.name = name
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._mesh = mesh
+        self._window = window
+        self._changed = changed
+        self._over = over
+        self._subscription = 0
+        self._group = ""
+        self._is_over = False
+        self._waiting: deque[Delivered] = deque()
+        self._in_hand: InHand | None = None
+        self._events: deque[JsonObject] = deque()  # taken out of it
+        self._sent: deque[Sent] = deque()
+        self._held: set[StreamKey] = set()  # of a member: its streams
+        self._parting: set[StreamKey] = set()  # that it has lost, and not let go of
+        self._generation = self._taken_over = 0
+        self._handled: dict[StreamKey, int] = {}  # since the last report
+        self._credit_due_bytes = 0
+        self._reporting: asyncio.Handle | None = None
+
+    def open(self, pattern: Pattern, start: Start, group: str, member: str) -> None:
+        """Raise what the node refuses it with; ``ready`` tells whether the core does."""
+        self._group = group
+        credit = min(EXMP_CREDIT_BYTES, self._mesh.limits.credit_bytes_max)
+        self._subscription = self._mesh.subscribe(self, pattern, start, credit, group, member)
+
+    def close(self) -> None:
+        """No more events; what is on its way counts as not handled."""
+        if not self._is_over:
+            self._report()
+            self._is_over = True
+            self._mesh.unsubscribe(self._subscription)
+        self._drop_all()
+
+    # --- sending -------------------------------------------------------------------------------------------------
+
+    def next(self) -> JsonObject | None:
+        """The next event to send, unless there is none or the window is full. ``answered`` gets its answer."""
+        if self._is_over or len(self._sent) >= self._window:
+            return None
+        hand = self._in_hand
+        if hand is None:
+            if not self._waiting:
+                return None
+            hand = self._in_hand = _in_hand(self._waiting.popleft())
+        if not self._events:
+            self._events.extend(hand.take())
+        event = self._events.popleft()
+        is_last = hand.is_done and not self._events
+        self._sent.append(Sent(hand.key, event["offset"] + 1, len(hand.batch.data) if is_last else 0))
+        if is_last:
+            self._in_hand = None
+        event["subscription"] = self.name
+        return event
+
+    def answered(self, answer: Answer) -> None:
+        """Answers come in the order of events."""
+        if self._is_over:
+            return
+        match answer:
+            case Success():
+                sent = self._sent.popleft()
+                self._credit_due_bytes += sent.credit_bytes
+                if self._group:
+                    self._handled[sent.key] = sent.next_offset
+                self._report_soon()
+                self._changed()
+            case Failure(description):
+                self.ended(NotHandled(f"the client answered an event with a failure: {description}"))
+            case BadAnswer():
+                self.ended(NotHandled(str(answer)))
+            case LinkLost():
+                pass  # the link ends, and this with it
+            case _:
+                assert_never(answer)
+
+    # --- what the node says --------------------------------------------------------------------------------------
+
+    def opened(self, positions: Sequence[Position]) -> None:
+        if not self.ready.done():
+            self.ready.set_result(None)
+
+    def deliver(self, batches: Sequence[Delivered]) -> None:
+        self._waiting.extend(batches)
+        # An assignment leaves out streams whose beginning is still looked for; what comes behind it is ours as well.
+        self._held.update((each.stream, each.epoch) for each in batches)
+        self._changed()
+
+    def assigned(self, generation: int, positions: Sequence[Position]) -> None:
+        held = {(each.stream, each.epoch) for each in positions}
+        lost = self._held - held
+        self._held = held
+        self._generation = generation
+        self._drop(lost)
+        on_their_way = {sent.key for sent in self._sent}
+        self._parting = (self._parting | lost) & on_their_way - held
+        self._report_soon()
+
+    def ended(self, error: WeftError) -> None:
+        if self._is_over:
+            return
+        self.close()
+        if self.ready.done():
+            self._mesh.count_refusal(error)
+            self._over(self, error)
+        else:
+            self.ready.set_exception(error)
+
+    # --- reports -------------------------------------------------------------------------------------------------
+
+    def _report_soon(self) -> None:
+        if self._reporting is None:
+            self._reporting = asyncio.get_running_loop().call_soon(self._report)
+
+    def _report(self) -> None:
+        """One for all answers of a turn."""
+        if self._reporting is not None:
+            self._reporting.cancel()
+            self._reporting = None
+        if self._is_over:
+            return
+        if self._group:
+            self._report_handled()
+        if self._credit_due_bytes:
+            credit, self._credit_due_bytes = self._credit_due_bytes, 0
+            self._mesh.tell(AddCredit(self._subscription, credit))
+
+    def _report_handled(self) -> None:
+        if self._parting:
+            self._parting &= {sent.key for sent in self._sent}
+        takes_over = self._taken_over != self._generation and not self._parting
+        if not self._handled and not takes_over:
+            return
+        if takes_over:
+            self._taken_over = self._generation
+        handled, self._handled = self._handled, {}
+        positions = tuple(Position(stream, epoch, offset) for (stream, epoch), offset in handled.items())
+        self._mesh.tell(Handled(self._subscription, positions, self._taken_over))
+
+    # --- dropping ------------------------------------------------------------------------------------------------
+
+    def _drop(self, lost: set[StreamKey]) -> None:
+        """Nothing of these streams is sent any more; the credit that it took comes back."""
+        if self._in_hand is not None and self._in_hand.key in lost:
+            self._events.clear()
+            self._credit_due_bytes += len(self._in_hand.batch.data)
+            self._in_hand = None
+        kept = deque(each for each in self._waiting if (each.stream, each.epoch) not in lost)
+        gone_bytes = sum(len(each.data) for each in self._waiting) - sum(len(each.data) for each in kept)
+        self._waiting = kept
+        self._credit_due_bytes += gone_bytes
+
+    def _drop_all(self) -> None:
+        self._waiting.clear()
+        self._events.clear()
+        self._sent.clear()
+        self._in_hand = None
+
+
+def _in_hand(delivered: Delivered) -> InHand:
+    batch = Batch.read_stored(delivered.data)
+    return InHand((delivered.stream, delivered.epoch), batch, max(delivered.first_offset, batch.base_offset))

@@ -1,0 +1,96 @@
+"""A node's EXMP: its ports, and a session for everybody who comes in by them."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from weft.gateway.exmp.admission import Admission
+from weft.gateway.exmp.operations import Status, operations
+from weft.gateway.exmp.session import Session
+from weft.gateway.publishing import Publishing
+from weft.limits import EXMP_GATEWAY_QUEUE_BYTES_MAX, EXMP_STRANGER_BYTES_MAX
+from weft.transport.grpc.mesh_node import MeshNode
+from weft.transport.tcp import Link, Listener
+from weft.wire.exmp import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where to listen; with a context, for TLS."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+
+    def named(self, port: int) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'exmp' if self.tls is None else 'exmps'} {host}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExmpSettings:
+    """What an operator may set; ``weft.node.config_gateways`` documents each."""
+
+    connections_max: int
+    pending_max: int
+    handshake_timeout_s: float
+    ping_interval_s: float
+    pong_timeout_s: float
+
+    def of_connection(self) -> Settings:
+        """As a stranger gets it."""
+        return Settings(
+            message_bytes_max=EXMP_STRANGER_BYTES_MAX,
+            pending_max=self.pending_max,
+            queue_bytes_max=EXMP_GATEWAY_QUEUE_BYTES_MAX,
+            handshake_timeout_s=self.handshake_timeout_s,
+            ping_interval_s=self.ping_interval_s,
+            pong_timeout_s=self.pong_timeout_s,
+        )
+
+
+class ExmpGateway:
+    """``Gateway`` for EXMP. ``read_clock`` tells Unix time in microseconds."""
+
+    def __init__(
+        self,
+        mesh: MeshNode,
+        read_status: Status,
+        admission: Admission,
+        ports: Sequence[Port],
+        settings: ExmpSettings,
+        read_clock: Callable[[], int],
+    ) -> None:
+        self._mesh = mesh
+        self._admission = admission
+        self._ports = ports
+        self._settings = settings
+        self._operations = operations(read_status)
+        self._publishing = Publishing(mesh, read_clock)
+        self._tasks: set[asyncio.Task[None]] = set()  # of all sessions
+        self._open: list[Listener] = []
+        self._listeners: list[str] = []
+
+    @property
+    def listeners(self) -> Sequence[str]:
+        return self._listeners
+
+    async def start(self) -> None:
+        self._publishing.start()
+        for port in self._ports:
+            listener = Listener(self._settings.of_connection(), self._welcome, self._settings.connections_max, port.tls)
+            self._open.append(listener)
+            self._listeners.append(port.named(await listener.start(port.host, port.port)))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(listener.close() for listener in self._open))
+        self._publishing.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _welcome(self, link: Link) -> Session:
+        return Session(link, self._mesh, self._publishing, self._admission, self._operations, self._tasks)

@@ -1,0 +1,159 @@
+"""The operations of a node that take their time: all but ``$echo`` and ``publish`` (EXM-11).
+
+Each gets the session and the request's data, returns the answer's data, and raises WeftError to refuse.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from weft.errors import UsageError
+from weft.gateway.exmp.session import Operate, Session
+from weft.gateway.exmp.values import (
+    AuthenticateFields,
+    FetchFields,
+    NoFields,
+    SubscribeFields,
+    TopicsFields,
+    UnsubscribeFields,
+    events_json,
+    fields_untrusted,
+    start_untrusted,
+    stream_untrusted,
+    within,
+)
+from weft.limits import (
+    EXMP_FETCH_BYTES_MAX,
+    EXMP_FETCH_EVENTS_MAX,
+    EXMP_SUBSCRIPTIONS_MAX,
+    EXMP_WINDOW_MAX,
+    OFFSET_MAX,
+)
+from weft.log import Log
+from weft.log.errors import UnknownStream
+from weft.model import Batch, Epoch, Pattern, Stream, parse_pattern
+from weft.security import Secret
+from weft.transport.grpc.mesh_errors import Busy
+from weft.transport.grpc.mesh_queries import topics_of
+from weft.wire.exmp import JsonObject
+from weft.wire.mesh.mesh_pb2 import StatusReply
+
+Status = Callable[[], StatusReply]
+MEMBER_BYTES: Final = 8  # of chance in the name of a member that has none
+
+
+async def authenticate(session: Session, data: JsonObject | None) -> None:
+    fields = fields_untrusted(AuthenticateFields, data)
+    await session.credential.show_key_untrusted(Secret(fields.key), session.host)
+    session.trust()
+
+
+async def fetch(session: Session, data: JsonObject | None) -> JsonObject:
+    """Events of a stream as they are now, and where to go on."""
+    fields = fields_untrusted(FetchFields, data)
+    stream = stream_untrusted(fields, session.mesh.node_id)
+    events_max = within("events_max", fields.events_max, 1, EXMP_FETCH_EVENTS_MAX)
+    session.credential.caller.check_subscribe(Pattern(stream.topic))
+    log = session.mesh.log
+    epoch = _newest_epoch(log, stream) if fields.epoch is None else Epoch(fields.epoch)
+    info = log.info(stream, epoch)
+    offset = info.start if fields.offset is None else within("offset", fields.offset, 0, OFFSET_MAX - events_max)
+    bytes_max = min(EXMP_FETCH_BYTES_MAX, session.mesh.limits.reply_bytes_max)
+    events: list[JsonObject] = []
+    for stored in log.read(stream, epoch, offset, offset + events_max, bytes_max):
+        batch = Batch.read_stored(stored)
+        events += events_json(stream, epoch, batch, offset, min(offset + events_max, batch.end_offset))
+    after = events[-1]["offset"] + 1 if events else info.end
+    return {"epoch": epoch, "events": events, "next_offset": after, "end_offset": info.end}
+
+
+def _newest_epoch(log: Log, stream: Stream) -> Epoch:
+    epochs = [info.epoch for info in log.streams(Pattern(stream.topic)) if info.stream == stream]
+    if not epochs:
+        raise UnknownStream(f"there is no stream {stream} here")
+    return max(epochs)
+
+
+async def subscribe(session: Session, data: JsonObject | None) -> JsonObject:
+    """From the answer on, the node sends ``event`` requests; the answer to each says that it is handled."""
+    fields = fields_untrusted(SubscribeFields, data)
+    pattern = parse_pattern(fields.pattern)
+    start, window = start_untrusted(fields), within("window", fields.window, 1, EXMP_WINDOW_MAX)
+    if fields.member and not fields.group:
+        raise UsageError("a member is one of a group: name that too")
+    session.credential.caller.check_subscribe(pattern)
+    if len(session.feeds) >= EXMP_SUBSCRIPTIONS_MAX:
+        raise Busy("too many subscriptions on one connection", limit=EXMP_SUBSCRIPTIONS_MAX)
+    member = fields.member
+    if fields.group and not member:
+        member = f"exmp-{secrets.token_hex(MEMBER_BYTES)}"
+    feed = session.new_feed(window)
+    feed.open(pattern, start, fields.group, member)
+    session.feeds[feed.name] = feed
+    try:
+        await feed.ready
+    except BaseException:
+        session.feeds.pop(feed.name, None)
+        feed.close()
+        raise
+    return {"subscription": feed.name}
+
+
+async def unsubscribe(session: Session, data: JsonObject | None) -> None:
+    number = fields_untrusted(UnsubscribeFields, data).subscription
+    feed = session.feeds.pop(number, None)
+    if feed is None:
+        raise UsageError("there is no such subscription on this connection", subscription=number)
+    feed.close()
+
+
+async def topics(session: Session, data: JsonObject | None) -> JsonObject:
+    """Those that match a pattern, of the ones that the caller may read."""
+    pattern = parse_pattern(fields_untrusted(TopicsFields, data).pattern)
+    found = await topics_of(session.mesh.log, pattern, session.credential.caller)
+    return {
+        "topics": [
+            {
+                "topic": each.topic,
+                "streams": each.streams,
+                "events": each.events,
+                "bytes": each.bytes,
+                "last_timestamp_us": each.last_timestamp_us,
+            }
+            for each in found
+        ]
+    }
+
+
+async def status(read_status: Status, session: Session, data: JsonObject | None) -> JsonObject:
+    """What the node says of itself; for those with the admin right, as everywhere."""
+    fields_untrusted(NoFields, data)
+    session.credential.caller.check_admin("see the status")
+    reply = read_status()
+    return {
+        "node": reply.node_id,
+        "epoch": reply.epoch,
+        "version": reply.version,
+        "uptime_s": reply.uptime_s,
+        "streams": reply.streams,
+        "events": reply.events,
+        "log_bytes": reply.log_bytes,
+        "peers_connected": reply.peers_connected,
+        "nodes_known": reply.nodes_known,
+        "listeners": list(reply.listeners),
+        "draining": reply.draining,
+    }
+
+
+def operations(read_status: Status) -> Mapping[str, Operate]:
+    return {
+        "authenticate": authenticate,
+        "fetch": fetch,
+        "subscribe": subscribe,
+        "unsubscribe": unsubscribe,
+        "topics": topics,
+        "status": partial(status, read_status),
+    }

@@ -1,0 +1,322 @@
+"""One EXMP connection of a node: requests in, each processed in its turn and answered in order (EXM-06).
+
+Publishes that stand behind each other are under way together: the log takes them in order, and their answers wait for
+each other. Everything else begins when all before it is answered: a ``fetch`` sees what was published before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from itertools import count
+from typing import Final, TypeAlias
+
+from weft.errors import UsageError, WeftError
+from weft.exmp.peer import INTERNAL_ERROR, INVALID_REQUEST, UNKNOWN_OPERATION
+from weft.gateway.exmp.admission import Admission, Credential
+from weft.gateway.exmp.failures import failure_of
+from weft.gateway.exmp.feed import Feed
+from weft.gateway.exmp.values import PublishFields, fields_untrusted, key_untrusted, payload_untrusted, receipt_json
+from weft.gateway.publishing import Publishing
+from weft.limits import (
+    EXMP_FLUSH_BYTES,
+    EXMP_MESSAGE_BYTES_MAX,
+    EXMP_OP_SHOWN_CHARS,
+    EXMP_STRANGER_BYTES_MAX,
+    EXMP_STRANGER_S,
+)
+from weft.model import Receipt, Topic
+from weft.security import Refused
+from weft.transport.grpc.mesh_node import MeshNode
+from weft.transport.grpc.mesh_values import read_topic_untrusted
+from weft.transport.tcp import Answer, Link, Received
+from weft.wire.exmp import (
+    Closed,
+    ErrorCode,
+    Failure,
+    InvalidRequestReceived,
+    JsonObject,
+    Outcome,
+    RequestReceived,
+    Success,
+)
+
+PUBLISH: Final = "publish"
+ECHO: Final = "$echo"
+EVENT: Final = "event"
+ENDED: Final = "ended"
+EVENT_BYTES: Final = 200  # of an event's JSON without its payload, roughly
+
+
+class Slot:
+    """A request that is answered when those before it are."""
+
+    __slots__ = ("id", "outcome", "session")
+
+    def __init__(self, session: Session, request_id: int) -> None:
+        self.session = session
+        self.id = request_id
+        self.outcome: Outcome | None = None
+
+    def published(self, receipt: Receipt, number: int) -> None:
+        self.outcome = Success(receipt_json(receipt, number))
+        self.session.settled()
+
+    def refused(self, error: WeftError) -> None:
+        self.outcome = failure_of(error)
+        self.session.settled()
+
+
+class Session:
+    """``LinkUser`` of one connection. ``operations`` are those that take their time; ``owned`` holds their tasks."""
+
+    def __init__(
+        self,
+        link: Link,
+        mesh: MeshNode,
+        publishing: Publishing,
+        admission: Admission,
+        operations: Mapping[str, Operate],
+        owned: set[asyncio.Task[None]],
+    ) -> None:
+        self.mesh = mesh
+        self.credential = Credential(admission, self._expelled)
+        self.feeds: dict[int, Feed] = {}
+        self._link = link
+        self._publishing = publishing
+        self._operations = operations
+        self._owned = owned
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[Received] = deque()  # not begun
+        self._slots: deque[Slot] = deque()  # begun and not answered
+        self._task: asyncio.Task[None] | None = None  # one operation that takes its time, or the wait for room
+        self._is_advancing = False
+        self._feed_names = count(1)
+        self._pumping: asyncio.Handle | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        try:
+            known = self.credential.begin_untrusted(self._link.extra_info("ssl_object"))
+        except Refused as error:
+            self._loop.call_soon(self._link.fail, ErrorCode.UNAVAILABLE, str(error))
+            return
+        if known:
+            self.trust()
+        else:
+            self._expect_key()
+
+    @property
+    def host(self) -> str:
+        return str(self._link.extra_info("peername")[0])
+
+    def trust(self) -> None:
+        """Somebody who is known may say more at a time than a stranger."""
+        self._link.allow_message_bytes(EXMP_MESSAGE_BYTES_MAX)
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _expect_key(self) -> None:
+        reason = f"nobody has authenticated here for {EXMP_STRANGER_S:g} s"
+        self._patience = self._loop.call_later(EXMP_STRANGER_S, self._link.fail, ErrorCode.UNAVAILABLE, reason)
+
+    def _expelled(self, error: Refused) -> None:
+        """The key is good no more: what it was used for ends."""
+        self._link.allow_message_bytes(EXMP_STRANGER_BYTES_MAX)
+        for feed in list(self.feeds.values()):
+            feed.ended(error)
+        self._expect_key()
+
+    # --- LinkUser ------------------------------------------------------------------------------------------------
+
+    def opened(self) -> None: ...
+
+    def requested(self, requests: Sequence[Received]) -> None:
+        self._queue.extend(requests)
+        self._advance()
+
+    def writable(self) -> None:
+        self._advance()
+        self.pump()
+
+    def closed(self, closed: Closed) -> None:
+        self._queue.clear()
+        self._slots.clear()
+        for handle in (self._pumping, self._patience):
+            if handle is not None:
+                handle.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        for feed in self.feeds.values():
+            feed.close()
+        self.feeds.clear()
+        self.credential.end()
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Begin what can be begun."""
+        if self._is_advancing:
+            return  # one that is settled on the spot comes back here
+        self._is_advancing = True
+        try:
+            self._begin_all()
+        finally:
+            self._is_advancing = False
+
+    def _begin_all(self) -> None:
+        allowed: dict[str, Topic] = {}  # rights are looked at once a turn, not for every event
+        is_full = self.mesh.intake.is_full  # and so is how much the node has taken
+        queue = self._queue
+        while queue and self._task is None and not self._link.is_congested:
+            request = queue.popleft()
+            if isinstance(request, InvalidRequestReceived):
+                self._settle(request.id, Failure(request.reason, INVALID_REQUEST))
+            elif request.operation.op == PUBLISH:
+                if is_full:
+                    queue.appendleft(request)
+                    self._begin_task(self._wait_for_room())
+                    return
+                self._publish(request, allowed)
+            elif request.operation.op == ECHO:
+                self._settle(request.id, Success(request.operation.data))
+            elif self._slots:
+                queue.appendleft(request)  # it is begun when all before it is answered
+                return
+            else:
+                self._begin_operation(request)
+
+    def _settle(self, request_id: int, outcome: Outcome) -> None:
+        """Answered at once, unless others come first."""
+        if not self._slots:
+            self._respond(request_id, outcome)
+            return
+        slot = Slot(self, request_id)
+        slot.outcome = outcome
+        self._slots.append(slot)
+
+    def settled(self) -> None:
+        """A slot has its outcome."""
+        slots = self._slots
+        while slots and (outcome := slots[0].outcome) is not None:
+            self._respond(slots.popleft().id, outcome)
+        if not slots and self._queue:
+            self._advance()
+
+    def _respond(self, request_id: int, outcome: Outcome) -> None:
+        try:
+            self._link.respond(request_id, outcome)
+        except UsageError as error:  # longer than a message may be
+            self._link.respond(request_id, failure_of(error))
+
+    def _publish(self, request: RequestReceived, allowed: dict[str, Topic]) -> None:
+        try:
+            fields = fields_untrusted(PublishFields, request.operation.data)
+            topic = allowed.get(fields.topic)
+            if topic is None:
+                self.mesh.check_open()
+                topic = read_topic_untrusted(fields.topic)
+                self.credential.caller.check_publish(topic)
+                allowed[fields.topic] = topic
+            payload = payload_untrusted(fields)
+            key = key_untrusted(fields)
+        except WeftError as error:
+            self.mesh.count_refusal(error)
+            self._settle(request.id, failure_of(error))
+            return
+        slot = Slot(self, request.id)
+        self._slots.append(slot)
+        self._publishing.add(topic, payload, key, fields.headers, slot)
+
+    # --- operations that take their time -------------------------------------------------------------------------
+
+    def _begin_operation(self, request: RequestReceived) -> None:
+        operate = self._operations.get(request.operation.op)
+        if operate is None:
+            name = request.operation.op[:EXMP_OP_SHOWN_CHARS]
+            self._respond(request.id, Failure(f"there is no operation {name!r}", UNKNOWN_OPERATION))
+        else:
+            self._begin_task(self._operate(operate, request))
+
+    def _begin_task(self, work: Coroutine[None, None, None]) -> None:
+        self._task = self._loop.create_task(work)
+        self._owned.add(self._task)
+        self._task.add_done_callback(self._owned.discard)
+
+    async def _operate(self, operate: Operate, request: RequestReceived) -> None:
+        try:
+            outcome: Outcome = Success(await operate(self, request.operation.data))
+        except WeftError as error:
+            self.mesh.count_refusal(error)
+            outcome = failure_of(error)
+        except Exception as defect:  # ours: it must be seen, and the client must not wait for ever
+            self._loop.call_exception_handler({"message": "exmp operation", "exception": defect})
+            outcome = Failure("this node has made a mistake; its log says more", INTERNAL_ERROR)
+        self._respond(request.id, outcome)
+        self._go_on()
+
+    async def _wait_for_room(self) -> None:
+        """The node has taken as much from publishers as it may."""
+        room = asyncio.Event()
+        self.mesh.intake.wake_with_room(room)
+        await room.wait()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._task = None
+        self._advance()
+
+    # --- subscriptions -------------------------------------------------------------------------------------------
+
+    def new_feed(self, window: int) -> Feed:
+        return Feed(self.mesh, next(self._feed_names), window, self.pump_soon, self.feed_over)
+
+    def pump_soon(self) -> None:
+        """Send what feeds have, once for all that happened in this turn."""
+        if self._pumping is None:
+            self._pumping = self._loop.call_soon(self.pump)
+
+    def pump(self) -> None:
+        self._pumping = None
+        unwritten = 0
+        while self._link.is_open and not self._link.is_congested:
+            sent = sum(map(self._send_next, list(self.feeds.values())))  # one event of each in turn
+            if not sent:
+                return
+            unwritten += sent
+            if unwritten > EXMP_FLUSH_BYTES:
+                unwritten = 0
+                self._link.flush()  # tells whether the client takes it
+
+    def _send_next(self, feed: Feed) -> int:
+        """How many bytes were sent, roughly; 0 if there is nothing, or as much is under way as may be."""
+        event = feed.next() if self._link.requests_out < self._link.pending_max else None
+        if event is None:
+            return 0
+        try:
+            self._link.request(EVENT, event, feed.answered)
+        except UsageError as error:  # longer than a message may be
+            feed.ended(error)
+        return EVENT_BYTES + len(event.get("payload") or event.get("payload_base64") or "")
+
+    def feed_over(self, feed: Feed, error: WeftError) -> None:
+        """It ended by itself: the client is told, in a request of its own."""
+        self.feeds.pop(feed.name, None)
+        if not self._link.is_open:
+            return
+        reason = failure_of(error)
+        if self._link.requests_out >= self._link.pending_max:
+            self._link.fail(ErrorCode.UNAVAILABLE, f"subscription {feed.name} has ended: {reason.description}")
+            return
+        told = {"subscription": feed.name, "code": reason.code, "description": reason.description}
+        self._link.request(ENDED, told, _nothing_to_do)
+
+
+def _nothing_to_do(answer: Answer) -> None:
+    """Whatever a client says to the end of its subscription."""
+
+
+Operate: TypeAlias = Callable[[Session, JsonObject | None], Awaitable[JsonObject | None]]

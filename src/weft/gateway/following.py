@@ -1,0 +1,140 @@
+"""A subscription of a gateway: events of a pattern, batch by batch, one after the other.
+
+In a group, several nodes share the work and positions are kept: a stream is with one of them at a time, and what was
+handled is not seen again after a restart. Without one, it begins with what is published from now on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from weft.core.messages import AddCredit, Delivered, Edge, Handled, StreamKey
+from weft.errors import WeftError
+from weft.model import Batch, Pattern, Position
+from weft.transport.grpc.mesh_node import MeshNode
+
+RETRY_S: Final = 1.0  # after the node ended the subscription
+
+Take = Callable[[Delivered], Awaitable[None]]
+
+
+class Following:
+    """``take`` is given one batch at a time; when it returns, the batch is handled. ``interrupted`` is told why the
+    node ended the subscription, which is then opened again."""
+
+    def __init__(
+        self,
+        mesh: MeshNode,
+        pattern: Pattern,
+        take: Take,
+        interrupted: Callable[[WeftError], None],
+        *,
+        credit_bytes: int,
+        group: str = "",
+    ) -> None:
+        self._mesh = mesh
+        self._pattern = pattern
+        self._take = take
+        self._interrupted = interrupted
+        self._credit_bytes = credit_bytes
+        self._group = group
+        self._number: int | None = None
+        self._waiting: deque[Delivered] = deque()
+        self._arrived = asyncio.Event()
+        self._held: set[StreamKey] = set()
+        self._generation = self._taken_over = 0
+        self._in_hand: StreamKey | None = None
+        self._working: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Raise Busy or ShuttingDown if the node takes no more subscribers."""
+        self._open()
+        self._working = asyncio.get_running_loop().create_task(self._work(), name=f"following {self._pattern}")
+
+    async def close(self) -> None:
+        """What is in hand is not handled."""
+        if self._retry is not None:
+            self._retry.cancel()
+        number, self._number = self._number, None
+        if number is not None:
+            self._mesh.unsubscribe(number)
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.gather(self._working, return_exceptions=True)
+
+    def _open(self) -> None:
+        start = Edge.OWN if self._group else Edge.LATEST
+        member = str(self._mesh.node_id) if self._group else ""
+        self._number = self._mesh.subscribe(self, self._pattern, start, self._credit_bytes, self._group, member)
+
+    async def _work(self) -> None:
+        while True:
+            while not self._waiting:
+                self._arrived.clear()
+                await self._arrived.wait()
+            delivered = self._waiting.popleft()
+            number = self._number
+            self._in_hand = delivered.stream, delivered.epoch
+            try:
+                await self._take(delivered)
+            except WeftError as error:
+                self._interrupted(error)  # the batch is not for us; the next one may be
+            self._in_hand = None
+            if number is not None and number == self._number:
+                self._handled(number, delivered)
+
+    def _handled(self, number: int, delivered: Delivered) -> None:
+        self._mesh.tell(AddCredit(number, len(delivered.data)))
+        if self._group:
+            end = Batch.read_stored(delivered.data).end_offset
+            self._report([Position(delivered.stream, delivered.epoch, end)])
+
+    def _report(self, positions: Sequence[Position]) -> None:
+        """Streams that were given to another member are let go of once nothing of them is in hand."""
+        if self._in_hand is None or self._in_hand in self._held:
+            self._taken_over = self._generation
+        assert self._number is not None, "open"
+        self._mesh.tell(Handled(self._number, tuple(positions), self._taken_over))
+
+    # --- what the node says --------------------------------------------------------------------------------------
+
+    def opened(self, positions: Sequence[Position]) -> None:
+        pass
+
+    def deliver(self, batches: Sequence[Delivered]) -> None:
+        self._waiting.extend(batches)
+        # An assignment leaves out streams whose beginning is still looked for; what comes behind it is ours as well.
+        self._held.update((each.stream, each.epoch) for each in batches)
+        self._arrived.set()
+
+    def assigned(self, generation: int, positions: Sequence[Position]) -> None:
+        self._held = {(each.stream, each.epoch) for each in positions}
+        self._generation = generation
+        kept = deque(each for each in self._waiting if (each.stream, each.epoch) in self._held)
+        dropped_bytes = sum(len(each.data) for each in self._waiting) - sum(len(each.data) for each in kept)
+        self._waiting = kept
+        if self._number is not None:
+            if dropped_bytes:
+                self._mesh.tell(AddCredit(self._number, dropped_bytes))
+            self._report([])
+
+    def ended(self, error: WeftError) -> None:
+        if self._number is None:
+            return
+        self._number = None
+        self._waiting.clear()
+        self._held.clear()
+        self._generation = self._taken_over = 0
+        self._interrupted(error)
+        self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._reopen)
+
+    def _reopen(self) -> None:
+        try:
+            self._open()
+        except WeftError as error:
+            self._interrupted(error)
+            self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._reopen)

@@ -1,0 +1,75 @@
+"""The gateways that a node's configuration names."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from structlog.stdlib import BoundLogger
+
+from weft.gateway import Gateway
+from weft.gateway.coaty import CoatyGateway
+from weft.gateway.emm import EmmGateway
+from weft.gateway.exmp import Admission, ExmpGateway, ExmpSettings, KeyAdmission, OpenAdmission, Port
+from weft.node.answers import NodeAnswers
+from weft.node.config import NodeConfig
+from weft.node.protection import Plain, Protection, Secured
+from weft.transport.grpc.mesh_node import MeshNode
+from weft.transport.tcp import renewing
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a gateway may use of its node."""
+
+    config: NodeConfig
+    mesh: MeshNode
+    answers: NodeAnswers
+    protection: Protection
+    logger: BoundLogger
+
+
+def make_gateways(node: Surroundings) -> tuple[Gateway, ...]:
+    wanted = (_exmp(node), _emm(node), _coaty(node))
+    return tuple(each for each in wanted if each is not None)
+
+
+def _exmp(node: Surroundings) -> Gateway | None:
+    section = node.config.gateway.exmp
+    ports = [] if section.tcp is None else [Port(*section.tcp)]
+    match node.protection:
+        case Plain(access=access):
+            admission: Admission = OpenAdmission(access)
+        case Secured(access=access) as secured:
+            admission = KeyAdmission(access, node.config.node.mesh, section.publish, section.subscribe)
+            if section.tls is not None:
+                ports.append(Port(*section.tls, tls=renewing(secured.server_context)))
+    if not ports:
+        return None
+    settings = ExmpSettings(
+        connections_max=section.connections_max,
+        pending_max=section.pending_max,
+        handshake_timeout_s=section.handshake_timeout_s,
+        ping_interval_s=section.ping_interval_s,
+        pong_timeout_s=section.pong_timeout_s,
+    )
+    return ExmpGateway(node.mesh, node.answers.status, admission, ports, settings, _now_us)
+
+
+def _emm(node: Surroundings) -> Gateway | None:
+    settings = node.config.gateway.emm.settings()
+    if settings is None:
+        return None
+    certificate = node.protection.certificate if isinstance(node.protection, Secured) else None
+    return EmmGateway(node.mesh, node.config.node.data, settings, certificate, node.logger)
+
+
+def _coaty(node: Surroundings) -> Gateway | None:
+    settings = node.config.gateway.coaty.settings(node.config.node.data)
+    if settings is None:
+        return None
+    return CoatyGateway(node.mesh, node.config.node.mesh, settings, _now_us, node.logger)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,154 @@
+"""All QUIC connections of one owner, those it made and those it was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from functools import partial
+from typing import Any, cast
+
+from aioquic.asyncio.server import QuicServer
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
+
+from weft.errors import PeerError, UsageError
+from weft.limits import QUIC_CONNECT_TIMEOUT_S, QUIC_CONNECTIONS_MAX, QUIC_DATAGRAMS_AT_ONCE
+from weft.security import Credentials
+from weft.transport.quic.addresses import quic_address
+from weft.transport.quic.configuration import client_configuration, present, server_configuration
+from weft.transport.quic.connection import Connection
+from weft.transport.udp import Address, Datagram, OnDatagrams, show
+from weft.transport.udp.datagram import TTL_DEFAULT
+
+
+class QuicLinks:
+    """``on_datagrams`` gets what arrived since the last time. The loop owns everything here; ``close`` ends it all."""
+
+    def __init__(self, on_datagrams: OnDatagrams, *, connections_max: int = QUIC_CONNECTIONS_MAX) -> None:
+        self.refused = 0  # connections past the limit
+        self.dropped = 0  # frames that found no room, in or out
+        self._on_datagrams = on_datagrams
+        self._connections_max = connections_max
+        self._loop = asyncio.get_running_loop()
+        self._server: QuicServer | None = None
+        self._configuration: QuicConfiguration | None = None
+        self._all: set[Connection] = set()
+        self._up: dict[Address, Connection] = {}
+        self._dialled: dict[Connection, asyncio.DatagramTransport] = {}
+        self._arrived: list[Datagram] = []
+
+    def __len__(self) -> int:
+        """Connections that are up."""
+        return len(self._up)
+
+    # --- coming up -----------------------------------------------------------------------------------------------
+
+    async def listen(self, host: str, port: int, credentials: Credentials) -> Address:
+        """Take connections; where. UsageError if that is not possible. Port 0 is any."""
+        assert self._server is None, "one listener each"
+        self._configuration = server_configuration(credentials)
+        # Retry: who cannot be reached at the address it gives costs no memory.
+        make = partial(QuicServer, configuration=self._configuration, create_protocol=self._accepted, retry=True)
+        try:
+            transport, server = await self._loop.create_datagram_endpoint(make, local_addr=(host, port))
+        except OSError as error:
+            raise UsageError(f"cannot listen for QUIC on {host}:{port}: {error.strerror}") from None
+        self._server = server
+        return cast(Address, transport.get_extra_info("sockname"))
+
+    def renew(self, credentials: Credentials) -> None:
+        """Show this certificate to whoever connects from now on."""
+        if self._configuration is not None:
+            present(self._configuration, credentials)
+
+    async def connect(
+        self, host: str, port: int, root_pem: bytes, *, timeout_s: float = QUIC_CONNECT_TIMEOUT_S
+    ) -> Address:
+        """Connect to whoever has a certificate for ``host`` from that root; what to send to. PeerError if not."""
+        address = await _resolved(host, port)
+        quic = QuicConnection(configuration=client_configuration(host, root_pem))
+        made = self._loop.create_datagram_endpoint(partial(self._connection, quic), remote_addr=address[:2])
+        transport, connection = await made
+        self._dialled[connection] = transport
+        connection.peer = transport.get_extra_info("peername")
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection.connect(connection.peer)
+                await connection.wait_connected()
+        except (TimeoutError, ConnectionError):
+            why = connection.ended or f"no answer within {timeout_s:g} s"
+            self._forget(connection)
+            raise PeerError(f"cannot connect to {show(address)} over QUIC: {why}") from None
+        return quic_address(connection.peer)
+
+    def _accepted(self, quic: Any, stream_handler: Any = None) -> Connection:
+        made = self._connection(quic)
+        if len(self._all) > 2 * self._connections_max:  # as many again may be in their handshakes
+            self._loop.call_soon(made.end, "too many connections")
+        return made
+
+    def _connection(self, quic: Any) -> Connection:
+        made = Connection(quic, self._on_up, self._on_frame, self._forget)
+        self._all.add(made)
+        return made
+
+    def _on_up(self, connection: Connection) -> None:
+        assert connection.peer is not None, "a handshake has a peer"
+        if len(self._up) >= self._connections_max:
+            self.refused += 1
+            connection.end("too many connections")
+            return
+        self._up[quic_address(connection.peer)] = connection
+
+    # --- frames --------------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes, target: Address) -> bool:
+        """Whether it was taken: there is such a connection and room in it."""
+        connection = self._up.get(target)
+        taken = connection is not None and connection.send(data)
+        self.dropped += not taken
+        return taken
+
+    def _on_frame(self, connection: Connection, data: bytes) -> None:
+        assert connection.peer is not None, "a frame came from somewhere"
+        if not self._arrived:
+            self._loop.call_soon(self._hand_over)
+        if len(self._arrived) >= QUIC_DATAGRAMS_AT_ONCE:
+            self.dropped += 1
+            return
+        self._arrived.append(Datagram(data, quic_address(connection.peer), TTL_DEFAULT, 0))
+
+    def _hand_over(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        if arrived:
+            self._on_datagrams(arrived)
+
+    # --- going down ----------------------------------------------------------------------------------------------
+
+    def _forget(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        if connection.peer is not None and self._up.get(quic_address(connection.peer)) is connection:
+            del self._up[quic_address(connection.peer)]
+        transport = self._dialled.pop(connection, None)
+        if transport is not None:
+            connection.abandon()
+            transport.close()
+
+    def close(self) -> None:
+        """End all connections. Closing twice does nothing."""
+        self._arrived.clear()
+        for connection in list(self._all):
+            connection.end("closed")
+            connection.abandon()
+            self._forget(connection)
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+
+async def _resolved(host: str, port: int) -> Address:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    except OSError as error:
+        raise UsageError(f"no address for {host!r} and port {port}: {error.strerror}") from None
+    return cast(Address, found[0][4])

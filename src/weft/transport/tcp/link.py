@@ -1,0 +1,324 @@
+"""One EXMP connection on a socket: bytes and time go to the machine of ``weft.wire.exmp``, what it says is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias, assert_never, cast
+
+from weft.errors import PeerError
+from weft.limits import EXMP_LINGER_S
+from weft.wire.exmp import (
+    Closed,
+    Connection,
+    End,
+    ErrorCode,
+    Event,
+    HandshakeDone,
+    InvalidRequestReceived,
+    InvalidResponseReceived,
+    JsonObject,
+    Outcome,
+    PongReceived,
+    RequestReceived,
+    ResponseReceived,
+    Settings,
+    State,
+)
+
+Received: TypeAlias = RequestReceived | InvalidRequestReceived
+
+
+class LinkLost(PeerError):
+    """The connection ended before the answer came: the other side may have done what it was asked, or not."""
+
+
+class BadAnswer(PeerError):
+    """The answer came and cannot be read. The connection goes on."""
+
+
+Answer: TypeAlias = Outcome | LinkLost | BadAnswer
+
+
+class LinkUser(Protocol):
+    """Who works with a link. Called on the event loop; nothing may be raised."""
+
+    def opened(self) -> None:
+        """The handshake is done: requests may be sent."""
+
+    def requested(self, requests: Sequence[Received]) -> None:
+        """The peer's requests of one read, in order; each is to be answered with ``Link.respond``, in that order."""
+
+    def writable(self) -> None:
+        """The peer takes its answers again: ``Link.is_congested`` is over."""
+
+    def closed(self, closed: Closed) -> None:
+        """It is over, and nothing else is called after this. Requests that were not answered will not be."""
+
+
+class Link(asyncio.Protocol):
+    """``make_user`` is called once there is a connection, and its ``LinkUser`` gets what comes in; ``on_gone`` when the
+    socket is closed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        make_user: Callable[[Link], LinkUser],
+        on_gone: Callable[[Link], None] | None = None,
+    ) -> None:
+        # All of one read are handed over together: who uses a link keeps to the order.
+        self._settings = replace(settings, in_work_max=settings.pending_max)
+        self._make_user = make_user
+        self._on_gone = on_gone
+        self._loop = asyncio.get_running_loop()
+        self._user: LinkUser
+        self._machine: Connection
+        self._transport: asyncio.Transport
+        self._asked: deque[Callable[[Answer], None]] = deque()  # who waits for answers: they come in order (EXM-06)
+        self._events: list[Event] = []  # not yet told; they may be caused while others are told
+        self._telling = False
+        self._flushing = False  # a flush is on its way
+        self._timer: asyncio.TimerHandle | None = None
+        self._farewell: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
+        self._stalled_bytes = 0
+        self._paused = False
+        self.is_congested = False  # the peer does not read: whoever can, waits before it answers more
+        self.end: Closed | None = None
+        self.gone = asyncio.Event()  # the socket is closed as well
+
+    # --- for the user --------------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        return self._machine.state is State.OPEN
+
+    @property
+    def requests_out(self) -> int:
+        """Ours, without an answer so far."""
+        return len(self._asked)
+
+    @property
+    def pending_max(self) -> int:
+        return self._settings.pending_max
+
+    def extra_info(self, name: str) -> Any:
+        """What the socket knows: ``peername``, ``ssl_object``."""
+        return self._transport.get_extra_info(name)
+
+    def allow_message_bytes(self, bytes_max: int) -> None:
+        """From now on, messages may be as long as that."""
+        self._machine.message_bytes_max = bytes_max
+
+    def request(self, op: str, data: JsonObject | None, answered: Callable[[Answer], None]) -> None:
+        """Send a request; ``answered`` is called once. UsageError if the link is not open, or too many are pending."""
+        self._machine.send_request(op, data)
+        self._asked.append(answered)
+        self._flush_soon()
+
+    def respond(self, request_id: int, outcome: Outcome) -> None:
+        """Answer the oldest unanswered request. UsageError if the answer cannot be written: give another one.
+
+        Requests that there is room for now are handed over a little later, not inside this call.
+        """
+        events = self._machine.send_response(request_id, outcome, self._loop.time())
+        if events:
+            self._events += events
+        self._flush_soon()
+
+    def close(self) -> None:
+        """Say bye and go. Whoever wants answers waits for them first."""
+        self._take(self._machine.close())
+        self._flush_soon()
+
+    def fail(self, code: ErrorCode, description: str) -> None:
+        """Say what is wrong and go."""
+        self._take(self._machine.fail(code, description))
+        self._flush_soon()
+
+    def flush(self) -> None:
+        """Write what has been said so far, instead of at the end of this turn; ``is_congested`` is new after that."""
+        self._flush()
+
+    def abort(self) -> None:
+        """Without a word; for a peer that does not listen anyway."""
+        self._transport.abort()
+
+    # --- what the event loop says --------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._machine = Connection(self._settings, self._loop.time())
+        self._user = self._make_user(self)
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        if self.end is not None:
+            return  # lingering: what still comes is thrown away
+        self._flushing = True  # all that is answered at once goes out with one write, below
+        self._take(self._machine.receive_data(data, self._loop.time()))
+        self._flush()
+
+    def eof_received(self) -> None:
+        self._take(self._machine.receive_eof())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._take(self._machine.receive_eof())
+        for handle in (self._timer, self._farewell, self._stall):
+            if handle is not None:
+                handle.cancel()
+        self.gone.set()
+        if self._on_gone is not None:
+            self._on_gone(self)
+
+    def pause_writing(self) -> None:
+        self.is_congested = True
+        self._watch_stall()
+        self._pace()
+
+    def resume_writing(self) -> None:
+        self.is_congested = False
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        if self.end is None:
+            self._user.writable()
+            self._pace()
+
+    # --- inside --------------------------------------------------------------------------------------------------
+
+    def _take(self, events: list[Event]) -> None:
+        """Tell what happened, in order, also if telling it makes more happen."""
+        self._events += events
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._events:
+                told, self._events = self._events, []
+                self._tell(told)
+        finally:
+            self._telling = False
+
+    def _tell(self, events: list[Event]) -> None:
+        requests: list[Received] = []
+        for event in events:
+            match event:
+                case RequestReceived() | InvalidRequestReceived():
+                    requests.append(event)
+                case ResponseReceived(_, outcome):
+                    self._asked.popleft()(outcome)
+                case InvalidResponseReceived(_, reason):
+                    self._asked.popleft()(BadAnswer(f"the answer cannot be read: {reason}"))
+                case HandshakeDone():
+                    self._user.opened()
+                case PongReceived():
+                    pass
+                case Closed():
+                    self._hand_over(requests)  # what was asked before the end does not depend on how the stream was cut
+                    self._end(event)
+                    return
+                case _:
+                    assert_never(event)
+        self._hand_over(requests)
+
+    def _hand_over(self, requests: list[Received]) -> None:
+        if requests:
+            self._user.requested(requests)
+
+    def _end(self, closed: Closed) -> None:
+        self.end = closed
+        while self._asked:
+            self._asked.popleft()(LinkLost(f"the connection ended before the answer came: {words(closed)}"))
+        self._user.closed(closed)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if self._events:
+            self._take([])
+        self._flushing = False
+        if self._transport.is_closing():
+            return
+        data = self._machine.data_to_send()
+        if data:
+            self._transport.write(data)
+        if self.end is not None:
+            self._leave()
+            return
+        self._pace()
+        self._arm()
+
+    def _leave(self) -> None:
+        """Let the last words arrive: to close at once, with bytes of the peer unread, would take them back."""
+        if self._farewell is not None:
+            return
+        self._farewell = self._loop.call_later(EXMP_LINGER_S, self._transport.abort)
+        self._pace()
+        try:
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            else:
+                self._transport.close()
+        except OSError:  # the other side is gone already
+            self._transport.abort()
+
+    def _pace(self) -> None:
+        """Read while there is room for what comes (EXM-06): the sender notices, and its own buffers fill up."""
+        wanted = self.end is None and (self._machine.is_held or self.is_congested)
+        if wanted is self._paused or self._transport.is_closing():
+            return
+        self._paused = wanted
+        if wanted:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _arm(self) -> None:
+        """One timer, moved only when it would be too late."""
+        deadline_s = self._machine.get_timer()
+        if deadline_s is None or (self._timer is not None and self._timer.when() <= deadline_s):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._take(self._machine.handle_timer(self._loop.time()))
+        self._flush()
+
+    def _watch_stall(self) -> None:
+        """A peer that takes none of its answers for as long as a pong may take is not there."""
+        self._stalled_bytes = self._transport.get_write_buffer_size()
+        self._stall = self._loop.call_later(self._settings.pong_timeout_s, self._on_stall)
+
+    def _on_stall(self) -> None:
+        self._stall = None
+        if self._transport.get_write_buffer_size() >= self._stalled_bytes:
+            self._transport.abort()
+        else:
+            self._watch_stall()
+
+
+def words(closed: Closed) -> str:
+    """How a connection ended, for people."""
+    match closed.end:
+        case End.BYE_SENT:
+            return "we said bye"
+        case End.BYE_RECEIVED:
+            return "the other side said bye"
+        case End.ERROR_SENT:
+            return f"the other side broke the protocol: {closed.description}"
+        case End.ERROR_RECEIVED:
+            return f"the other side reported error {closed.code}: {closed.description}"
+        case End.TIMEOUT | End.EOF | End.TRUNCATED:
+            return closed.description
+        case _:
+            assert_never(closed.end)

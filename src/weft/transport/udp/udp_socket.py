@@ -1,0 +1,234 @@
+"""A UDP socket on the running event loop: datagrams in lists, marks with each, a bounded queue to send."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self, cast
+
+from weft.errors import UsageError
+from weft.limits import (
+    UDP_DATAGRAM_BYTES_MAX,
+    UDP_DATAGRAMS_AT_ONCE,
+    UDP_RECEIVE_BUFFER_BYTES,
+    UDP_SEND_BUFFER_BYTES,
+    UDP_SEND_QUEUE_MAX,
+)
+from weft.transport.udp.bulk import BulkReceiver
+from weft.transport.udp.datagram import TTL_DEFAULT, Address, Datagram, Outgoing, check_marks, show
+from weft.transport.udp.marks import marks_of
+from weft.transport.udp.urgent_first import UrgentFirst
+
+# Linux; Python's socket module does not name them.
+SO_SNDBUFFORCE: Final = 32
+SO_RCVBUFFORCE: Final = 33
+SO_MEMINFO: Final = 55
+MEMINFO_BYTES: Final = 36  # nine u32, of which the last counts datagrams that found the receive buffer full
+
+OnDatagrams = Callable[[list[Datagram]], None]
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a socket did so far. Counts only, so it changes in place."""
+
+    received: int = 0
+    sent: int = 0
+    dropped: int = 0  # no room in the send queue
+    failed: int = 0  # the system would not send it: no route, a firewall, no buffers
+    failure: str = ""  # what it said the last time
+
+
+class UdpSocket:
+    """One bound socket. ``on_datagrams`` gets what has arrived, at most ``datagrams_at_once`` at a time.
+
+    Between two lists the event loop serves its other tasks, so a flood cannot take it over; what the owner cannot keep
+    up with is dropped by the kernel and counted as ``overflowed``.
+    """
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        on_datagrams: OnDatagrams,
+        *,
+        datagram_bytes_max: int = UDP_DATAGRAM_BYTES_MAX,
+        datagrams_at_once: int = UDP_DATAGRAMS_AT_ONCE,
+        send_queue_max: int = UDP_SEND_QUEUE_MAX,
+    ) -> None:
+        """Use ``bind``, which makes and marks the socket. A longer datagram than ``datagram_bytes_max`` arrives cut to
+        one byte more, so that a codec with that limit refuses it for its size."""
+        self.figures = Figures()
+        self.address: Address = bound.getsockname()
+        self.family = bound.family
+        self._socket = bound
+        self._marks = marks_of(bound.family)
+        self._on_datagrams = on_datagrams
+        self._datagrams_at_once = datagrams_at_once
+        self._queue: UrgentFirst[Outgoing] = UrgentFirst(send_queue_max)
+        self._receiver = BulkReceiver(bound, self._marks, datagrams_at_once, datagram_bytes_max + 1)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(bound, self._on_readable)
+
+    @classmethod
+    async def bind(
+        cls,
+        host: str,
+        port: int,
+        on_datagrams: OnDatagrams,
+        *,
+        datagram_bytes_max: int = UDP_DATAGRAM_BYTES_MAX,
+        datagrams_at_once: int = UDP_DATAGRAMS_AT_ONCE,
+        send_queue_max: int = UDP_SEND_QUEUE_MAX,
+        receive_buffer_bytes: int = UDP_RECEIVE_BUFFER_BYTES,
+        send_buffer_bytes: int = UDP_SEND_BUFFER_BYTES,
+    ) -> Self:
+        """Listen on an address of this machine, of IPv4 or IPv6; UsageError if that is not possible. Port 0 is any."""
+        family, address = await _resolve(host, port, socket.AF_UNSPEC)
+        made = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            _configure(made, receive_buffer_bytes, send_buffer_bytes)
+            made.bind(address)
+        except OSError as error:
+            made.close()
+            raise UsageError(f"cannot listen for datagrams on {show(address)}: {error.strerror}") from None
+        return cls(
+            made,
+            on_datagrams,
+            datagram_bytes_max=datagram_bytes_max,
+            datagrams_at_once=datagrams_at_once,
+            send_queue_max=send_queue_max,
+        )
+
+    async def resolve(self, host: str, port: int) -> Address:
+        """An address that this socket can send to; UsageError if there is none of its family."""
+        return (await _resolve(host, port, self.family))[1]
+
+    @property
+    def receive_buffer_bytes(self) -> int:
+        """What the system granted. Linux counts its own books in, so it is twice of what it takes of our wish."""
+        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+    @property
+    def overflowed(self) -> int:
+        """Datagrams that arrived and found the receive buffer full."""
+        return int.from_bytes(self._socket.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, MEMINFO_BYTES)[-4:], sys.byteorder)
+
+    @property
+    def waiting(self) -> int:
+        """Datagrams in the send queue."""
+        return len(self._queue)
+
+    # --- sending -------------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes, target: Address, *, ttl: int = TTL_DEFAULT, tos: int = 0, urgent: bool = False) -> bool:
+        """Send now, or as soon as the socket takes more. False if it is lost here already: closed, no room, no route.
+
+        ``ttl`` and ``tos`` are of this datagram alone.
+        """
+        check_marks(ttl, tos)
+        if self.is_closed:
+            return False
+        outgoing = Outgoing(data, target, ttl, tos, urgent)
+        if not self._queue:
+            try:
+                return self._transmit(outgoing)
+            except BlockingIOError:
+                self._loop.add_writer(self._socket, self._on_writable)
+        taken = self._queue.put(outgoing, urgent)
+        self.figures.dropped += not taken
+        return taken
+
+    def _transmit(self, outgoing: Outgoing) -> bool:
+        """Raise only BlockingIOError: a datagram that cannot be sent is a lost one, and losses are part of UDP."""
+        controls = self._marks.write(outgoing.ttl, outgoing.tos)
+        try:
+            self._socket.sendmsg((outgoing.data,), controls, 0, outgoing.target)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            self.figures.failed += 1
+            self.figures.failure = f"{show(outgoing.target)}: {error.strerror}"
+            return False
+        self.figures.sent += 1
+        return True
+
+    def _on_writable(self) -> None:
+        for _ in range(self._datagrams_at_once):
+            if not self._queue:
+                self._loop.remove_writer(self._socket)
+                return
+            try:
+                self._transmit(self._queue.first())
+            except BlockingIOError:
+                return
+            self._queue.pop()
+
+    # --- receiving -----------------------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        try:
+            arrived = self._receiver.receive()
+        except OSError as error:  # an ICMP message about something sent earlier: the next call works again
+            self.figures.failure = f"receiving: {error.strerror}"
+            return
+        self.figures.received += len(arrived)
+        if arrived:
+            self._on_datagrams(arrived)
+
+    # --- closing -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_closed(self) -> bool:
+        return self._socket.fileno() < 0
+
+    def close(self) -> None:
+        """Stop at once; what waits in the queue counts as dropped. Closing twice does nothing."""
+        if self.is_closed:
+            return
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self.figures.dropped += self._queue.clear()
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+async def _resolve(host: str, port: int, family: int) -> tuple[int, Address]:
+    """(family, address), the first that the system names."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
+    except OSError as error:
+        wanted = {socket.AF_INET: "IPv4 ", socket.AF_INET6: "IPv6 "}.get(socket.AddressFamily(family), "")
+        raise UsageError(f"no {wanted}address for {host!r} and port {port}: {error.strerror}") from None
+    kind, _, _, _, address = found[0]
+    return kind, cast(Address, address)  # for these families it is one
+
+
+def _configure(made: socket.socket, receive_buffer_bytes: int, send_buffer_bytes: int) -> None:
+    made.setblocking(False)
+    marks = marks_of(made.family)
+    made.setsockopt(marks.level, marks.receive_ttl, 1)
+    made.setsockopt(marks.level, marks.receive_tos, 1)
+    if made.family == socket.AF_INET6:
+        # IPv4 in an IPv6 socket would come with the other family's marks: who wants both binds both.
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    _size(made, SO_RCVBUFFORCE, socket.SO_RCVBUF, receive_buffer_bytes)
+    _size(made, SO_SNDBUFFORCE, socket.SO_SNDBUF, send_buffer_bytes)
+
+
+def _size(made: socket.socket, forced: int, plain: int, size_bytes: int) -> None:
+    """Past the system's limit if we may, else as far as it goes."""
+    try:
+        made.setsockopt(socket.SOL_SOCKET, forced, size_bytes)
+    except PermissionError:
+        made.setsockopt(socket.SOL_SOCKET, plain, size_bytes)

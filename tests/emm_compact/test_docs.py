@@ -1,0 +1,61 @@
+"""The examples of docs/emm-compact.md run as they stand, and its table of settings is complete."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from tests.emm_compact.nodes import WAIT_S, node
+from tests.emm_compact.world import GROUP_KEY, node_id, ring_of, signer
+from weft.emm_compact import Epochs, Node, Settings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "emm-compact.md").read_text()
+EXAMPLES = [
+    pytest.param(code, id=heading)
+    for heading, section in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    for code in re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+]
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) == PAGE.count("```python") >= 4
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_example(code: str) -> None:
+    async def chatter(other: Node) -> None:
+        """Publishes as soon as somebody listens, and again."""
+        while True:
+            await other.publish("hello")
+            await asyncio.sleep(0.01)
+
+    async def run() -> None:
+        async with node(1) as other:
+            talking = asyncio.create_task(chatter(other))
+            names: dict[str, object] = {}
+            exec(compile(code, "docs/emm-compact.md", "exec"), names)
+            main = names["main"]
+            assert callable(main)
+            await asyncio.wait_for(
+                main(node_id(0), GROUP_KEY, signer(0).seed, ring_of(range(2)), other.address), WAIT_S
+            )
+            talking.cancel()
+            await asyncio.wait([talking])
+
+    asyncio.run(run())
+
+
+def test_every_setting_is_explained_with_its_default() -> None:
+    told: dict[str, str] = {}
+    section = PAGE.partition("## Settings")[2]
+    for names, values in re.findall(r"^\| (`.+?`) \| (.+?) \|", section, re.MULTILINE):
+        told |= dict(zip(re.findall(r"`(\w+)`", names), values.split(", "), strict=True))
+    words = {"none": (), "empty": b"", "clock": Epochs.CLOCK}
+    settings = Settings()
+    assert {name: words[value] if value in words else float(value) for name, value in told.items()} == {
+        each.name: getattr(settings, each.name) for each in fields(Settings)
+    }

@@ -1,0 +1,266 @@
+"""Real nodes as bridges, agents on one side and mesh clients on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from weft import coaty
+from weft.client import Client, Received, Subscription
+from weft.coaty import Agent, Return, new_id
+from weft.coaty import settling as settling_room
+from weft.gateway.coaty import CoatyGateway
+from weft.testing import mesh
+from weft.testing.live_mesh import Mesh
+
+WAIT_S_MAX = 20.0
+BRIDGE = {
+    "gateway.coaty.namespace": "plant",
+    "gateway.coaty.channels": ["line1"],
+    "gateway.coaty.operations": ["add"],
+}
+
+
+@pytest.fixture(autouse=True)
+def quick_settling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling_room, "COATY_SETTLING_S", 0.05)
+
+
+def thing(name: str, object_type: str = "com.weft.Pump") -> coaty.CoatyObject:
+    return {"objectId": new_id(), "coreType": "CoatyObject", "objectType": object_type, "name": name}
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(90):
+            await story()
+
+    asyncio.run(bounded())
+
+
+async def eventually(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S_MAX):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+def gateway(it: Mesh, node: str) -> CoatyGateway:
+    (found,) = it.node(node).gateways
+    assert isinstance(found, CoatyGateway)
+    return found
+
+
+def address(it: Mesh, node: str) -> str:
+    return gateway(it, node).listeners[0].removeprefix("coaty ")
+
+
+@asynccontextmanager
+async def agent_at(it: Mesh, *nodes: str, name: str = "agent") -> AsyncIterator[Agent]:
+    """An agent that is connected to these bridges."""
+    async with Agent("plant", name=name, bootstrap=[address(it, node) for node in nodes]) as agent:
+        await eventually(lambda: len(agent.neighbours) >= len(nodes))
+        topic = "coaty/1/plant/CHNline1"
+        await eventually(lambda: len(agent.peer.wanted_by(topic)) >= len(nodes))
+        await agent.ready()
+        yield agent
+
+
+@asynccontextmanager
+async def reading(client: Client, pattern: str) -> AsyncIterator[Subscription]:
+    async with client.subscribe(pattern, start="earliest") as events:
+        await events.opened()
+        yield events
+
+
+async def next_of(events: Subscription, count: int = 1) -> list[Received]:
+    async with asyncio.timeout(WAIT_S_MAX):
+        return [await anext(aiter(events)) for _ in range(count)]
+
+
+@asynccontextmanager
+async def bridged() -> AsyncIterator[tuple[Mesh, Client, Agent]]:
+    """A node that is a bridge, a client of it, and an agent on the other side."""
+    async with mesh(nodes=1, settings=BRIDGE) as it, it.client() as client, agent_at(it, "n0") as agent:
+        yield it, client, agent
+
+
+async def bridge_wants_to_send(it: Mesh, node: str, agent: Agent, topic: str) -> None:
+    """Until the bridge knows that the agent wants this topic: Floodsub sends to nobody before."""
+    bridge = gateway(it, node)._agent
+    assert bridge is not None
+    await eventually(lambda: agent.peer.host.peer in bridge.peer.wanted_by(topic))
+
+
+@pytest.mark.req("COA-12")
+def test_events_of_agents_appear_in_the_mesh() -> None:
+    async def story() -> None:
+        async with bridged() as (_, client, agent), reading(client, "coaty.plant.>") as events:
+            pump = thing("pump")
+            await agent.advertise(pump, {"k": 1})
+            await agent.channel("line1", pump)
+            seen: dict[str, Received] = {}
+            while "coaty.plant.CHN.line1" not in seen:
+                (event,) = await next_of(events)
+                seen[event.topic] = event
+            advertised = seen["coaty.plant.ADV.CoatyObject"]
+            assert json.loads(advertised.payload)["data"] == {"object": pump, "privateData": {"k": 1}}
+            assert advertised.key == pump["objectId"].encode()
+            assert advertised.headers is not None
+            assert advertised.headers["coaty-source-id"] == agent.id
+            assert advertised.headers["coaty-object-type"] == "com.weft.Pump"
+            assert json.loads(seen["coaty.plant.CHN.line1"].payload)["data"] == {"object": pump}
+
+    run(story)
+
+
+@pytest.mark.req("COA-12")
+def test_publications_of_mesh_clients_reach_agents_and_are_no_echo() -> None:
+    async def story() -> None:
+        async with bridged() as (it, client, agent):
+            heard = agent.observe_channel("line1")
+            gone = agent.observe_deadvertise()
+            bridge = gateway(it, "n0")
+            await bridge_wants_to_send(it, "n0", agent, "coaty/1/plant/DAD")
+            me, pump = new_id(), thing("pump")
+            said = {"sourceId": me, "data": {"object": pump}}
+            await client.publish("coaty.plant.CHN.line1", json.dumps(said))
+            event = await heard.next(WAIT_S_MAX)
+            assert (event.source_id, event.data.object) == (me, pump)
+            await client.publish("coaty.plant.CHN.line1", b"no Coaty event")
+            await client.publish("coaty.plant.XYZ", b"nor this")
+            ids = {"sourceId": me, "data": {"objectIds": [pump["objectId"]]}}
+            await client.publish("coaty.plant.DAD", json.dumps(ids))
+            assert list((await gone.next(WAIT_S_MAX)).data.object_ids) == [pump["objectId"]]
+            assert bridge.outbound.figures.rejected == 2
+            channel = await client.positions("coaty.plant.CHN.line1")
+            assert sum(each.latest_offset for each in channel) == 2  # nothing came back
+            assert bridge.outbound.figures.published == 2
+
+    run(story)
+
+
+@pytest.mark.req("COA-12")
+def test_a_mesh_client_calls_an_agent_and_gets_the_return() -> None:
+    async def story() -> None:
+        async with bridged() as (it, client, agent):
+            calls = agent.observe_call("multiply")  # not one that the bridge listens to: it only speaks
+            await bridge_wants_to_send(it, "n0", agent, "coaty/1/plant/CLLmultiply")
+            async with reading(client, "coaty.plant.RTN") as returns:
+                correlation = new_id()
+                call = {"sourceId": new_id(), "correlationId": correlation, "data": {"parameters": [6, 7]}}
+                await client.publish("coaty.plant.CLL.multiply", json.dumps(call))
+                question = await calls.next(WAIT_S_MAX)
+                assert question.data.parameters == [6, 7]
+                await question.reply(Return(result=42))
+                (answer,) = await next_of(returns)
+                assert json.loads(answer.payload)["data"] == {"result": 42}
+                assert answer.key == correlation.encode()
+                assert answer.headers is not None
+                assert answer.headers["coaty-correlation-id"] == correlation
+
+    run(story)
+
+
+@pytest.mark.req("COA-12")
+def test_an_agent_calls_a_mesh_client() -> None:
+    async def story() -> None:
+        async with bridged() as (_, client, agent), reading(client, "coaty.plant.CLL.add") as calls:
+            responses = await agent.call("add", [1, 2])
+            (call,) = await next_of(calls)
+            asked = json.loads(call.payload)
+            returned = {"result": sum(asked["data"]["parameters"])}
+            answer = {"sourceId": new_id(), "correlationId": asked["correlationId"], "data": returned}
+            await client.publish("coaty.plant.RTN", json.dumps(answer))
+            assert (await responses.first(WAIT_S_MAX)).data.result == 3
+
+    run(story)
+
+
+@pytest.mark.req("COA-12")
+def test_several_bridges_neither_loop_nor_double() -> None:
+    async def story() -> None:
+        async with (
+            mesh(nodes=2, settings=BRIDGE) as it,
+            it.client("n0") as client,
+            agent_at(it, "n0", "n1") as agent,
+        ):
+            await meet(it)
+            heard = agent.observe_channel("line1")
+            bridges = [gateway(it, node) for node in ("n0", "n1")]
+            for node in ("n0", "n1"):
+                await bridge_wants_to_send(it, node, agent, "coaty/1/plant/CHNline1")
+            async with reading(client, "coaty.plant.CHN.line1") as events:
+                count = 40
+                for number in range(count):
+                    await agent.channel("line1", thing(f"from Coaty {number}"))
+                for number in range(count):
+                    said = {"sourceId": new_id(), "data": {"object": thing(f"from the mesh {number}")}}
+                    await client.publish("coaty.plant.CHN.line1", json.dumps(said))
+                in_mesh = [name_of(event) for event in await next_of(events, 2 * count)]
+                at_agent = [(await heard.next(WAIT_S_MAX)).data.object for _ in range(2 * count)]
+                names = [str(one["name"]) for one in at_agent if one is not None]
+                expected = sorted(
+                    [f"from Coaty {n}" for n in range(count)] + [f"from the mesh {n}" for n in range(count)]
+                )
+                assert sorted(in_mesh) == expected
+                assert sorted(names) == expected  # its own by publish-to-self
+                shares = [bridge.inbound.figures.left_to_others for bridge in bridges]
+                assert all(shares), "both did a part of it"
+                with pytest.raises(TimeoutError):
+                    await heard.next(0.2)
+
+    async def meet(it: Mesh) -> None:
+        """Let the bridges be neighbours of each other, so that they know that there are two."""
+        one, other = gateway(it, "n0"), gateway(it, "n1")
+        assert one._agent is not None
+        await one._agent.dial(address(it, "n1"))
+        await eventually(lambda: one.sharing.others and other.sharing.others)
+
+    run(story)
+
+
+def name_of(event: Received) -> str:
+    return str(json.loads(event.payload)["data"]["object"]["name"])
+
+
+@pytest.mark.req("COA-12")
+def test_the_objects_of_the_namespace_can_be_read_from_the_mesh() -> None:
+    async def story() -> None:
+        async with bridged() as (it, client, agent):
+            kept, gone = thing("kept"), thing("gone")
+            await agent.advertise(kept)
+            await agent.advertise(gone)
+            await agent.deadvertise(gone["objectId"])
+            async with reading(client, "coaty.plant.objects") as changes:
+                state: dict[str, bytes] = {}
+                while state.get(gone["objectId"]) != b"":
+                    (change,) = await next_of(changes)
+                    state[(change.key or b"").decode()] = change.payload
+                assert json.loads(state[kept["objectId"]]) == kept
+                assert json.loads(state[agent.id])["name"] == "agent"  # identities are objects, too
+            assert it.node("n0").config.gateway.coaty.compacted == ("coaty.plant.objects",)
+
+    run(story)
+
+
+def test_a_bridge_keeps_its_identity_and_says_what_was_published_while_it_was_down() -> None:
+    async def story() -> None:
+        async with mesh(nodes=1, settings=BRIDGE) as it:
+            before = address(it, "n0").rpartition("/")[2]
+            async with it.client() as client:
+                said = {"sourceId": new_id(), "data": {"object": thing("first")}}
+                await client.publish("coaty.plant.CHN.line1", json.dumps(said))
+                await eventually(lambda: gateway(it, "n0").outbound.figures.published == 1)
+            await it.stop("n0")
+            await it.restart("n0")
+            assert address(it, "n0").rpartition("/")[2] == before
+            async with it.client() as client:
+                await client.publish("coaty.plant.CHN.line1", json.dumps(said))
+                await eventually(lambda: gateway(it, "n0").outbound.figures.published == 1)  # the first is handled
+
+    run(story)

@@ -1,0 +1,171 @@
+"""EMM-C datagrams, judged in bulk as the codec judges them one by one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.gateway.emm.devices import NOW, SOURCE, arrived, forged, rows_of
+from tests.wire.emm_compact.packets import datagrams
+from weft.gateway.emm.accepting import Payload
+from weft.gateway.emm.compact_judge import CompactJudge
+from weft.gateway.emm.rows import Judged
+from weft.gateway.emm.seen import SALT_BYTES, Seen
+from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
+from weft.wire import emm_compact as wire
+from weft.wire.emm_compact import (
+    Command,
+    EventDigest,
+    Field,
+    FieldType,
+    Format,
+    Header,
+    Heartbeat,
+    Join,
+    KeyRing,
+    Notification,
+    Priority,
+    PropagationMap,
+    RateSignal,
+    Signer,
+)
+from weft.wire.emm_compact.codes import Ecn, SupportedTypes
+from weft.wire.reject import BadPacket, Reject
+
+GROUP, OLD_GROUP, SEED = b"g" * 32, b"o" * 32, b"e" * 32
+SIGNER = Signer(GROUP, SEED)
+NODE = bytes(range(16))
+RING = KeyRing((OLD_GROUP, GROUP), {NODE: (SIGNER.public_key,)})
+EPOCH = NOW % 65536
+
+
+def judge_of(ring: KeyRing = RING, payload: Payload = Payload.VALUE) -> CompactJudge:
+    return CompactJudge(ring, Seen(bytes(range(SALT_BYTES))), TopicMap(), payload)
+
+
+def packet(body: wire.Body, offset: int = 0, epoch: int = EPOCH, signer: Signer = SIGNER) -> bytes:
+    return wire.seal(Header(body.TYPE, 7, epoch, offset), body, signer).raw
+
+
+def note(offset: int = 0, epoch: int = EPOCH, signer: Signer = SIGNER) -> bytes:
+    return packet(Notification(Priority.WARNING, Format.PLAIN_TEXT, b"hot"), offset, epoch, signer)
+
+
+BEAT = Heartbeat(NODE, 5, EventDigest(), RateSignal(Ecn.ECT_0, 1, 2), PropagationMap(1, 2, b"abcd"))
+JOIN = Join(NODE, SupportedTypes.NOTIFICATION, 10, 10, b"")
+COMMAND = Command("stop", b"", (Field(FieldType.NODE_ID, NODE),))
+
+
+def reasons(judged: Judged) -> list[Reject]:
+    return [each.reason for each in judged.rejected]
+
+
+@pytest.mark.req("EMC-05", "EMC-06")
+def test_a_notification_becomes_a_row() -> None:
+    (row,) = rows_of(judge_of().sort_out(arrived(note(offset=3)), NOW).accepted)
+    assert row == {
+        "topic": "emm.notification.warning",
+        "payload": b"hot",
+        "key": None,
+        "time_us": NOW * 1_000_000,
+        "emm-protocol": "emm-c",
+        "emm-message-id": f"0007{EPOCH:04x}0003",
+        "emm-verdict": "group",
+        "emm-source": SOURCE,
+        "emm-value": "plain-text",
+    }
+
+
+def test_heartbeats_and_joins_go_where_emms_go() -> None:
+    judge = judge_of()
+    beat, join = packet(BEAT, 1), packet(JOIN, 2)
+    first = judge.sort_out(arrived(beat, join), NOW)
+    then = judge.verify(first.waiting, NOW)
+    rows = rows_of(first.accepted + then.accepted)
+    assert [(row["topic"], row["payload"], row["emm-verdict"]) for row in rows] == [
+        (HEARTBEAT_TOPIC, beat, "group"),
+        (HELLO_TOPIC, join, "sender"),
+    ]
+    assert rows[0]["emm-node-id"] == "00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+@pytest.mark.req("EMC-07")
+def test_commands_are_passed_over_and_counted() -> None:
+    judge = judge_of()
+    assert judge.sort_out(arrived(packet(COMMAND)), NOW) == Judged()
+    assert judge.ignored == 1
+
+
+@pytest.mark.req("EMC-05")
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (forged(note()), Reject.BAD_HMAC),
+        (note(signer=Signer(b"x" * 32, SEED)), Reject.BAD_HMAC),
+        (note(epoch=(EPOCH - 301) % 65536), Reject.STALE),
+        (note(epoch=(EPOCH + 121) % 65536), Reject.FUTURE),
+        (note()[:-1], Reject.LENGTH_MISMATCH),
+        (b"\x20", Reject.TRUNCATED),
+    ],
+)
+def test_refusals(data: bytes, reason: Reject) -> None:
+    assert reasons(judge_of().sort_out(arrived(data), NOW)) == [reason]
+
+
+def test_any_of_the_group_keys_will_do_and_without_one_none() -> None:
+    old = note(signer=Signer(OLD_GROUP, SEED))
+    assert len(rows_of(judge_of().sort_out(arrived(old, note(1)), NOW).accepted)) == 2
+    judge = judge_of()
+    judge.trust_changed(KeyRing())
+    assert reasons(judge.sort_out(arrived(old), NOW)) == [Reject.UNKNOWN_KEY]
+
+
+@pytest.mark.req("EMC-13")
+def test_seen_once_and_not_again_even_when_the_cache_has_forgotten() -> None:
+    judge = judge_of()
+    first, same_triple = note(), packet(Notification(Priority.INFO, Format.BINARY, b"other"))
+    assert reasons(judge.sort_out(arrived(first, same_triple, first), NOW)) == [Reject.REPLAY]
+    assert reasons(judge.sort_out(arrived(first), NOW + 1000)) == [Reject.STALE]
+    join = packet(JOIN)
+    waiting = judge.sort_out(arrived(join), NOW).waiting
+    assert reasons(judge.verify([*waiting, *waiting], NOW)) == [Reject.REPLAY]
+    assert reasons(judge.sort_out(arrived(join), NOW)) == [Reject.REPLAY]
+
+
+def test_a_join_that_is_forged_is_found_out() -> None:
+    judge = judge_of()
+    join = packet(JOIN)
+    waiting = judge.sort_out(arrived(join[:20] + bytes((join[20] ^ 1,)) + join[21:]), NOW).waiting
+    assert reasons(judge.verify(waiting, NOW)) == [Reject.BAD_SIGNATURE]
+
+
+def test_datagrams_as_payloads() -> None:
+    data = note()
+    (row,) = rows_of(judge_of(payload=Payload.DATAGRAM).sort_out(arrived(data), NOW).accepted)
+    assert (row["payload"], row["emm-value"]) == (data, "datagram")
+
+
+def codec_says(data: bytes) -> Reject | None:
+    try:
+        wire.verify_untrusted(wire.decode_untrusted(data), RING)
+    except BadPacket as error:
+        return error.reason
+    return None
+
+
+@settings(max_examples=50)
+@given(st.lists(datagrams() | st.binary(min_size=1, max_size=60), min_size=1, max_size=12, unique=True))
+def test_whatever_comes_is_refused_for_the_codecs_reason_or_for_its_time(packets: list[bytes]) -> None:
+    judge = judge_of()
+    first = judge.sort_out(arrived(*packets), NOW)
+    then = judge.verify(first.waiting, NOW) if first.waiting else Judged()
+    refused = {each.data: each.reason for each in first.rejected + then.rejected}
+    passed_over = 0
+    for data in packets:
+        found = refused.get(data)
+        if found is None:
+            passed_over += 1
+        else:
+            assert found in (codec_says(data), Reject.STALE, Reject.FUTURE)
+    assert passed_over == judge.ignored  # nobody has the keys of these

@@ -1,0 +1,208 @@
+"""The way in, with a node that is played by the test: turns, bounds, and what happens when the log does not keep up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from tests.gateway.emm.devices import SOURCE, Device, arrived, judge_of
+from weft.datagram_node import Instant
+from weft.errors import StorageError
+from weft.gateway.emm import inbound as module
+from weft.gateway.emm.compact_judge import CompactJudge
+from weft.gateway.emm.inbound import Inbound
+from weft.gateway.emm.quarantine import Quarantine
+from weft.gateway.emm.rows import Accepted
+from weft.gateway.emm.seen import SALT_BYTES, Seen
+from weft.gateway.emm.topics import HELLO_TOPIC, QUARANTINE_TOPIC, TopicMap
+from weft.model import Batch
+from weft.transport.grpc.mesh_intake import Intake
+from weft.wire.emm_compact import KeyRing
+
+WAIT_S = 20.0
+SENSOR = Device(1)
+
+
+@dataclass
+class FakeMesh:
+    """Takes batches and answers when the test says so."""
+
+    answers: bool = True
+    publishes: list[tuple[int, str, Batch]] = field(default_factory=list)
+    joined: list[Any] = field(default_factory=list)
+    left: list[Any] = field(default_factory=list)
+    intake: Intake = field(default_factory=lambda: Intake(1 << 30))
+    refusals: list[Exception] = field(default_factory=list)
+
+    def join(self, publisher: Any) -> None:
+        self.joined.append(publisher)
+
+    def leave(self, publisher: Any) -> None:
+        self.left.append(publisher)
+
+    def publish(self, publisher: Any, request: int, topic: str, partition: int, batch: Batch, copies: int) -> None:
+        self.publishes.append((request, topic, batch))
+        if self.answers:
+            publisher.receipts([(request, None)])
+
+    def count_refusal(self, error: Exception) -> None:
+        self.refusals.append(error)
+
+    @property
+    def events(self) -> int:
+        return sum(len(batch) for _, _, batch in self.publishes)
+
+
+def made(mesh: FakeMesh, heard: list[Accepted] | None = None) -> Inbound:
+    compact = CompactJudge(KeyRing(), Seen(bytes(SALT_BYTES)), TopicMap())
+    found: list[Accepted] = [] if heard is None else heard
+    inbound = Inbound(
+        cast(Any, mesh),
+        judge_of(SENSOR),
+        compact,
+        Quarantine(0.0),
+        lambda: Instant(time.monotonic(), time.time()),
+        found.append,
+    )
+    inbound.start()
+    return inbound
+
+
+def event(number: int = 0, **more: Any) -> bytes:
+    return SENSOR.event("n", number, at_s=int(time.time()), **more)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def some_turns() -> None:
+    """Of the loop: enough for whatever is due at once."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def test_datagrams_that_come_one_by_one_are_gathered() -> None:
+    async def story() -> None:
+        mesh = FakeMesh()
+        inbound = made(mesh)
+        for number in range(100):
+            inbound.receive(arrived(event(number)))
+            await asyncio.sleep(0)
+        await until(lambda: mesh.events == 100)
+        assert len(mesh.publishes) < 50
+        assert inbound.figures.published == 100
+        inbound.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("EMM-29")
+def test_something_urgent_does_not_wait_for_others() -> None:
+    async def story() -> None:
+        mesh = FakeMesh()
+        inbound = made(mesh)
+        inbound.receive(arrived(event(1)))
+        await until(lambda: mesh.events == 1)
+        inbound.receive(arrived(event(2)))
+        due_s = inbound._turn_s
+        inbound.receive(arrived(event(3, urgent=True)))
+        assert inbound._turn_s < due_s
+        await until(lambda: mesh.events == 3)
+        (_, _, batch) = mesh.publishes[-1]
+        assert [each.payload for each in batch] == [b"3", b"2"]
+        inbound.close()
+
+    asyncio.run(story())
+
+
+def test_while_the_log_owes_too_much_datagrams_wait_and_then_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GATEWAY_EMM_OWED_BYTES_MAX", 1)
+    monkeypatch.setattr(module, "FULL_PAUSE_S", 0.0)
+
+    async def story() -> None:
+        mesh = FakeMesh(answers=False)
+        inbound = made(mesh)
+        inbound.receive(arrived(event(1)))
+        await until(lambda: mesh.events == 1)
+        inbound.receive(arrived(event(2)))
+        await some_turns()
+        assert (mesh.events, len(inbound.line)) == (1, 1)
+        assert mesh.intake.bytes > 0
+        inbound.receipts([(mesh.publishes[0][0], cast(Any, None))])
+        await until(lambda: mesh.events == 2)
+        inbound.close()
+        assert mesh.intake.bytes == 0
+
+    asyncio.run(story())
+
+
+def test_the_nodes_own_bound_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FULL_PAUSE_S", 0.0)
+
+    async def story() -> None:
+        mesh = FakeMesh(intake=Intake(10))
+        mesh.intake.take(11)
+        inbound = made(mesh)
+        inbound.receive(arrived(event(1)))
+        await some_turns()
+        assert mesh.events == 0
+        mesh.intake.give_back(11)
+        await until(lambda: mesh.events == 1)
+        inbound.close()
+
+    asyncio.run(story())
+
+
+def test_what_the_log_refuses_is_lost_and_counted() -> None:
+    async def story() -> None:
+        mesh = FakeMesh(answers=False)
+        inbound = made(mesh)
+        inbound.receive(arrived(event(1), event(2)))
+        await until(lambda: mesh.events == 2)
+        inbound.refused(mesh.publishes[0][0], StorageError("disk is full"))
+        assert (inbound.figures.refused, inbound.figures.published, len(mesh.refusals)) == (2, 0, 1)
+        inbound.close()
+
+    asyncio.run(story())
+
+
+def test_draining_takes_nothing_more_and_leaves_when_all_is_answered() -> None:
+    async def story() -> None:
+        mesh = FakeMesh(answers=False)
+        inbound = made(mesh)
+        inbound.receive(arrived(event(1)))
+        await until(lambda: mesh.events == 1)
+        inbound.drain()
+        inbound.receive(arrived(event(2)))
+        assert (mesh.left, len(inbound.line)) == ([], 0)
+        inbound.receipts([(mesh.publishes[0][0], cast(Any, None))])
+        assert mesh.left == [inbound]
+
+    asyncio.run(story())
+
+
+def test_hellos_are_heard_and_the_refused_are_kept() -> None:
+    async def story() -> None:
+        mesh, heard = FakeMesh(), list[Accepted]()
+        inbound = made(mesh, heard)
+        inbound.receive(arrived(SENSOR.hello(int(time.time())), b"junk", b"", b"\x20"))
+        await until(lambda: mesh.events == 4)
+        assert [each.topics for each in heard] == [[HELLO_TOPIC]]
+        kept = {
+            bytes(each.payload) for _, topic, batch in mesh.publishes if topic == QUARANTINE_TOPIC for each in batch
+        }
+        assert kept == {b"junk", b"", b"\x20"}
+        assert SOURCE in {
+            each.headers["emm-source"] for _, _, batch in mesh.publishes for each in batch if each.headers is not None
+        }
+        inbound.close()
+
+    asyncio.run(story())

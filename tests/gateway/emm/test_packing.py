@@ -1,0 +1,90 @@
+"""Mesh events as datagrams: what is in them, who signed them, and which never become one."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tests.gateway.emm.devices import KEY_ID, NOW
+from weft.errors import UsageError
+from weft.gateway.emm.identity import Identity
+from weft.gateway.emm.packing import Packer, came_as_datagram
+from weft.gateway.emm.settings import Out
+from weft.model import Event, parse_pattern, parse_topic
+from weft.security import Secret, Trust
+from weft.security.trust_file import DeviceKey, KeyKind
+from weft.wire import emm, emm_compact
+from weft.wire.datagram import DatagramProtocol
+from weft.wire.emm_compact import Format, Notification, Priority
+
+ME = Identity(UUID(int=5), Secret(b"e" * 32))
+TOPIC = parse_topic("alarms.fire")
+ANY = parse_pattern(">")
+
+
+def packer(trust: Trust = Trust()) -> Packer:  # noqa: B008 (frozen)
+    made = Packer(ME.node_id, lambda bits: (1 << bits) - 1, NOW)
+    made.credentials, made.signer = ME.credentials(trust), ME.signer(trust)
+    return made
+
+
+def event(payload: bytes = b"!", at_s: int = NOW) -> Event:
+    return Event(payload, at_s * 1_000_000, None, None)
+
+
+def test_an_emm_event_is_named_as_its_topic_and_signed() -> None:
+    packed = packer().pack(TOPIC, event(at_s=NOW - 4000), Out(ANY, urgent=True), NOW)
+    store = emm.TrustStore()
+    store.add_public_key(ME.node_id, ME.key_id, ME.public_key)
+    packet = emm.Receiver(store).receive_datagram(packed.data, b"x", NOW).packet
+    assert (packet.event_name, packet.values[1][1], packet.urgent, packed.urgent) == ("alarms.fire", b"!", True, True)
+    assert (packet.timestamp_s, packet.signed_at_s) == (NOW - 4000, NOW)  # old, and fresh all the same
+    assert packet.message_id == 0xFFFFFFFF
+
+
+def test_an_event_from_the_future_is_dated_now() -> None:
+    packet = emm.parse_untrusted(packer().pack(TOPIC, event(at_s=NOW + 4000), Out(ANY), NOW).data)
+    assert (packet.timestamp_s, packet.signed_at_s) == (NOW, None)
+
+
+def test_an_hmac_key_that_the_store_has_for_us_is_preferred() -> None:
+    shared = DeviceKey(ME.node_id, KEY_ID, KeyKind.HMAC, Secret(b"h" * 32))
+    packet = emm.parse_untrusted(packer(Trust((shared,))).pack(TOPIC, event(), Out(ANY), NOW).data)
+    store = emm.TrustStore()
+    store.add_hmac_key(ME.node_id, KEY_ID, b"h" * 32)
+    assert emm.authenticate(packet, store) is emm.Verdict.VERIFIED
+    assert emm.Field.SIGNATURE not in packet.fields
+
+
+@pytest.mark.req("EMC-14")
+def test_an_emm_c_event_is_a_notification_with_its_marks() -> None:
+    out = Out(ANY, DatagramProtocol.EMM_COMPACT, priority=Priority.CRITICAL, urgent=True)
+    trust = Trust(groups=(Secret(b"o" * 32), Secret(b"g" * 32)))
+    packing = packer(trust)
+    first, second = (packing.pack(TOPIC, event(), out, NOW) for _ in range(2))
+    packet = emm_compact.decode_untrusted(first.data)
+    emm_compact.verify_untrusted(packet, emm_compact.KeyRing((b"g" * 32,)))  # the newest group key
+    assert packet.body == Notification(Priority.CRITICAL, Format.BINARY, b"!")
+    assert first.tos == emm_compact.tos(0x38, emm_compact.Ecn.ECT_0)
+    assert packet.header.triple != emm_compact.decode_untrusted(second.data).header.triple
+
+
+@pytest.mark.parametrize("protocol", DatagramProtocol)
+def test_what_does_not_fit_is_refused(protocol: DatagramProtocol) -> None:
+    trust = Trust(groups=(Secret(b"g" * 32),))
+    with pytest.raises(UsageError, match="too l"):
+        packer(trust).pack(TOPIC, event(b"x" * 600), Out(ANY, protocol), NOW)
+
+
+def test_emm_c_needs_a_group_key() -> None:
+    with pytest.raises(UsageError, match="weft trust add --group"):
+        packer().pack(TOPIC, event(), Out(ANY, DatagramProtocol.EMM_COMPACT), NOW)
+
+
+@pytest.mark.parametrize(
+    ("headers", "came"),
+    [(None, False), ({}, False), ({"unit": "C"}, False), ({"emm-protocol": "emm-c", "unit": "C"}, True)],
+)
+def test_events_that_came_as_datagrams_are_known_by_a_header(headers: dict[str, str] | None, came: bool) -> None:
+    assert came_as_datagram(Event(b"", 0, None, headers)) is came

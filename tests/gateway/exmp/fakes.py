@@ -1,0 +1,81 @@
+"""A node that does nothing by itself, for parts of the gateway one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.core.messages import AddCredit, Delivered, Handled, Receipted, Start
+from weft.errors import WeftError
+from weft.model import Batch, Epoch, NodeId, Pattern, Position, Receipt, Stream, Topic
+from weft.transport.grpc.mesh_intake import Intake
+from weft.transport.grpc.mesh_node import ClientLimits, Publisher, Subscriber
+
+EPOCH = Epoch(7)
+ME = NodeId("me")
+
+
+class FakeMesh:
+    """``MeshNode`` as far as the gateway uses it; everything it is told is kept."""
+
+    def __init__(self) -> None:
+        self.limits = ClientLimits(10, 10, 1 << 24, 1 << 24, 1 << 20, 1 << 20)
+        self.intake = Intake(1 << 24)
+        self.published: list[tuple[int, Topic, Batch]] = []
+        self.publishers: list[Publisher] = []
+        self.subscriber: Subscriber
+        self.told: list[AddCredit | Handled] = []
+        self.unsubscribed: list[int] = []
+        self.refusals: list[WeftError] = []
+        self._ends: dict[Topic, int] = {}
+
+    def join(self, publisher: Publisher) -> None:
+        self.publishers.append(publisher)
+
+    def leave(self, publisher: Publisher) -> None:
+        if publisher in self.publishers:
+            self.publishers.remove(publisher)
+
+    def publish(
+        self, publisher: Publisher, request: int, topic: Topic, partition: int, batch: Batch, copies: int
+    ) -> None:
+        assert (partition, copies) == (0, 0)
+        self.published.append((request, topic, batch))
+
+    def receipts(self) -> list[tuple[int, Receipted]]:
+        """For all that was published so far."""
+        made = []
+        for request, topic, batch in self.published:
+            first = self._ends.get(topic, 0)
+            self._ends[topic] = first + len(batch)
+            made.append((request, Receipted(request, Receipt(stream(topic), EPOCH, first, len(batch), 1), False)))
+        self.published.clear()
+        return made
+
+    def count_refusal(self, error: WeftError) -> None:
+        self.refusals.append(error)
+
+    def subscribe(
+        self, subscriber: Subscriber, pattern: Pattern, start: Start, credit_bytes: int, group: str, member: str
+    ) -> int:
+        self.subscriber = subscriber
+        return 42
+
+    def tell(self, event: AddCredit | Handled) -> None:
+        self.told.append(event)
+
+    def unsubscribe(self, subscription: int) -> None:
+        self.unsubscribed.append(subscription)
+
+
+def stream(topic: str) -> Stream:
+    return Stream(Topic(topic), ME, 0)
+
+
+def delivered(topic: str, first: int, payloads: Sequence[bytes], skip: int = 0) -> Delivered:
+    """A stored batch; the reader is behind ``skip`` of its events."""
+    batch = Batch.from_columns(list(payloads), 1000).with_base_offset(first)
+    return Delivered(stream(topic), EPOCH, batch.data, first + skip)
+
+
+def position(topic: str, offset: int) -> Position:
+    return Position(stream(topic), EPOCH, offset)

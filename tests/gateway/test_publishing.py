@@ -1,0 +1,147 @@
+"""Events of many clients gathered into batches, and each answered with its own place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from tests.gateway.exmp.fakes import FakeMesh
+from weft.errors import UsageError, WeftError
+from weft.gateway.publishing import Publishing
+from weft.limits import KIB
+from weft.model import Receipt, Topic
+from weft.transport.grpc.mesh_node import MeshNode
+
+A, B = Topic("a"), Topic("b")
+
+
+class Asker:
+    """Whoever waits for one event."""
+
+    def __init__(self) -> None:
+        self.offset: int | None = None
+        self.error: WeftError | None = None
+
+    def published(self, receipt: Receipt, number: int) -> None:
+        self.offset = receipt.first_offset + number
+
+    def refused(self, error: WeftError) -> None:
+        self.error = error
+
+
+def with_publishing(story: Callable[[FakeMesh, Publishing], Awaitable[None]]) -> None:
+    async def run() -> None:
+        mesh = FakeMesh()
+        publishing = Publishing(cast(MeshNode, mesh), lambda: 1000)
+        publishing.start()
+        await story(mesh, publishing)
+        publishing.close()
+        assert mesh.publishers == []
+        assert mesh.intake.bytes == 0
+
+    asyncio.run(run())
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+
+
+def test_one_turn_is_one_batch_per_topic_and_everybody_gets_their_own_place() -> None:
+    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+        askers = [Asker() for _ in range(7)]
+        for number, asker in enumerate(askers):
+            key, headers = (b"k", {"h": "v"}) if number == 2 else (None, None)
+            publishing.add(A if number % 2 == 0 else B, b"%d" % number, key, headers, asker)
+        assert mesh.published == []
+        await turn()
+        assert [(topic, [event.payload for event in batch]) for _, topic, batch in mesh.published] == [
+            (A, [b"0", b"2", b"4", b"6"]),
+            (B, [b"1", b"3", b"5"]),
+        ]
+        assert [event.key for event in mesh.published[0][2]] == [None, b"k", None, None]
+        assert mesh.intake.bytes > 0
+        publishing.receipts(mesh.receipts())
+        assert [asker.offset for asker in askers] == [0, 0, 1, 1, 2, 2, 3]
+        publishing.add(A, b"7", None, None, askers[0])
+        await turn()
+        publishing.receipts(mesh.receipts())
+        assert askers[0].offset == 4
+
+    with_publishing(story)
+
+
+def test_a_batch_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.gateway.publishing.GATEWAY_GATHER_EVENTS", 10)
+    monkeypatch.setattr("weft.gateway.publishing.GATEWAY_GATHER_BYTES", 1000)
+
+    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+        for _ in range(25):
+            publishing.add(A, b"x", None, None, Asker())
+        publishing.add(B, b"x" * 1000, None, None, Asker())
+        await turn()
+        assert sorted(len(batch) for _, _, batch in mesh.published) == [1, 5, 10, 10]
+
+    with_publishing(story)
+
+
+def test_an_impossible_event_is_refused_alone() -> None:
+    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+        askers = [Asker() for _ in range(3)]
+        for number, asker in enumerate(askers):
+            publishing.add(A, b"x", b"k" * (100_000 if number == 1 else 1), None, asker)
+        await turn()
+        publishing.receipts(mesh.receipts())
+        assert [asker.offset for asker in askers] == [0, None, 1]
+        assert isinstance(askers[1].error, UsageError)
+
+    with_publishing(story)
+
+
+def test_what_is_larger_than_a_batch_may_be_is_refused_and_too_many_are_parted() -> None:
+    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+        askers = [Asker() for _ in range(4)]
+        mesh.limits = replace(mesh.limits, batch_bytes_max=64 * KIB)
+        for number, asker in enumerate(askers):
+            publishing.add(A, b"x" * (100_000 if number == 1 else 30_000), None, None, asker)
+        await turn()
+        publishing.receipts(mesh.receipts())
+        assert [asker.offset for asker in askers] == [0, None, 1, 2]
+        assert "the event is too large" in str(askers[1].error)
+
+    with_publishing(story)
+
+
+def test_what_the_node_refuses_is_refused_to_all_of_the_batch() -> None:
+    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+        askers = [Asker() for _ in range(3)]
+        for asker in askers:
+            publishing.add(A, b"x", None, None, asker)
+        await turn()
+        full = WeftError("the disk is full")
+        publishing.refused(mesh.published.pop()[0], full)
+        assert [asker.error for asker in askers] == [full] * 3
+        assert mesh.refusals == [full]
+
+    with_publishing(story)
+
+
+def test_a_node_that_drains_waits_for_what_is_owed() -> None:
+    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+        asker = Asker()
+        publishing.add(A, b"x", None, None, asker)
+        publishing.drain()
+        assert len(mesh.published) == 1 and mesh.publishers == [publishing]
+        publishing.receipts(mesh.receipts())
+        assert asker.offset == 0 and mesh.publishers == []
+
+    with_publishing(story)
+    with_publishing(_drained_at_once)
+
+
+async def _drained_at_once(mesh: FakeMesh, publishing: Publishing) -> None:
+    publishing.drain()
+    assert mesh.publishers == []
