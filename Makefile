@@ -1,9 +1,12 @@
-# Everything here sets up what it needs: a virtual environment in .venv, and node packages where node is installed.
+# Everything here sets up what it needs: a virtual environment in .venv, a Java for Spark where
+# there is none, and node packages where node is installed.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 NODE_DIR := tests/interop/coaty
 NODE_READY := $(NODE_DIR)/node_modules/.ready
+# Spark needs a Java: the machine's own, or the one of a wheel.
+EXTRAS := dev$(if $(shell command -v java),,$(shell printf ,java))
 
 .PHONY: help demo test check format bench fuzz sim soak requirements proto clean
 
@@ -31,6 +34,12 @@ bench: $(READY)  ## the speed figures in docs/benchmarks.md
 	$(BIN)/python -m bench.routing
 	$(BIN)/python -m bench.log
 	$(BIN)/python -m bench.mesh
+	$(BIN)/python -m bench.exmp
+	$(BIN)/python -m bench.datagrams
+	$(BIN)/python -m bench.coaty
+	$(BIN)/python -m bench.spark
+	$(BIN)/python -m bench.spark_archive
+	$(BIN)/python -m bench.spark_packets
 
 fuzz: $(READY)  ## a million damaged inputs for every decoder; ARGS="--target emm-parse" for one
 	$(BIN)/python tools/fuzz.py $(ARGS)
@@ -38,8 +47,8 @@ fuzz: $(READY)  ## a million damaged inputs for every decoder; ARGS="--target em
 sim: $(READY)  ## ten thousand simulated meshes, each from a seed of its own; ARGS="--seed 7 --trace" for one
 	$(BIN)/python tools/sim.py $(or $(ARGS),--seeds 10000 --jobs 2)
 
-soak: $(READY)  ## the long runs: hundreds of kills, of damaged files and of full disks
-	WEFT_SOAK=1 $(BIN)/pytest tests/log
+soak: $(READY)  ## the long runs: hundreds of kills, of damaged files and of full disks; Spark drivers that die
+	WEFT_SOAK=1 $(BIN)/pytest tests/log tests/spark tests/pipelines tests/gateway
 
 requirements: $(READY)  ## which tests prove which requirement; ARGS=--strict fails on open ones
 	@$(BIN)/python tools/requirements.py $(ARGS)
@@ -52,7 +61,7 @@ clean:  ## remove what the other targets made
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q -e '.[dev]'
+	$(BIN)/python -m pip install -q -e '.[$(EXTRAS)]'
 	@touch $@
 
 # Interop tests talk to the reference Coaty agent. Without node they are skipped, and say so.

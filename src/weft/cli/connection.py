@@ -14,7 +14,7 @@ from rich.markup import escape
 
 import weft
 from weft.cli.console import err
-from weft.cli.options import Where
+from weft.cli.options import INTERRUPTED, Where
 from weft.client import Client, Hooks, Options
 from weft.client.client import tls_files
 from weft.client.errors import Unavailable
@@ -23,7 +23,6 @@ from weft.errors import UsageError
 
 DEFAULT_NODE: Final = "127.0.0.1:7400"
 CONNECT_TIMEOUT_S: Final = 5.0  # a person waits
-INTERRUPTED: Final = 130  # as a shell has it for Ctrl-C
 
 T = TypeVar("T")
 

@@ -1,0 +1,71 @@
+"""``weft pipeline``: run Spark jobs between the mesh and lake tables, see how they do, and stop them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli.options import Json
+
+app = typer.Typer(no_args_is_help=True)
+
+StateDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Where records of runs are kept.", show_default="~/.local/state/weft")
+]
+RunName = Annotated[str, typer.Argument(metavar="NAME", help="The run's name: the pipeline's, unless it has its own.")]
+
+
+@app.command()
+def run(
+    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE", help="Which; see `weft pipeline ls`.")],
+    config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="TOML or YAML (docs/pipelines.md).")],
+    master: Annotated[
+        str | None, typer.Option(metavar="MASTER", help="Any Spark master.", show_default="local[*]")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting above the file; may be given again."),
+    ] = None,
+    available_now: Annotated[bool, typer.Option("--available-now", help="All there is, then end.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it, for jobs that plan first.")] = False,
+    json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Run a pipeline until it ends or is stopped (Ctrl-C, or `weft pipeline stop`)."""
+    from weft.cli.pipelines import run_pipeline
+
+    run_pipeline(pipeline, config, master, setting or [], available_now, execute, json, state_dir)
+
+
+@app.command("ls")
+def list_pipelines(json: Json = False) -> None:
+    """List the pipelines there are, with the files that spark-submit takes."""
+    from weft.cli.pipelines import show_catalogue
+
+    show_catalogue(json)
+
+
+@app.command()
+def status(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default="all runs")] = None,
+    json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Show the runs on this machine: whether they are alive, their last batch, and how far behind they are."""
+    from weft.cli.pipelines import show_status
+
+    show_status(name, json, state_dir)
+
+
+@app.command()
+def stop(
+    name: RunName,
+    wait_s: Annotated[float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
+    state_dir: StateDir = None,
+) -> None:
+    """Stop a run. Its checkpoint is kept: the next one goes on where this one was."""
+    from weft.cli.pipelines import stop_pipeline
+
+    stop_pipeline(name, wait_s, state_dir)

@@ -1,0 +1,308 @@
+"""``audit``: a lake table against the log it came from, by offsets, counts and digests, stream by stream.
+
+First both sides are added up over stretches of offsets: how many events, and a sum of their hashes, which does not
+depend on order. Only stretches that differ are then compared event by event. All of it runs in Spark, so the log and
+the table may be larger than any one machine; what comes back are ranges of offsets.
+
+The table is looked at before the log: what an ``archive`` adds meanwhile counts as not there yet, never as too much.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from pydantic import Field
+
+from weft.configuration import Section
+from weft.limits import AUDIT_RANGES_MAX, AUDIT_STREAMS_SHOWN_MAX, AUDIT_STRETCH_BITS
+from weft.pipelines import lake
+from weft.pipelines.base import Job, JobRun, Outcome
+from weft.pipelines.settings import JobSettings, PatternText
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+NAME: Final = "audit"
+STREAM: Final = ("topic", "origin", "epoch", "partition")
+COMPARED: Final = ("timestamp", "key", "value", "headers")
+
+
+class AuditSection(Section):
+    """What to compare, and how strictly."""
+
+    subscribe: PatternText = Field(description="Topics, by pattern; others in the table are not looked at.")
+    ignore_tail: bool = Field(
+        default=False, description="Do not mind that the last events of a stream are missing: the archive still runs."
+    )
+
+
+class AuditSettings(JobSettings):
+    audit: AuditSection
+    table: lake.TableSection
+
+
+class Finding(StrEnum):
+    """What can be said of a range of offsets."""
+
+    MISSING = "missing"  # in the log, not in the table, though later ones are
+    BEHIND = "behind"  # in the log, after all that the table has
+    DIFFERENT = "different"  # in both, and not the same event
+    DUPLICATED = "duplicated"  # in the table more than once
+    KEPT = "kept"  # in the table only: retention or compaction took it from the log
+    UNKNOWN = "unknown"  # in the table, after all that the log has
+
+
+FAULTS: Final = frozenset({Finding.MISSING, Finding.DIFFERENT, Finding.DUPLICATED, Finding.UNKNOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one side has of a stream."""
+
+    count: int = 0
+    first: int | None = None
+    last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Events of a stream of which the same can be said; ``first`` and ``last`` are both among them."""
+
+    finding: Finding
+    first: int
+    last: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.first}" if self.first == self.last else f"{self.first}-{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAudit:
+    """Both sides of a stream, and where they differ."""
+
+    stream: tuple[str, str, int, int]
+    log: Side
+    lake: Side
+    ranges: Sequence[Range] = field(default_factory=tuple)
+
+    def events(self, finding: Finding) -> int:
+        return sum(each.count for each in self.ranges if each.finding is finding)
+
+    def is_sound(self, *, ignore_tail: bool) -> bool:
+        faults = FAULTS if ignore_tail else FAULTS | {Finding.BEHIND}
+        return not any(each.finding in faults for each in self.ranges)
+
+    def row(self) -> dict[str, object]:
+        """For people and for JSON."""
+        topic, origin, epoch, partition = self.stream
+        found: dict[str, object] = {
+            "topic": topic,
+            "origin": origin,
+            "epoch": epoch,
+            "partition": partition,
+            "log": self.log.count,
+            "lake": self.lake.count,
+        }
+        for finding in Finding:
+            found[finding.value] = self.events(finding)
+        shown = [f"{each.finding.value} {each}" for each in self.ranges if each.finding is not Finding.KEPT]
+        found["ranges"] = ", ".join(shown)
+        return found
+
+
+def run(spark: SparkSession, settings: AuditSettings, run: JobRun) -> Outcome:
+    """Compare, and say what is missing."""
+    wanted = settings.audit
+    table = lake.read(spark, settings.table.settings())
+    if unknown := [name for name in (*STREAM, "offset", *COMPARED) if name not in table.columns]:
+        raise lake.TableError("this is no table of raw events", table=settings.table.path, missing=unknown[0])
+    archived = table.where(_selects(wanted.subscribe))
+    options = settings.mesh.options() | {"subscribe": wanted.subscribe, "failOnDataLoss": "false"}
+    events = spark.read.format("weft").options(**options).load()
+    run.say("adding up the table and the log")
+    audits = compare(events, archived)
+    faulty = [each for each in audits if not each.is_sound(ignore_tail=wanted.ignore_tail)]
+    shown = [each for each in audits if each.ranges][:AUDIT_STREAMS_SHOWN_MAX]
+    return Outcome(_summary(audits, faulty), [each.row() for each in shown], ok=not faulty)
+
+
+def compare(log: DataFrame, archived: DataFrame) -> list[StreamAudit]:
+    """Each stream that either side has; those with differences first."""
+    sums = _sums(log, "log").join(_sums(archived, "lake"), [*STREAM, "stretch"], "full_outer").cache()
+    try:
+        sides = _sides(sums)
+        differing = sums.where(_differs()).select(*STREAM, "stretch")
+        found = _ranges(_unequal(log, archived, differing)) if differing.take(1) else {}
+    finally:
+        sums.unpersist()
+    audits = [
+        StreamAudit(stream, log_side, lake_side, classified(found.get(stream, []), log_side, lake_side))
+        for stream, (log_side, lake_side) in sides.items()
+    ]
+    return sorted(audits, key=lambda each: (not each.ranges, each.stream))
+
+
+def classified(ranges: Iterable[Range], log: Side, archived: Side) -> list[Range]:
+    """What Spark found to be on one side only, told apart by where it lies. Pure."""
+    found = []
+    for each in ranges:
+        finding = each.finding
+        if finding is Finding.MISSING and (archived.last is None or each.first > archived.last):
+            finding = Finding.BEHIND
+        elif finding is Finding.KEPT and log.last is not None and each.first > log.last:
+            finding = Finding.UNKNOWN
+        found.append(Range(finding, each.first, each.last, each.count))
+    return found
+
+
+def topic_regex(pattern: str) -> str:
+    """A regular expression, in Java's and Python's words, for the topics that a pattern selects."""
+    signs = {"*": r"[^.]+", ">": r".+"}
+    return "^" + r"\.".join(signs.get(token) or _literal(token) for token in pattern.split(".")) + "$"
+
+
+def _literal(token: str) -> str:
+    return "".join(re.escape(each) if each.isascii() else each for each in token)
+
+
+def _selects(pattern: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.col("topic").rlike(topic_regex(pattern))
+
+
+# --- in Spark -------------------------------------------------------------------------------------------------------
+
+
+def _hash() -> Column:
+    """One number for all that an event says. Nulls leave a hash as it is, so which columns are null is hashed too."""
+    from pyspark.sql import functions as f
+
+    headers = f.sort_array(f.map_entries("headers"))  # a map has no order, and Spark hashes none
+    nulls = [f.isnull(name) for name in COMPARED]
+    return f.xxhash64("offset", "timestamp", "key", "value", headers, *nulls)
+
+
+def _sums(rows: DataFrame, side: str) -> DataFrame:
+    """Stretches of each stream: how many events, and the sum of their hashes in two halves that cannot overflow."""
+    from pyspark.sql import functions as f
+
+    hashed = rows.select(*STREAM, "offset", _hash().alias("hash"))
+    return hashed.groupBy(*STREAM, f.shiftright("offset", AUDIT_STRETCH_BITS).alias("stretch")).agg(
+        f.count("*").alias(f"{side}_count"),
+        f.min("offset").alias(f"{side}_first"),
+        f.max("offset").alias(f"{side}_last"),
+        f.sum(f.col("hash").bitwiseAND(f.lit(0xFFFFFFFF))).alias(f"{side}_low"),
+        f.sum(f.shiftrightunsigned("hash", 32)).alias(f"{side}_high"),
+    )
+
+
+def _differs() -> Column:
+    from pyspark.sql import functions as f
+
+    same = f.lit(True)
+    for name in ("count", "low", "high"):
+        same = same & f.col(f"log_{name}").eqNullSafe(f.col(f"lake_{name}"))
+    return ~same
+
+
+def _sides(sums: DataFrame) -> dict[tuple[str, str, int, int], tuple[Side, Side]]:
+    from pyspark.sql import functions as f
+
+    added = [
+        each
+        for side in ("log", "lake")
+        for each in (
+            f.coalesce(f.sum(f"{side}_count"), f.lit(0)).alias(f"{side}_count"),
+            f.min(f"{side}_first").alias(f"{side}_first"),
+            f.max(f"{side}_last").alias(f"{side}_last"),
+        )
+    ]
+    return {
+        (row.topic, row.origin, row.epoch, row.partition): (
+            Side(row.log_count, row.log_first, row.log_last),
+            Side(row.lake_count, row.lake_first, row.lake_last),
+        )
+        for row in sums.groupBy(*STREAM).agg(*added).collect()
+    }
+
+
+def _unequal(log: DataFrame, archived: DataFrame, differing: DataFrame) -> DataFrame:
+    """Each offset in stretches that differ, with what is wrong with it."""
+    from pyspark.sql import functions as f
+
+    def events(rows: DataFrame, side: str) -> DataFrame:
+        hashed = rows.select(
+            *STREAM, "offset", f.shiftright("offset", AUDIT_STRETCH_BITS).alias("stretch"), _hash().alias("hash")
+        )
+        within = hashed.join(f.broadcast(differing), [*STREAM, "stretch"], "left_semi")
+        return within.groupBy(*STREAM, "offset").agg(
+            f.count("*").alias(f"{side}_copies"),
+            f.min("hash").alias(f"{side}_hash"),
+            f.max("hash").alias(f"{side}_most"),
+        )
+
+    both = events(log, "log").join(events(archived, "lake"), [*STREAM, "offset"], "full_outer")
+    finding = (
+        f.when(f.col("lake_copies").isNull(), Finding.MISSING.value)
+        .when(f.col("log_copies").isNull(), Finding.KEPT.value)
+        .when(
+            (f.col("lake_hash") != f.col("log_hash")) | (f.col("lake_most") != f.col("log_hash")),
+            Finding.DIFFERENT.value,
+        )
+        .when(f.col("lake_copies") > 1, Finding.DUPLICATED.value)
+    )
+    return both.select(*STREAM, "offset", finding.alias("finding")).where(f.col("finding").isNotNull())
+
+
+def _ranges(unequal: DataFrame) -> dict[tuple[str, str, int, int], list[Range]]:
+    """Neighbouring offsets of the same finding together; the first AUDIT_RANGES_MAX of each stream apart, the rest as
+    one range, so that a table which lacks every other event can still be told of."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    ordered = Window.partitionBy(*STREAM, "finding").orderBy("offset")
+    runs = unequal.withColumn("run", f.col("offset") - f.row_number().over(ordered))
+    ranges = runs.groupBy(*STREAM, "finding", "run").agg(
+        f.min("offset").alias("first"), f.max("offset").alias("last"), f.count("*").alias("events")
+    )
+    place = f.least(
+        f.row_number().over(Window.partitionBy(*STREAM, "finding").orderBy("first")), f.lit(AUDIT_RANGES_MAX)
+    )
+    rows = (
+        ranges.withColumn("place", place)
+        .groupBy(*STREAM, "finding", "place")
+        .agg(f.min("first").alias("first"), f.max("last").alias("last"), f.sum("events").alias("events"))
+        .orderBy(*STREAM, "finding", "first")
+        .collect()
+    )
+    found: dict[tuple[str, str, int, int], list[Range]] = {}
+    for row in rows:
+        each = Range(Finding(row.finding), row.first, row.last, row.events)
+        found.setdefault((row.topic, row.origin, row.epoch, row.partition), []).append(each)
+    return found
+
+
+def _summary(audits: Sequence[StreamAudit], faulty: Sequence[StreamAudit]) -> str:
+    events = sum(each.lake.count for each in audits)
+    totals = {finding: sum(each.events(finding) for each in audits) for finding in Finding}
+    told = ", ".join(f"{count:,} {finding.value}" for finding, count in totals.items() if count)
+    if faulty:
+        first = faulty[0]
+        worst = "@".join(first.stream[:2])
+        return f"{len(faulty)} of {len(audits)} streams differ: {told}; the first is {worst}"
+    same = f"{len(audits)} streams with {events:,} events in the table agree with the log"
+    return f"{same} ({told})" if told else same
+
+
+PIPELINE: Final = Job(NAME, "Lake against log: what is missing", AuditSettings, run)
+
+if __name__ == "__main__":
+    from weft.pipelines.submitting import main
+
+    main(PIPELINE)

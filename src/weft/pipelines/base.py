@@ -1,0 +1,68 @@
+"""What a pipeline is: a name, its settings, and a function that starts Spark queries or does one job.
+
+Each pipeline is a module of its own with a ``PIPELINE`` in it, and a ``main`` so that ``spark-submit`` can run the
+file as it is. Whoever runs it (``weft.pipelines.running``) makes the session, shows progress and stops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from weft.pipelines.settings import JobSettings, StreamingSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from weft.pipelines.settings import MeshSection, SourceSection
+
+StreamingT = TypeVar("StreamingT", bound=StreamingSettings)
+JobT = TypeVar("JobT", bound=JobSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming(Generic[StreamingT]):
+    """A pipeline that starts streaming queries. ``start`` gives their checkpoints below ``settings.run.checkpoint``."""
+
+    name: str
+    summary: str  # one line for `weft pipeline ls`
+    settings: type[StreamingT]
+    start: Callable[[SparkSession, StreamingT], Sequence[StreamingQuery]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job ended: a sentence, a table if there is something to show, and whether all is well."""
+
+    summary: str
+    rows: Sequence[dict[str, object]] = ()
+    ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """What the one who runs a job says to it."""
+
+    execute: bool  # False: only say what would be done, where a job knows the difference
+    say: Callable[[str], None] = field(repr=False)  # progress for people, a line at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[JobT]):
+    """A pipeline that does one thing and ends."""
+
+    name: str
+    summary: str
+    settings: type[JobT]
+    run: Callable[[SparkSession, JobT, JobRun], Outcome]
+    plans_first: bool = False  # does nothing without --execute
+
+
+Pipeline = Streaming[StreamingT] | Job[JobT]
+
+
+def read_topics(spark: SparkSession, mesh: MeshSection, source: SourceSection, group: str) -> DataFrame:
+    """A stream of events, as the configuration says."""
+    return spark.readStream.format("weft").options(**mesh.options(), **source.options(group)).load()

@@ -1,0 +1,40 @@
+"""The lake: tables that Spark writes exactly once and that anybody can read. See ``docs/lake.md``.
+
+Executors write Parquet files with Arrow; the driver then makes them part of the table in one step that also remembers
+which batch of which query they were. So a batch that is done again after a crash is recognised, and files of attempts
+that died are never part of the table.
+
+Read in this order:
+
+- ``settings`` and ``files``: which table, and what a file of it is called. Pure values.
+- ``writing``: Arrow batches to sorted, partitioned Parquet files, a task's share.
+- ``table``: what a table can do; ``delta``, ``iceberg`` and ``parquet`` do it, each with its own way to commit.
+- ``staging``: both halves of a write; ``source`` is ``format("weft-lake")``, ``streams`` starts queries with it,
+  ``upsert`` keeps tables of current state.
+- ``vacuum``: files that nobody needs any more.
+"""
+
+from weft.pipelines.lake.settings import TableError, TableFormat, TableSection, TableSettings
+from weft.pipelines.lake.staging import Made, append_batch, prepare, query_id
+from weft.pipelines.lake.streams import read, register, write_stream
+from weft.pipelines.lake.table import Table, TableChanged, open_table
+from weft.pipelines.lake.upsert import upsert_batch, upsert_stream
+
+__all__ = [
+    "Made",
+    "Table",
+    "TableChanged",
+    "TableError",
+    "TableFormat",
+    "TableSection",
+    "TableSettings",
+    "append_batch",
+    "open_table",
+    "prepare",
+    "query_id",
+    "read",
+    "register",
+    "upsert_batch",
+    "upsert_stream",
+    "write_stream",
+]

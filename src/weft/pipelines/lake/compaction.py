@@ -1,0 +1,93 @@
+"""Small files to large ones: which belong together (pure), and writing them anew on executors."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from weft.limits import LAKE_READ_ROWS
+from weft.pipelines.lake.files import Attempt, DataFile, WrittenFile
+from weft.pipelines.lake.reading import columns_of
+from weft.pipelines.lake.settings import TableSettings
+from weft.pipelines.lake.table import Table, open_table
+from weft.pipelines.lake.writing import FileWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUERY: Final = "compact"  # in names of files, where those of a batch have their query
+SMALL_SHARE: Final = 0.75  # of the target: a larger file is left as it is
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Files of one partition that become one."""
+
+    files: tuple[DataFile, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+
+def plan(files: Sequence[DataFile], target_bytes: int) -> list[Bin]:
+    """Small neighbours of a partition, together up to the target. Names sort by query and batch: so by time."""
+    partitions: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = {}
+    for file in sorted(files, key=lambda each: each.path):
+        if file.size_bytes < target_bytes * SMALL_SHARE:
+            partitions.setdefault(tuple(file.partition.items()), []).append(file)
+    return [each for small in partitions.values() for each in _bins(small, target_bytes)]
+
+
+def _bins(files: Sequence[DataFile], target_bytes: int) -> Iterator[Bin]:
+    together: list[DataFile] = []
+    size_bytes = 0
+    for file in files:
+        if together and size_bytes + file.size_bytes > target_bytes:
+            yield from _worth_it(together)
+            together, size_bytes = [], 0
+        together.append(file)
+        size_bytes += file.size_bytes
+    yield from _worth_it(together)
+
+
+def _worth_it(files: Sequence[DataFile]) -> Iterator[Bin]:
+    if len(files) > 1:
+        yield Bin(tuple(files))
+
+
+def rewrite(spark: SparkSession, table: Table, bins: Sequence[Bin]) -> list[WrittenFile]:
+    """The rows of each bin in a new file, not yet part of the table; a task per bin."""
+    settings, schema = table.settings, columns_of(table.schema())
+    return [
+        file
+        for written in spark.sparkContext.parallelize(bins, len(bins))
+        .map(lambda each: rewrite_bin(settings, schema, each, secrets.token_hex(8)))
+        .collect()
+        for file in written
+    ]
+
+
+def rewrite_bin(settings: TableSettings, schema: pa.Schema, together: Bin, token: str) -> list[WrittenFile]:
+    """On an executor: one bin."""
+    rows = (batch for file in together.files for batch in _rows(settings, schema, file))
+    attempt = Attempt(QUERY, 0, 0, token)
+    return FileWriter(settings, schema, attempt, open_table(settings).place).write_all(rows)
+
+
+def _rows(settings: TableSettings, schema: pa.Schema, file: DataFile) -> Iterator[pa.RecordBatch]:
+    """A file's rows with all columns of the table: those it is partitioned by are not in the file itself."""
+    with pq.ParquetFile(settings.root / file.path) as stored:
+        for batch in stored.iter_batches(batch_size=LAKE_READ_ROWS):
+            columns = [
+                batch.column(each.name)
+                if each.name in batch.schema.names
+                else pa.repeat(pa.scalar(file.partition[each.name], pa.string()).cast(each.type), batch.num_rows)
+                for each in schema
+            ]
+            yield pa.RecordBatch.from_arrays(columns, names=schema.names)

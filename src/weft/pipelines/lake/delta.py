@@ -1,0 +1,213 @@
+"""Delta tables by ``deltalake``: no jar. Any Delta reader sees whole batches and nothing else.
+
+A batch is one commit of the Delta log, with the query's id and batch number as an application transaction: Delta
+refuses a second one, also when two drivers race for it. ``statistics`` in the log let readers skip files.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from weft.pipelines.lake.files import DataFile, Range, Value, WrittenFile, partition_text
+from weft.pipelines.lake.reading import nullable, read_files
+from weft.pipelines.lake.settings import TableError, TableSettings
+from weft.pipelines.lake.table import TableChanged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+# Two compactions that take the same file would both succeed: Delta checks that for its own operations only. So all
+# our replacements count up this transaction, and Delta lets one of two win.
+REPLACING: Final = "weft.replace"
+UNREADABLE: Final = frozenset({"deletionVectors", "columnMapping"})  # readers of plain Parquet would see other rows
+
+
+class DeltaLake:
+    """A Delta table in a directory."""
+
+    def __init__(self, settings: TableSettings) -> None:
+        self.settings = settings
+
+    def exists(self) -> bool:
+        return DeltaTable.is_deltatable(self.settings.path)
+
+    def schema(self) -> StructType:
+        from pyspark.sql.types import StructType
+
+        return StructType.fromJson(json.loads(self._load().schema().to_json()))
+
+    def create(self, schema: StructType) -> None:
+        self.settings.root.mkdir(parents=True, exist_ok=True)
+        DeltaTable.create(
+            self.settings.path,
+            Schema.from_json(nullable(schema).json()),
+            mode="ignore",
+            partition_by=list(self.settings.partition_by) or None,
+        )
+
+    def partition_by(self) -> tuple[str, ...]:
+        return tuple(self._load().metadata().partition_columns)
+
+    def place(self, path: str) -> Path:
+        return self.settings.root / path  # no reader looks at files that the log does not name
+
+    def committed(self, query: str) -> int | None:
+        return self._load().transaction_version(query)
+
+    def commit(self, files: Sequence[WrittenFile], query: str, batch: int) -> bool:
+        table = self._load()
+        if _has(table, query, batch):
+            return False
+        try:
+            self._write(table, [self._added(file, changes_data=True) for file in files], Transaction(query, batch))
+        except CommitFailedError as error:
+            # A driver that was taken for dead may have committed the same batch a moment ago.
+            if _has(self._load(), query, batch):
+                return False
+            raise TableChanged(f"Delta refused batch {batch}: {error}", table=self.settings.path) from None
+        return True
+
+    def files(self) -> list[DataFile]:
+        table = self._load()
+        names = table.metadata().partition_columns
+        actions = pa.table(table.get_add_actions(flatten=True))
+        wanted = ["path", "size_bytes", *(f"partition.{name}" for name in names)]
+        columns = [actions.column(name).to_pylist() for name in wanted]
+        return [
+            DataFile(unquote(path), size, dict(zip(names, map(partition_text, values), strict=True)))
+            for path, size, *values in zip(*columns, strict=True)
+        ]
+
+    def replace(self, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
+        table = self._load()
+        there = {file.path for file in self.files()}
+        if gone := [file.path for file in removed if file.path not in there]:
+            raise TableChanged("files to be replaced are gone", table=self.settings.path, first=gone[0])
+        now_ms = time.time_ns() // 1_000_000
+        actions: list[AddAction | RemoveAction] = [self._added(file, changes_data=False) for file in added]
+        # Files with nothing in their place are rows that went; else followers of the table need not look again.
+        actions += [RemoveAction(file.path, not added, now_ms, file.size_bytes) for file in removed]
+        try:
+            self._write(table, actions, Transaction(REPLACING, _next(table)))
+        except CommitFailedError as error:
+            raise TableChanged(f"Delta refused to replace files: {error}", table=self.settings.path) from None
+
+    def merge(self, rows: pa.Table, keys: Sequence[str], order_by: Sequence[str], query: str, batch: int) -> bool:
+        """Put rows in the place of those with the same keys that they are later than; False if that was done already.
+
+        It counts as a replacement too: what compaction took meanwhile is not brought back.
+        """
+        table = self._load()
+        if _has(table, query, batch):
+            return False
+        replacing = Transaction(REPLACING, _next(table))
+        properties = CommitProperties(app_transactions=[Transaction(query, batch), replacing])
+        try:
+            merging = table.merge(
+                rows,
+                " AND ".join(f"(target.{_name(key)} IS NOT DISTINCT FROM source.{_name(key)})" for key in keys),
+                source_alias="source",
+                target_alias="target",
+                commit_properties=properties,
+            )
+            merging.when_matched_update_all(_later(order_by)).when_not_matched_insert_all().execute()
+        except CommitFailedError as error:
+            if _has(self._load(), query, batch):
+                return False
+            raise TableChanged(f"Delta refused batch {batch}: {error}", table=self.settings.path) from None
+        return True
+
+    def forget(self, now_s: float, grace_s: float) -> list[str]:
+        del now_s  # Delta looks at the clock itself
+        hours = ceil(grace_s / 3600)
+        found = self._load().vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        return list(dict.fromkeys(found))
+
+    def read(self, spark: SparkSession, files: Sequence[DataFile] | None = None) -> DataFrame:
+        table = self._load()
+        if odd := UNREADABLE & set(table.protocol().reader_features or ()):
+            raise TableError("the table uses Delta features that need Delta's own reader", features=", ".join(odd))
+        return read_files(spark, self.settings.path, self.schema(), self.files() if files is None else files)
+
+    def _load(self) -> DeltaTable:
+        """As it is now: a handle knows nothing of later commits, not even of its own."""
+        try:
+            return DeltaTable(self.settings.path)
+        except TableNotFoundError:
+            raise TableError("there is no Delta table", table=self.settings.path) from None
+
+    def _write(self, table: DeltaTable, actions: Sequence[AddAction | RemoveAction], transaction: Transaction) -> None:
+        table.create_write_transaction(
+            list(actions),
+            mode="append",
+            schema=table.schema(),
+            partition_by=table.metadata().partition_columns,
+            commit_properties=CommitProperties(app_transactions=[transaction]),
+        )
+
+    def _added(self, file: WrittenFile, *, changes_data: bool) -> AddAction:
+        return AddAction(
+            path=file.path,  # deltalake makes it a URL, as the log wants it
+            size=file.size_bytes,
+            partition_values=file.partition,
+            modification_time=self.place(file.path).stat().st_mtime_ns // 1_000_000,
+            data_change=changes_data,
+            stats=_statistics(file.rows, file.ranges),
+        )
+
+
+def _has(table: DeltaTable, query: str, batch: int) -> bool:
+    last = table.transaction_version(query)
+    return last is not None and last >= batch  # the first batch is 0, which is not "none"
+
+
+def _next(table: DeltaTable) -> int:
+    last = table.transaction_version(REPLACING)
+    return 0 if last is None else last + 1
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _later(order_by: Sequence[str]) -> str:
+    """SQL for: the source's row comes after the target's, comparing the first column that differs."""
+    later, same = [], ""
+    for name in map(_name, order_by):
+        later.append(f"({same}source.{name} > target.{name})")
+        same += f"source.{name} = target.{name} AND "
+    return " OR ".join(later)
+
+
+def _statistics(rows: int, ranges: Mapping[str, Range]) -> str:
+    return json.dumps(
+        {
+            "numRecords": rows,
+            "minValues": {name: _json(each.least) for name, each in ranges.items() if each.least is not None},
+            "maxValues": {name: _json(each.most) for name, each in ranges.items() if each.most is not None},
+            "nullCount": {name: each.nulls for name, each in ranges.items()},
+        }
+    )
+
+
+def _json(value: Value) -> str | int | float | bool:
+    match value:
+        case datetime():
+            return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"  # ours are all UTC
+        case date():
+            return value.isoformat()
+        case _:
+            return value

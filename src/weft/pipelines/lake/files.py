@@ -1,0 +1,88 @@
+"""Files of a table: what they are called, and what a writer says of the one it wrote. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Final, TypeAlias
+from urllib.parse import quote
+
+SUFFIX: Final = ".parquet"
+NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+# query.batch.task.token.number.parquet, perhaps staged; queries are UUIDs of Spark's or tokens of ours, so without dots
+NAME: Final = re.compile(r"(?P<query>[A-Za-z0-9-]+)\.(?P<batch>\d{1,19})\.\d+\.[0-9a-f]+\.\d+\.parquet(\.staged)?")
+SPECIAL: Final = re.compile(r"[^\w.-]", re.ASCII)
+
+Value: TypeAlias = str | int | float | bool | date | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One task's try at writing its share of a batch. ``token`` is its own: a driver that came back counts anew."""
+
+    query: str
+    batch: int
+    task: int
+    token: str
+
+    def file_name(self, number: int) -> str:
+        return f"{self.query}.{self.batch}.{self.task}.{self.token}.{number}{SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What is known of a column within a file."""
+
+    least: Value | None
+    most: Value | None
+    nulls: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file of a table, by its path within it; its partition as text, None for null."""
+
+    path: str
+    size_bytes: int
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile(DataFile):
+    """A file that a task has just written."""
+
+    rows: int = 0
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+
+
+def batch_of(path: str) -> tuple[str, int] | None:
+    """The query and batch that a file was written for; None if its name is not ours."""
+    match = NAME.fullmatch(path.rpartition("/")[2])
+    return (match["query"], int(match["batch"])) if match else None
+
+
+def directory(partition: Mapping[str, str | None]) -> str:
+    """``date=2026-11-15/`` as Hive has it, for tools that read partitions from names; empty without partitions."""
+    return "".join(f"{name}={_escaped(value)}/" for name, value in partition.items())
+
+
+def _escaped(value: str | None) -> str:
+    """Everybody unescapes, but Spark does so a byte at a time: only ASCII survives it."""
+    if value is None or value == "":
+        return NULL_PARTITION
+    return SPECIAL.sub(lambda found: quote(found[0], safe="") if found[0].isascii() else found[0], value)
+
+
+def partition_text(value: Value | None) -> str | None:
+    """A partition's value as text: dates as ISO 8601 has them."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case date():
+            return value.isoformat()
+        case str() | int() | float():
+            return str(value)

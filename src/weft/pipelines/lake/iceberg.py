@@ -1,0 +1,198 @@
+"""Iceberg tables by ``pyiceberg``: no jar. The catalog is SQLite beside the table, or one that pyiceberg is set up for.
+
+A batch is one snapshot; the same transaction sets a property of the table that says which batch of the query it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+from pyiceberg.io.pyarrow import parquet_files_to_data_files
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.table import Table as Loaded
+
+from weft.limits import LAKE_COMMIT_ATTEMPTS
+from weft.pipelines.lake.files import DataFile, WrittenFile
+from weft.pipelines.lake.listing import visible
+from weft.pipelines.lake.reading import columns_of, read_files
+from weft.pipelines.lake.settings import CATALOG_FILE, TableError, TableSettings
+from weft.pipelines.lake.table import TableChanged
+from weft.pipelines.lake.writing import has_range
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+METRICS_PROPERTY: Final = "write.metadata.metrics.column."  # and the column's name
+BATCH_PROPERTY: Final = "weft.batch."  # and the query's id
+PROPERTIES: Final = {
+    "write.metadata.delete-after-commit.enabled": "true",  # a metadata file per batch would fill the directory
+    "write.metadata.previous-versions-max": "100",
+    # pyiceberg would try again without asking whether somebody else committed this very batch: we ask.
+    "commit.retry.num-retries": "0",
+}
+
+
+class IcebergLake:
+    """An Iceberg table whose files lie in a directory."""
+
+    def __init__(self, settings: TableSettings) -> None:
+        self.settings = settings
+
+    def exists(self) -> bool:
+        if self.settings.catalog is None and not (self.settings.root / CATALOG_FILE).is_file():
+            return False
+        return self._catalog().table_exists(self.settings.identifier)
+
+    def schema(self) -> StructType:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return from_arrow_schema(self._load().schema().as_arrow())
+
+    def create(self, schema: StructType) -> None:
+        self.settings.root.mkdir(parents=True, exist_ok=True)
+        catalog = self._catalog()
+        catalog.create_namespace_if_not_exists(self.settings.identifier.rpartition(".")[0])
+        columns = columns_of(schema)
+        unmeasured = (name for each in columns for name in _unmeasured(each.name, each.type))
+        properties = PROPERTIES | {f"{METRICS_PROPERTY}{name}": "none" for name in unmeasured}
+        try:
+            with (
+                catalog.create_table_transaction(
+                    self.settings.identifier, columns, location=self.settings.path, properties=properties
+                ) as transaction,
+                transaction.update_spec() as spec,
+            ):
+                for name in self.settings.partition_by:
+                    spec.add_identity(name)
+        except (TableAlreadyExistsError, CommitFailedException):
+            pass  # another query was first
+
+    def partition_by(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self._load().spec().fields)
+
+    def place(self, path: str) -> Path:
+        return self.settings.root / path  # no reader looks at files that no snapshot names
+
+    def committed(self, query: str) -> int | None:
+        return _committed(self._load(), query)
+
+    def commit(self, files: Sequence[WrittenFile], query: str, batch: int) -> bool:
+        for _ in range(LAKE_COMMIT_ATTEMPTS):
+            table = self._load()
+            last = _committed(table, query)
+            if last is not None and last >= batch:  # the first batch is 0, which is not "none"
+                return False
+            try:
+                with table.transaction() as transaction:
+                    transaction.set_properties({BATCH_PROPERTY + query: str(batch)})
+                    transaction.add_files([str(self.place(file.path)) for file in files], check_duplicate_files=False)
+            except CommitFailedException:
+                continue  # somebody else committed: perhaps this very batch
+            return True
+        raise self._crowded()
+
+    def files(self) -> list[DataFile]:
+        table = self._load()
+        return [
+            DataFile(path, file.file_size_in_bytes, _partition(table, file))
+            for path, file in self._active(table).items()
+        ]
+
+    def replace(self, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
+        places = [str(self.place(file.path)) for file in added]
+        for _ in range(LAKE_COMMIT_ATTEMPTS):
+            table = self._load()
+            active = self._active(table)
+            if gone := [file.path for file in removed if file.path not in active]:
+                raise TableChanged("files to be replaced are gone", table=self.settings.path, first=gone[0])
+            try:
+                with table.transaction() as transaction, transaction.update_snapshot().overwrite() as snapshot:
+                    for file in removed:
+                        snapshot.delete_data_file(active[file.path])
+                    for each in parquet_files_to_data_files(table.io, table.metadata, iter(places)):
+                        snapshot.append_data_file(each)
+            except (CommitFailedException, ValidationException):
+                continue  # somebody else committed: perhaps to add, perhaps to replace the same
+            return
+        raise self._crowded()
+
+    def forget(self, now_s: float, grace_s: float) -> list[str]:
+        table = self._load()
+        table.maintenance.expire_snapshots().older_than(datetime.fromtimestamp(now_s - grace_s, UTC)).commit()
+        named = self._load().inspect.all_files().column("file_path").to_pylist()
+        needed = {self._within(path) for path in named}
+        return [
+            path
+            for path, facts in visible(self.settings.root)
+            if path not in needed and now_s - facts.st_mtime >= grace_s
+        ]
+
+    def read(self, spark: SparkSession, files: Sequence[DataFile] | None = None) -> DataFrame:
+        return read_files(spark, self.settings.path, self.schema(), self.files() if files is None else files)
+
+    def _catalog(self) -> Catalog:
+        if self.settings.catalog is not None:
+            return load_catalog(self.settings.catalog)
+        place = self.settings.root / CATALOG_FILE
+        return SqlCatalog("weft", uri=f"sqlite:///{place}", warehouse=self.settings.path)
+
+    def _load(self) -> Loaded:
+        try:
+            if self.exists():
+                return self._catalog().load_table(self.settings.identifier)
+        except NoSuchTableError:
+            pass
+        raise TableError("there is no Iceberg table", table=self.settings.path, identifier=self.settings.identifier)
+
+    def _crowded(self) -> TableChanged:
+        return TableChanged(
+            "others keep committing to the table", table=self.settings.path, attempts=LAKE_COMMIT_ATTEMPTS
+        )
+
+    def _active(self, table: Loaded) -> dict[str, IcebergFile]:
+        return {self._within(task.file.file_path): task.file for task in table.scan().plan_files()}
+
+    def _within(self, path: str) -> str:
+        return str(Path(path.removeprefix("file://")).relative_to(self.settings.root))
+
+
+def _committed(table: Loaded, query: str) -> int | None:
+    text = table.properties.get(BATCH_PROPERTY + query)
+    return None if text is None else int(text)
+
+
+def _partition(table: Loaded, file: IcebergFile) -> dict[str, str | None]:
+    schema = table.schema()
+    return {
+        field.name: None
+        if file.partition[place] is None
+        else field.transform.to_human_string(schema.find_type(field.source_id), file.partition[place])
+        for place, field in enumerate(table.spec().fields)
+    }
+
+
+def _unmeasured(name: str, kind: pa.DataType) -> Iterator[str]:
+    """The names of columns in and below one that Parquet has no statistics of; pyiceberg would warn for each file."""
+    if pa.types.is_map(kind):
+        yield from _unmeasured(f"{name}.key", kind.key_type)
+        yield from _unmeasured(f"{name}.value", kind.item_type)
+    elif pa.types.is_list(kind):
+        yield from _unmeasured(f"{name}.element", kind.value_type)
+    elif pa.types.is_struct(kind):
+        for each in kind:
+            yield from _unmeasured(f"{name}.{each.name}", each.type)
+    elif "." in name or not has_range(kind):
+        yield name

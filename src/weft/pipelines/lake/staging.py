@@ -1,0 +1,99 @@
+"""Executors write files, the driver commits them: the two halves of every write to a table."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from weft.pipelines.lake.files import Attempt, WrittenFile
+from weft.pipelines.lake.reading import columns_of
+from weft.pipelines.lake.settings import TableError, TableSettings
+from weft.pipelines.lake.table import ensure, open_table
+from weft.pipelines.lake.writing import FileWriter, stored_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+PREPARED_MAX: Final = 64  # tables that the queries of one driver write
+QUERY_PROPERTY: Final = "sql.streaming.queryId"  # Spark's own, the same for as long as the checkpoint is kept
+
+
+def prepare(settings: TableSettings, schema: StructType) -> None:
+    """Before anything is written: the table is there, and rows of this schema fit into it."""
+    stored_schema(settings, columns_of(schema))
+    ensure(open_table(settings), schema)
+
+
+@lru_cache(maxsize=PREPARED_MAX)
+def _prepare_once(settings: TableSettings, schema: str) -> None:
+    """A query's batches are all alike: looking at the table again for each would cost more than the commit."""
+    from pyspark.sql.types import StructType
+
+    prepare(settings, StructType.fromJson(json.loads(schema)))
+
+
+def write_files(
+    settings: TableSettings, schema: pa.Schema, query: str, batch: int, batches: Iterable[pa.RecordBatch]
+) -> list[WrittenFile]:
+    """On an executor: this task's share of a batch as files, not yet part of the table."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "files are written by Spark's tasks"
+    attempt = Attempt(query, batch, context.partitionId(), secrets.token_hex(4))
+    return FileWriter(settings, schema, attempt, open_table(settings).place).write_all(batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Rows that a task makes itself of what it is given: they need not pass through Spark. Pickled to executors."""
+
+    schema: StructType
+    make: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def stage(
+    frame: DataFrame, settings: TableSettings, query: str, batch: int, made: Made | None = None
+) -> list[WrittenFile]:
+    """Write a frame, or what tasks make of it, as files that are not yet part of the table."""
+    schema = columns_of(frame.schema if made is None else made.schema)
+    make = iter if made is None else made.make
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        written = write_files(settings, schema, query, batch, make(batches))
+        yield pa.record_batch({"files": pa.array([pickle.dumps(written)], pa.binary())})
+
+    rows = frame.mapInArrow(write, "files binary").collect()
+    return [file for row in rows for file in pickle.loads(row.files)]
+
+
+def append_batch(
+    frame: DataFrame, settings: TableSettings, *, query: str, batch: int, made: Made | None = None
+) -> bool:
+    """Add a frame's rows to a table, once for each (query, batch); False if there was nothing to add any more.
+
+    For ``foreachBatch``: ``query`` is ``query_id(spark)``, ``batch`` what Spark hands over.
+    """
+    _prepare_once(settings, (frame.schema if made is None else made.schema).json())
+    table = open_table(settings)
+    last = table.committed(query)
+    if last is not None and last >= batch:
+        return False
+    files = stage(frame, settings, query, batch, made)
+    return bool(files) and table.commit(files, query, batch)
+
+
+def query_id(spark: SparkSession) -> str:
+    """Within ``foreachBatch``: the query's id, which stays the same for as long as its checkpoint is kept."""
+    found = spark.sparkContext.getLocalProperty(QUERY_PROPERTY)
+    if not found:
+        raise TableError("there is a query id within foreachBatch only", property=QUERY_PROPERTY)
+    return found

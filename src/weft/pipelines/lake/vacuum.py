@@ -1,0 +1,39 @@
+"""Removing files that nobody needs any more: what compaction replaced, and what attempts that died left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weft.limits import LAKE_BATCH_S_MAX
+from weft.pipelines.lake.files import batch_of
+from weft.pipelines.lake.listing import facts_of
+from weft.pipelines.lake.table import Table
+
+
+def vacuum(table: Table, *, now_s: float, grace_s: float) -> list[str]:
+    """Remove what the table has no use for since ``grace_s``, and nothing of a batch that may be running."""
+    root = table.settings.root
+    queries = {batch[0] for path in table.forget(now_s, grace_s) if (batch := batch_of(path))}
+    committed = {query: table.committed(query) for query in queries}
+    # Looked for once more, now that it is known which batches are in: a batch that was committed between a listing and
+    # that knowledge would have its own files taken for those of a dead attempt.
+    removed = []
+    for path in table.forget(now_s, grace_s):
+        facts = facts_of(root / path)
+        if facts and is_dead(path, facts.st_mtime, committed, now_s):
+            (root / path).unlink(missing_ok=True)
+            removed.append(path)
+    return removed
+
+
+def is_dead(path: str, written_s: float, committed: Mapping[str, int | None], now_s: float) -> bool:
+    """Whether nobody will ask for a file that is not part of the table.
+
+    A batch that is in the table needs no other files. Those of a later batch may be on their way in; so may be files
+    of compactions and of other programs, whose names say nothing. They are left until no batch can run that long.
+    """
+    batch = batch_of(path)
+    last = None if batch is None else committed.get(batch[0])
+    if batch is not None and last is not None and batch[1] <= last:
+        return True
+    return now_s - written_s >= LAKE_BATCH_S_MAX

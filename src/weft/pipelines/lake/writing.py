@@ -1,0 +1,250 @@
+"""Arrow batches to Parquet files, one task's share: buffered, sorted, split by partition, measured.
+
+Rows are gathered to a row group's worth, ordered by partition and by ``sort_by``, and each partition's stretch goes to
+its own file. Within a row group rows are sorted, so that its statistics let readers skip it. No step is per row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from weft.limits import LAKE_GROUP_BYTES, LAKE_GROUP_ROWS, LAKE_OPEN_FILES_MAX, LAKE_STATISTIC_CHARS_MAX
+from weft.pipelines.lake.files import Attempt, Range, Value, WrittenFile, directory, partition_text
+from weft.pipelines.lake.settings import TableError, TableFormat, TableSettings
+
+CODEC: Final = "zstd"
+CODEC_LEVEL: Final = 1  # the quickest: writing is what takes longest, and payloads are often compressed already
+RANKED_TYPES: Final = "text, dates, whole numbers or booleans"
+
+PLACES_MAX: Final = 1 << 31  # two such numbers, and one with the rows of a group, multiply within 63 bits
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """A file being written."""
+
+    path: str
+    place: Path
+    partition: dict[str, str | None]
+    sink: Any
+    writer: pq.ParquetWriter
+    footers: list[pq.FileMetaData] = field(default_factory=list)
+    rows: int = 0
+
+
+class FileWriter:
+    """Writes one attempt's files. ``place`` says where a file goes while its batch is not committed."""
+
+    def __init__(self, table: TableSettings, schema: pa.Schema, attempt: Attempt, place: Callable[[str], Path]) -> None:
+        self._table = table
+        self._schema = schema
+        self._stored = stored_schema(table, schema)
+        self._attempt = attempt
+        self._place = place
+        self._open: dict[tuple[str | None, ...], _OpenFile] = {}
+        self._numbers = 0
+        self._done: list[WrittenFile] = []
+
+    def write_all(self, batches: Iterable[pa.RecordBatch]) -> list[WrittenFile]:
+        """Write them and close; the files are on disk when this returns."""
+        for group in _groups(batches, self._schema):
+            self._write_group(group)
+        self._close_all()
+        return self._done
+
+    def _write_group(self, group: pa.Table) -> None:
+        partitions, _ = _places(group, self._table.partition_by)
+        within, count = _places(group, self._table.sort_by)
+        places = partitions * count + within
+        if np.any(places[1:] < places[:-1]):
+            order = np.argsort(places, kind="stable")  # stable: offsets of a stream stay in their order
+            group, partitions = group.take(pa.array(order)), partitions[order]
+        for partition, rows in _stretches(group, partitions, self._table.partition_by):
+            file = self._file(partition)
+            file.writer.write_table(rows.select(self._stored.names), row_group_size=LAKE_GROUP_ROWS)
+            file.rows += rows.num_rows
+            if file.sink.tell() >= self._table.file_bytes:
+                self._close(tuple(partition.values()))
+
+    def _file(self, partition: dict[str, str | None]) -> _OpenFile:
+        key = tuple(partition.values())
+        if key not in self._open:
+            if len(self._open) >= LAKE_OPEN_FILES_MAX:
+                self._close_all()
+            path = directory(partition) + self._attempt.file_name(self._numbers)
+            self._numbers += 1
+            place = self._place(path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            footers: list[pq.FileMetaData] = []
+            sink = pa.OSFile(str(place), "wb")
+            writer = pq.ParquetWriter(sink, self._stored, metadata_collector=footers, **_layout(self._stored))
+            self._open[key] = _OpenFile(path, place, partition, sink, writer, footers)
+        return self._open[key]
+
+    def _close_all(self) -> None:
+        for key in list(self._open):
+            self._close(key)
+
+    def _close(self, key: tuple[str | None, ...]) -> None:
+        file = self._open.pop(key)
+        file.writer.close()
+        file.sink.close()
+        sync(file.place, file.place.parent)
+        self._done.append(
+            WrittenFile(
+                path=file.path,
+                size_bytes=file.place.stat().st_size,
+                partition=file.partition,
+                rows=file.rows,
+                ranges=_ranges(file.footers[0]),
+            )
+        )
+
+
+def stored_schema(table: TableSettings, schema: pa.Schema) -> pa.Schema:
+    """What stands in the files: Hive's and Delta's readers take partitions from elsewhere, Iceberg's from the file."""
+    for name in (*table.partition_by, *table.sort_by):
+        if name not in schema.names:
+            raise TableError("no such column to lay the table out by", column=name, known=", ".join(schema.names))
+        if not _can_rank(schema.field(name).type):
+            raise TableError(f"tables are laid out by {RANKED_TYPES}", column=name, type=schema.field(name).type)
+    if table.format is TableFormat.ICEBERG:
+        return schema
+    return pa.schema([each for each in schema if each.name not in table.partition_by])
+
+
+def sync(*places: Path) -> None:
+    """Make files durable, or the names in a directory: what the driver commits must not be lost with the power."""
+    for each in places:
+        descriptor = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+# --- grouping and ordering ------------------------------------------------------------------------------------------
+
+
+def _groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Tables of about a row group, cast to what the table's columns are (Spark's times carry the session's zone)."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        rows += batch.num_rows
+        size_bytes += batch.nbytes
+        if rows >= LAKE_GROUP_ROWS or size_bytes >= LAKE_GROUP_BYTES:
+            yield pa.Table.from_batches(waiting).cast(schema)
+            waiting, rows, size_bytes = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting).cast(schema)
+
+
+def _places(group: pa.Table, names: tuple[str, ...]) -> tuple[Places, int]:
+    """For each row a number that orders rows by these columns, the same for the same values; and a bound of it."""
+    places, count = np.zeros(group.num_rows, dtype=np.int64), 1
+    for name in names:
+        ranks, more = _ranks(group.column(name))
+        places, count = places * more + ranks, count * more
+        if count > PLACES_MAX:
+            values, places = np.unique(places, return_inverse=True)
+            count = len(values)
+    return places, count
+
+
+def _ranks(column: pa.ChunkedArray) -> tuple[Places, int]:
+    """For each value its place among the different ones; null is the last."""
+    encoded = column.combine_chunks().dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    places = np.empty(len(order) + 1, dtype=np.int64)
+    places[order] = np.arange(len(order))
+    places[-1] = len(order)
+    indices = encoded.indices.fill_null(len(order)).to_numpy(zero_copy_only=False)
+    return places[indices], len(places)
+
+
+def _stretches(
+    group: pa.Table, partitions: Places, names: tuple[str, ...]
+) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    """The rows of each partition, which stand together."""
+    starts = np.flatnonzero(np.diff(partitions, prepend=partitions[0] - 1))
+    for start, end in zip(starts, [*starts[1:], len(partitions)], strict=True):
+        rows = group.slice(int(start), int(end - start))
+        yield {name: partition_text(rows.column(name)[0].as_py()) for name in names}, rows
+
+
+def _can_rank(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_date32(kind) or types.is_integer(kind) or types.is_boolean(kind))
+
+
+# --- Parquet --------------------------------------------------------------------------------------------------------
+
+
+def _layout(schema: pa.Schema) -> dict[str, Any]:
+    """How columns are encoded. Payloads get neither dictionary nor statistics: both cost, and nobody can use them."""
+    types = pa.types
+    names = [each.name for each in schema if types.is_string(each.type)]
+    counted = {each.name for each in schema if types.is_int64(each.type) or types.is_timestamp(each.type)}
+    return {
+        "compression": CODEC,
+        "compression_level": CODEC_LEVEL,
+        "use_dictionary": names or False,
+        "column_encoding": dict.fromkeys(sorted(counted), "DELTA_BINARY_PACKED") or None,
+        "write_statistics": [each.name for each in schema if has_range(each.type)] or False,
+        "store_schema": False,
+    }
+
+
+def has_range(kind: pa.DataType) -> bool:
+    """Whether least and most value of such a column are written down."""
+    return _can_rank(kind) or pa.types.is_timestamp(kind) or pa.types.is_floating(kind)
+
+
+def _ranges(footer: pq.FileMetaData) -> dict[str, Range]:
+    """Least, most and nulls of each simple column, from what the Parquet writer found out anyway."""
+    found: dict[str, Range] = {}
+    for index in range(footer.num_columns):
+        chunks = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
+        statistics = [chunk.statistics for chunk in chunks if chunk.is_stats_set]
+        if len(statistics) < len(chunks) or not all(each.has_null_count for each in statistics):
+            continue
+        nulls = sum(each.null_count for each in statistics)
+        try:
+            least = min((each.min for each in statistics if each.has_min_max), default=None)
+            most = max((each.max for each in statistics if each.has_min_max), default=None)
+        except (OverflowError, ValueError):
+            continue  # a time that Python cannot hold: publishers set them
+        if any(each.num_values and not each.has_min_max for each in statistics):
+            continue
+        if not (_can_be_told(least) and _can_be_told(most)):
+            continue
+        found[chunks[0].path_in_schema] = Range(least, most, nulls)
+    return found
+
+
+def _can_be_told(value: Value | None) -> bool:
+    """Whether it can stand in a table's log: JSON has no infinity, and nobody wants a page of text there."""
+    match value:
+        case str():
+            return len(value) <= LAKE_STATISTIC_CHARS_MAX
+        case float():
+            return isfinite(value)
+        case _:
+            return True

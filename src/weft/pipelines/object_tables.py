@@ -1,0 +1,62 @@
+"""The tables that ``objects`` writes: their columns, and how a batch gets into them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from weft.limits import OBJECTS_REMOVE_ATTEMPTS
+from weft.pipelines import lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# One row per object. ``changed_at`` is the later one of the other two times; ``revision`` counts its changes.
+OBJECTS: Final = {
+    "namespace": "string",
+    "object_id": "string",
+    "core_type": "string",
+    "object_type": "string",
+    "name": "string",
+    "parent_object_id": "string",
+    "external_id": "string",
+    "source_id": "string",
+    "object": "string",
+    "advertised_at": "timestamp",
+    "deadvertised_at": "timestamp",
+    "changed_at": "timestamp",
+    "revision": "bigint",
+}
+KEYS: Final = ("namespace", "object_id")
+ORDER: Final = ("changed_at", "advertised_at", "revision")
+GONE: Final = "deadvertised_at IS NOT NULL"
+
+
+def put_objects(rows: DataFrame, table: lake.TableSettings, *, marks: bool, query: str, batch: int) -> None:
+    """Bring the rows of a batch into the table; without ``marks``, those of objects that are gone leave it.
+
+    That takes two commits: for a moment, a reader may see a row with its ``deadvertised_at``.
+    """
+    lake.upsert_batch(rows, table, keys=KEYS, order_by=ORDER, query=query, batch=batch)
+    # Also if the batch was there already: its driver may have died in between.
+    if not marks and not rows.where(GONE).isEmpty():
+        _remove_gone(table)
+
+
+def _remove_gone(table: lake.TableSettings) -> None:
+    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake.exceptions import CommitFailedError
+
+    from weft.pipelines.lake.delta import REPLACING
+
+    refused: CommitFailedError | None = None
+    for _ in range(OBJECTS_REMOVE_ATTEMPTS):
+        there = DeltaTable(table.path)
+        last = there.transaction_version(REPLACING)
+        # Counted as a replacement of files: a compaction that began before must not bring the rows back.
+        counted = CommitProperties(app_transactions=[Transaction(REPLACING, 0 if last is None else last + 1)])
+        try:
+            there.delete(GONE, commit_properties=counted)
+            return
+        except CommitFailedError as error:
+            refused = error
+    raise lake.TableChanged(f"Delta refused to remove objects that are gone: {refused}", table=table.path)

@@ -1,0 +1,182 @@
+"""``packets``: EMM and EMM-C datagrams to a table of good events and one of what was refused, with reasons. (SPK-03)
+
+Datagrams come from topics of the mesh (a payload is a datagram, the header ``source`` its sender's address) or from
+captures. Each is decoded, authenticated and judged for freshness (``packet_decoding``), then looked for among those of
+the last 300 seconds (``packet_state``), and ends in one of two tables (``packet_tables``). See ``docs/packets.md``.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, Self
+
+import msgspec
+from pydantic import Field, model_validator
+
+from weft.configuration import Section
+from weft.errors import UsageError
+from weft.limits import PACKET_BUCKETS_MAX, PACKET_EVENTS_PER_TRIGGER, PACKET_LATE_S_MAX, REPLAY_WINDOW_S
+from weft.pipelines import lake
+from weft.pipelines.base import Streaming, read_topics
+from weft.pipelines.lake.settings import IDENTIFIER
+from weft.pipelines.packet_captures import CapturesSection, read_captures
+from weft.pipelines.packet_judging import Terms
+from weft.pipelines.packet_keys import KeyFiles, keys_here
+from weft.pipelines.packet_marks import KEY_BYTES
+from weft.pipelines.packet_replays import Window
+from weft.pipelines.packet_state import Packing, with_replays_marked
+from weft.pipelines.packet_tables import PARTITION_BY, TwoTables
+from weft.pipelines.settings import SourceSection, StreamingSettings
+from weft.security.files import private_directory, read_private, write_private
+from weft.wire import emm
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+NAME: Final = "packets"
+SOURCE_HEADER: Final = "source"
+
+
+class TrustSection(Section):
+    """Whom to believe. Keys are in files, and only their paths travel: Spark logs what it is told."""
+
+    file: Path | None = Field(
+        default=None, description="`trust.json` or a data directory that has one, on every executor; or sent along."
+    )
+    seals: Path | None = Field(default=None, description="A JSON file of keys that sealed packets are opened with.")
+    carried_keys: Literal["pinned", "any"] = Field(
+        default="pinned", description="What a public key inside a packet is worth: it must be a known one, or `any`."
+    )
+    unsigned: bool = Field(default=False, description="Take packets that have neither HMAC nor signature.")
+    profile: emm.Profile | None = Field(default=None, description="What packets must have: `interop-v1`.")
+
+    def key_files(self) -> KeyFiles:
+        trust, seals = (None if path is None else str(path) for path in (self.file, self.seals))
+        return KeyFiles(trust, seals, emm.TrustPolicy(self.carried_keys))
+
+    def terms(self) -> Terms:
+        return Terms(unsigned_allowed=self.unsigned, rules=emm.Rules(profile=self.profile))
+
+
+class ReplaysSection(Section):
+    """How replays are found."""
+
+    buckets: int = Field(
+        default=16, ge=1, le=PACKET_BUCKETS_MAX, description="Shares of the state: at least the cores that work on it."
+    )
+    late_s: int = Field(
+        default=REPLAY_WINDOW_S,
+        ge=0,
+        le=PACKET_LATE_S_MAX,
+        description="How far apart in time topics may be read. Packets further behind are marked `late`.",
+    )
+
+
+class QuarantineSection(lake.TableSection):
+    """The table of what was refused."""
+
+    identifier: str = Field(
+        default="weft.quarantine", pattern=IDENTIFIER.pattern, description="Iceberg: its name in the catalog."
+    )
+
+
+class PacketsSettings(StreamingSettings):
+    source: SourceSection | None = None
+    captures: CapturesSection | None = None
+    trust: TrustSection = TrustSection()
+    replays: ReplaysSection = ReplaysSection()
+    events: lake.TableSection
+    quarantine: QuarantineSection
+
+    @model_validator(mode="after")
+    def _one_input(self) -> Self:
+        if (self.source is None) == (self.captures is None):
+            raise ValueError("packets come from topics ([source]) or from captures ([captures]): give one of them")
+        return self
+
+
+def start(spark: SparkSession, settings: PacketsSettings) -> Sequence[StreamingQuery]:
+    """One query with two outputs."""
+    name = settings.name or NAME
+    checkpoint = private_directory(settings.run.checkpoint)
+    key_files = settings.trust.key_files()
+    keys_here(key_files)  # what is wrong with them is better heard now, and here
+    tables = TwoTables(
+        settings.events.settings(PARTITION_BY), settings.quarantine.settings(PARTITION_BY), checkpoint / "decisions"
+    )
+    tables.prepare()
+    hashing = _hashing(checkpoint / "replays.json", settings.replays.buckets)
+    packing = Packing(key_files, settings.trust.terms(), bytes.fromhex(hashing.key), hashing.buckets)
+    marked = with_replays_marked(_packets(spark, settings, name), packing, Window(late_s=settings.replays.late_s))
+    writer = marked.writeStream.foreachBatch(tables).queryName(name).outputMode("append")
+    writer = writer.option("checkpointLocation", str(checkpoint / "query"))
+    return [writer.trigger(**settings.run.trigger_arguments()).start()]
+
+
+def _packets(spark: SparkSession, settings: PacketsSettings, name: str) -> DataFrame:
+    """The input as ``packet_schema.INPUT`` has it."""
+    if settings.captures is not None:
+        return read_captures(spark, settings.captures)
+    assert settings.source is not None, "the settings were checked"
+    source = settings.source
+    if source.max_events_per_trigger is None and source.max_bytes_per_trigger is None:
+        source = source.model_copy(update={"max_events_per_trigger": PACKET_EVENTS_PER_TRIGGER})
+    return of_events(read_topics(spark, settings.mesh, source, name))
+
+
+def of_events(events: DataFrame) -> DataFrame:
+    """Events of the mesh as packets."""
+    from pyspark.sql import functions as f
+
+    return events.select(
+        "topic",
+        "origin",
+        "epoch",
+        "partition",
+        "offset",
+        f.col("timestamp").alias("arrived"),
+        f.col("headers")[SOURCE_HEADER].alias("source"),
+        f.col("value").alias("datagram"),
+        f.lit(None).cast("string").alias("problem"),
+    )
+
+
+class _Hashing(msgspec.Struct, frozen=True):
+    """What must stay the same for as long as the state is to be of use."""
+
+    key: str
+    buckets: int
+
+    def __repr__(self) -> str:
+        return f"_Hashing(***, {self.buckets})"
+
+
+def _hashing(path: Path, buckets: int) -> _Hashing:
+    """As it was decided when the checkpoint was begun."""
+    data = read_private(path)
+    if data is None:
+        made = _Hashing(secrets.token_hex(KEY_BYTES), buckets)
+        write_private(path, msgspec.json.encode(made))
+        return made
+    try:
+        found = msgspec.json.decode(data, type=_Hashing)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path} is damaged: {error}; without it, begin a new checkpoint") from None
+    if found.buckets != buckets:
+        raise UsageError(
+            "the number of buckets is fixed when a checkpoint is begun", checkpoint=found.buckets, settings=buckets
+        )
+    return found
+
+
+PIPELINE: Final = Streaming(
+    NAME, "EMM and EMM-C datagrams to a table of good events and one of rejects", PacketsSettings, start
+)
+
+if __name__ == "__main__":
+    from weft.pipelines.submitting import main
+
+    main(PIPELINE)

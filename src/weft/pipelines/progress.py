@@ -1,0 +1,50 @@
+"""What Spark tells of a micro-batch, as a record and as a line for people. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from weft.pipelines.records import QueryRecord
+
+
+def read_progress(last: QueryRecord, progress: Mapping[str, Any]) -> QueryRecord:
+    """``progress`` is a StreamingQueryProgress as a mapping; ``last`` is what was known before."""
+    batch, rows = int(progress["batchId"]), int(progress.get("numInputRows") or 0)
+    took_s = float((progress.get("durationMs") or {}).get("triggerExecution") or 0) / 1000
+    return QueryRecord(
+        query=last.query,
+        batch=batch,
+        rows=rows,
+        rows_per_s=rows / took_s if took_s else 0.0,
+        batch_s=took_s,
+        lag_events=lag_of(progress.get("sources") or ()),
+        rows_total=last.rows_total + rows,
+    )
+
+
+def lag_of(sources: Any) -> int | None:
+    """Events that are in the mesh and not in the batch yet; None if no source says where its end is."""
+    ends = [(_offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))) for source in sources]
+    known = [(end or {}, latest) for end, latest in ends if latest is not None]
+    if not known:
+        return None
+    return sum(max(offset - end.get(stream, 0), 0) for end, latest in known for stream, offset in latest.items())
+
+
+def _offsets(text: Any) -> dict[tuple[str, str], int] | None:
+    """By topic and stream, if these are offsets of ``format("weft")``; other sources have other ones."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else text
+        return {(topic, stream): int(offset) for topic, streams in found.items() for stream, offset in streams.items()}
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def line_of(record: QueryRecord) -> str:
+    lag = "" if record.lag_events is None else f"  lag {record.lag_events:,} events"
+    return (
+        f"{record.query}  batch {record.batch}  {record.rows:,} rows  {record.rows_per_s:,.0f} rows/s"
+        f"{lag}  {record.batch_s:.1f} s"
+    )

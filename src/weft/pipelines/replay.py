@@ -1,0 +1,316 @@
+"""``replay``: history from the lake back into the mesh, with a plan first. (SPK-04)
+
+Events go to topics of their own, ``replay.<topic>`` unless configured otherwise, and are events of now; where they come
+from stands in their headers. Of each stream they come in order. Each step of the plan is a numbered write of the sink,
+so a replay that is started again under its name goes on where it was and writes nothing twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+from pydantic import AwareDatetime, Field
+
+from weft.client import NotAllowed
+from weft.client.blocking import Client
+from weft.configuration import Section
+from weft.errors import UsageError
+from weft.limits import (
+    REPLAY_STEP_EVENTS,
+    REPLAY_STEP_EVENTS_MAX,
+    REPLAY_STRETCHES_MAX,
+    REPLAY_TOPICS_SHOWN_MAX,
+)
+from weft.pipelines import lake
+from weft.pipelines.audit import topic_regex
+from weft.pipelines.base import Job, JobRun, Outcome
+from weft.pipelines.replay_plan import Plan, Step, StreamKey, Stretch, decode_untrusted, encode, plan, wait_s
+from weft.pipelines.settings import JobSettings, PatternText
+from weft.spark.connection import Connection
+from weft.spark.sink_books import Books
+from weft.spark.sink_rows import check_topic
+from weft.spark.staging import Writing
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAME: Final = "replay"
+STREAM: Final = ("topic", "origin", "partition", "epoch")
+NEEDED: Final = (*STREAM, "offset", "timestamp", "key", "headers", "value")
+DAY_COLUMN: Final = "date"
+HEADER: Final = "weft-replay-"
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+TIME_US_MIN: Final = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+TIME_US_MAX: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+BURST_S: Final = 10.0  # what a step is worth at the wanted rate: a Spark job a second would do little else
+
+
+class ReplaySection(Section):
+    """What to replay, and where to."""
+
+    topics: PatternText = Field(description="Topics in the table, by pattern.")
+    starting_timestamp: AwareDatetime | None = Field(default=None, description="Events from this time on.")
+    ending_timestamp: AwareDatetime | None = Field(default=None, description="Events before this time.")
+    prefix: str = Field(
+        default="replay.",
+        description="What goes before a topic's name. With none, events come to their old topics, and to an `archive` "
+        "of those once more.",
+    )
+    events_per_s_max: float | None = Field(default=None, gt=0, description="On average; unset: as fast as it goes.")
+    copies: int = Field(default=1, ge=1, le=1000, description="On how many nodes an event has to be safe.")
+    step_events: int = Field(
+        default=REPLAY_STEP_EVENTS, ge=1, le=REPLAY_STEP_EVENTS_MAX, description="Events written by one Spark job."
+    )
+
+    def events_of_a_step(self) -> int:
+        """With a rate, few enough: events come in bursts of a step."""
+        if self.events_per_s_max is None:
+            return self.step_events
+        return min(self.step_events, ceil(self.events_per_s_max * BURST_S))
+
+
+class ReplaySettings(JobSettings):
+    table: lake.TableSection
+    replay: ReplaySection
+
+    def application(self) -> str:
+        """What this replay is known by. Another table, time or target makes it another one, whatever its name."""
+        wanted = self.replay
+        parts = (
+            self.name or NAME,
+            str(self.table.path.expanduser().absolute()),
+            wanted.topics,
+            wanted.starting_timestamp,
+            wanted.ending_timestamp,
+            wanted.prefix,
+        )
+        return "\n".join(("weft replay", *map(str, parts)))
+
+
+def run(spark: SparkSession, settings: ReplaySettings, run: JobRun) -> Outcome:
+    """Say what would be done; with ``execute``, do it."""
+    connection = Connection.from_options(settings.mesh.options())
+    with closing(connection.new_client(connection.addresses()[0])) as home:
+        rows = selected(spark, settings)
+        run.say("counting what the table has")
+        step_events = settings.replay.events_of_a_step()
+        made = plan(stretches(rows, step_events), step_events)
+        if not made.steps:
+            return Outcome("the table has no such events")
+        table, summary = _table(home, made, settings.replay.prefix), _summary(made, settings.replay)
+        if not run.execute:
+            return Outcome(f"{summary}. Nothing was done: run it with --execute", table)
+        run.say(summary)
+        return Outcome(execute(rows, settings, home, connection.secret(), made, run), table)
+
+
+def selected(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
+    """The rows of the table that are wanted."""
+    from pyspark.sql import functions as f
+
+    wanted = settings.replay
+    rows = lake.read(spark, settings.table.settings())
+    if unknown := [name for name in NEEDED if name not in rows.columns]:
+        raise lake.TableError("this is no table of raw events", table=settings.table.path, missing=unknown[0])
+    rows = rows.where(f.col("topic").rlike(topic_regex(wanted.topics)))
+    return within(
+        rows, _us(wanted.starting_timestamp), None if (end := _us(wanted.ending_timestamp)) is None else end - 1
+    )
+
+
+def within(rows: DataFrame, first_us: int | None, last_us: int | None) -> DataFrame:
+    """Rows of a time, both ends included; by the day too where the table has it, so that other days are not read."""
+    from pyspark.sql import functions as f
+
+    time, day, has_days = f.col("timestamp"), f.col(DAY_COLUMN), DAY_COLUMN in rows.columns
+    if first_us is not None:
+        rows = rows.where(time >= f.timestamp_micros(f.lit(first_us)))
+        rows = rows.where(day.isNull() | (day >= f.lit(_day(first_us)))) if has_days else rows
+    if last_us is not None:
+        rows = rows.where(time <= f.timestamp_micros(f.lit(last_us)))
+        rows = rows.where(day.isNull() | (day <= f.lit(_day(last_us)))) if has_days else rows
+    return rows
+
+
+def stretches(rows: DataFrame, step_events: int) -> list[Stretch]:
+    """What there is, in stretches of at most a step."""
+    from pyspark.sql import functions as f
+
+    size = f.octet_length("value") + f.coalesce(f.octet_length("key"), f.lit(0))
+    counted = rows.groupBy(*STREAM, f.expr(f"offset DIV {step_events}").alias("stretch")).agg(
+        f.min("offset").alias("first"),
+        f.max("offset").alias("last"),
+        f.count("*").alias("events"),
+        f.sum(size).alias("size_bytes"),
+        f.min(f.unix_micros("timestamp")).alias("first_us"),
+        f.max(f.unix_micros("timestamp")).alias("last_us"),
+    )
+    found = counted.limit(REPLAY_STRETCHES_MAX + 1).collect()
+    if len(found) > REPLAY_STRETCHES_MAX:
+        raise UsageError(
+            "too much for one replay: choose fewer topics or a shorter time, or larger steps",
+            limit=REPLAY_STRETCHES_MAX,
+            step_events=step_events,
+        )
+    return [
+        Stretch(
+            StreamKey(row.topic, row.origin, row.partition, row.epoch),
+            row.first,
+            row.last,
+            row.events,
+            row.size_bytes,
+            row.first_us,
+            row.last_us,
+        )
+        for row in found
+    ]
+
+
+# --- the plan, for people --------------------------------------------------------------------------------------------
+
+
+def _table(home: Client, made: Plan, prefix: str) -> list[dict[str, object]]:
+    """A row for each topic, and who gets its events."""
+    totals: dict[str, list[Stretch]] = {}
+    for stretch in made.stretches():
+        totals.setdefault(stretch.stream.topic, []).append(stretch)
+    targets = {topic: check_topic(prefix + topic) for topic in sorted(totals)}
+    return [
+        {
+            "topic": topic,
+            "to": targets[topic],
+            "events": sum(stretch.events for stretch in totals[topic]),
+            "bytes": sum(stretch.size_bytes for stretch in totals[topic]),
+            "from": _time(min(stretch.first_us for stretch in totals[topic])),
+            "until": _time(max(stretch.last_us for stretch in totals[topic])),
+            "received by": _recipients(home, targets[topic]),
+        }
+        for topic in list(targets)[:REPLAY_TOPICS_SHOWN_MAX]
+    ]
+
+
+def _recipients(home: Client, topic: str) -> str:
+    try:
+        found = home.explain(topic)
+    except NotAllowed:
+        return "not known: this key lacks the admin right"
+    return ", ".join(f"{each.node_id} ({each.pattern})" for each in found) or "nobody"
+
+
+def _summary(made: Plan, wanted: ReplaySection) -> str:
+    first_us, last_us = min(step.first_us for step in made.steps), max(step.last_us for step in made.steps)
+    topics = len({stretch.stream.topic for stretch in made.stretches()})
+    told = (
+        f"{made.events:,} events of {topics} topics, {made.size_bytes:,} bytes, from {_time(first_us)} "
+        f"until {_time(last_us)}, in {len(made.steps)} steps"
+    )
+    if wanted.events_per_s_max is not None:
+        told += f", at least {made.events / wanted.events_per_s_max:,.0f} s at {wanted.events_per_s_max:g} events/s"
+    return told
+
+
+# --- doing it --------------------------------------------------------------------------------------------------------
+
+
+def execute(rows: DataFrame, settings: ReplaySettings, home: Client, secret: bytes, made: Plan, run: JobRun) -> str:
+    """Write what is not written yet, by the plan of the first run; how that went."""
+    application = settings.application()
+    plans = Books(home, Writing.of_application(f"{application}\nplan"), secret)
+    agreed = decode_untrusted(plans.agree(encode(made)))
+    if agreed != made:
+        run.say("this replay was begun before, by another plan (the table may have grown): going on with that")
+    done = Books(home, Writing.of_application(application), secret).progress()
+    first = 0 if done is None else done + 1
+    begun_s, events = time.monotonic(), 0
+    for number, step in enumerate(agreed.steps[first:], first):
+        write(rows, settings, application, number, step)
+        events += step.events
+        elapsed_s = time.monotonic() - begun_s
+        run.say(f"step {number + 1} of {len(agreed.steps)}: {events:,} events, {events / elapsed_s:,.0f}/s")
+        if number + 1 < len(agreed.steps):
+            time.sleep(wait_s(events, elapsed_s, settings.replay.events_per_s_max))
+    if first:
+        before = sum(step.events for step in agreed.steps[:first])
+        return f"{events:,} events written; {before:,} were by earlier runs of this name"
+    return f"{events:,} events written"
+
+
+def write(rows: DataFrame, settings: ReplaySettings, application: str, number: int, step: Step) -> None:
+    """One step; of no effect if it is done already."""
+    chosen = within(_of(rows, step.stretches), step.first_us, step.last_us).persist()
+    try:
+        if (found := chosen.count()) != step.events:
+            raise lake.TableChanged(
+                "the table does not have the events any more that this replay has planned: begin one with another name",
+                step=number + 1,
+                planned=step.events,
+                found=found,
+            )
+        options = {
+            **settings.mesh.options(),
+            "copies": str(settings.replay.copies),
+            "txnAppId": application,
+            "txnVersion": str(number),
+        }
+        events(chosen, settings.replay.prefix).write.format("weft").options(**options).mode("append").save()
+    finally:
+        chosen.unpersist()
+
+
+def _of(rows: DataFrame, wanted: Sequence[Stretch]) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    ranges = [(*stretch.stream, stretch.first_offset, stretch.last_offset) for stretch in wanted]
+    schema = "topic string, origin string, partition int, epoch long, first long, last long"
+    named = f.broadcast(rows.sparkSession.createDataFrame(ranges, schema))
+    return rows.join(named, list(STREAM)).where("offset BETWEEN first AND last").drop("first", "last")
+
+
+def events(rows: DataFrame, prefix: str) -> DataFrame:
+    """Rows of the table as rows for the sink, each stream in order, its epochs one after the other."""
+    from pyspark.sql import functions as f
+
+    told = {name: f.col(name).cast("string") for name in ("topic", "origin", "epoch", "partition", "offset")}
+    told["timestamp"] = f.unix_micros("timestamp").cast("string")
+    pairs = [each for name, value in told.items() for each in (f.lit(HEADER + name), value)]
+    others = f.map_filter(
+        f.coalesce("headers", f.create_map().cast("map<string,string>")), lambda name, _: ~name.startswith(HEADER)
+    )
+    ordered = rows.repartition("topic", "origin", "partition").sortWithinPartitions(*STREAM, "offset")
+    return ordered.select(
+        f.concat(f.lit(prefix), "topic").alias("topic"),
+        "value",
+        "key",
+        f.map_concat(others, f.create_map(*pairs)).alias("headers"),
+        "partition",
+    )
+
+
+def _us(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def _moment(time_us: int) -> datetime:
+    """A time as Python can tell it: publishers choose timestamps, also such as lie beyond the year 9999."""
+    return EPOCH + timedelta(microseconds=min(max(time_us, TIME_US_MIN), TIME_US_MAX))
+
+
+def _day(time_us: int) -> date:
+    return _moment(time_us).date()
+
+
+def _time(time_us: int) -> str:
+    return _moment(time_us).isoformat(timespec="seconds")
+
+
+PIPELINE: Final = Job(NAME, "From the lake back into the mesh", ReplaySettings, run, plans_first=True)
+
+if __name__ == "__main__":
+    from weft.pipelines.submitting import main
+
+    main(PIPELINE)

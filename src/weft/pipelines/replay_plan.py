@@ -1,0 +1,150 @@
+"""What a replay will do, step by step. Pure, but for what Spark has counted beforehand.
+
+A step is written by one Spark job and counts as one write, so a replay that was killed goes on with the step it was at.
+Each is made of stretches: events of one stream with neighbouring offsets. Stretches are taken by time, so that a step
+looks at few files of the table, but never one of a stream before an earlier one of the same.
+
+The first run of a replay leaves its plan with the node, and later runs go by that: by then the table may have grown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from weft.errors import PeerError, UsageError
+from weft.limits import EVENT_PAYLOAD_BYTES_MAX, OFFSET_MAX, PARTITIONS_MAX, REPLAY_STRETCHES_MAX
+from weft.model import parse_node_id, parse_topic
+
+
+class BadPlan(PeerError):
+    """What is kept under the name of a replay is not a plan."""
+
+
+class StreamKey(NamedTuple):
+    """Whose events they are, in the order in which a stream's epochs follow each other."""
+
+    topic: str
+    origin: str
+    partition: int
+    epoch: int
+
+
+class Stretch(NamedTuple):
+    """Events of a stream between two offsets, both included; a row of what Spark has counted."""
+
+    stream: StreamKey
+    first_offset: int
+    last_offset: int
+    events: int
+    size_bytes: int
+    first_us: int
+    last_us: int
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Stretches that are written together."""
+
+    stretches: tuple[Stretch, ...]
+
+    @property
+    def events(self) -> int:
+        return sum(stretch.events for stretch in self.stretches)
+
+    @property
+    def first_us(self) -> int:
+        return min(stretch.first_us for stretch in self.stretches)
+
+    @property
+    def last_us(self) -> int:
+        return max(stretch.last_us for stretch in self.stretches)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """All steps, in order."""
+
+    steps: tuple[Step, ...]
+
+    def stretches(self) -> Iterator[Stretch]:
+        for step in self.steps:
+            yield from step.stretches
+
+    @property
+    def events(self) -> int:
+        return sum(step.events for step in self.steps)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(stretch.size_bytes for stretch in self.stretches())
+
+
+def plan(found: Iterable[Stretch], step_events: int) -> Plan:
+    """Steps of about so many events; a stretch is never cut."""
+    steps: list[Step] = []
+    together: list[Stretch] = []
+    events = 0
+    for stretch in _by_time(found):
+        if together and events + stretch.events > step_events:
+            steps.append(Step(tuple(together)))
+            together, events = [], 0
+        together.append(stretch)
+        events += stretch.events
+    if together:
+        steps.append(Step(tuple(together)))
+    return Plan(tuple(steps))
+
+
+def _by_time(found: Iterable[Stretch]) -> list[Stretch]:
+    """By the time of their first event, except that a stream's stretches stay in order.
+
+    Publishers choose timestamps: where a later stretch says that it is earlier, it counts as no earlier than the last.
+    """
+    timed: list[tuple[int, Stretch]] = []
+    stream, latest_us = None, 0
+    for stretch in sorted(found):
+        place = stretch.stream[:3]
+        latest_us = stretch.first_us if place != stream else max(latest_us, stretch.first_us)
+        stream = place
+        timed.append((latest_us, stretch))
+    return [stretch for _, stretch in sorted(timed)]
+
+
+def encode(made: Plan) -> bytes:
+    data = msgspec.json.encode(made)
+    if len(data) > EVENT_PAYLOAD_BYTES_MAX:
+        raise UsageError(
+            "too much for one replay: choose fewer topics or a shorter time, or larger steps",
+            plan_bytes=len(data),
+            limit=EVENT_PAYLOAD_BYTES_MAX,
+        )
+    return data
+
+
+def decode_untrusted(data: bytes) -> Plan:
+    """The plan that an earlier run has left; raise only BadPlan."""
+    try:
+        made = msgspec.json.decode(data, type=Plan)
+        _check(list(made.stretches()))
+    except (msgspec.MsgspecError, UsageError, UnicodeError, RecursionError) as error:
+        raise BadPlan(f"not a plan of a replay: {error}") from None
+    return made
+
+
+def _check(stretches: Sequence[Stretch]) -> None:
+    if len(stretches) > REPLAY_STRETCHES_MAX:
+        raise BadPlan("a plan over its bounds", stretches=len(stretches), limit=REPLAY_STRETCHES_MAX)
+    for stretch in stretches:
+        parse_topic(stretch.stream.topic)
+        parse_node_id(stretch.stream.origin)
+        numbers = (stretch.first_offset, stretch.last_offset, stretch.events, stretch.size_bytes, stretch.stream.epoch)
+        if min(numbers) < 0 or max(numbers) > OFFSET_MAX or not 0 <= stretch.stream.partition < PARTITIONS_MAX:
+            raise BadPlan("a stretch over its bounds", stretch=stretch)
+        if not stretch.events or stretch.first_offset > stretch.last_offset:
+            raise BadPlan("a stretch without events", stretch=stretch)
+
+
+def wait_s(events: int, elapsed_s: float, events_per_s: float | None) -> float:
+    """How long to rest after so many events, so that they come no faster on average."""
+    return 0.0 if events_per_s is None else max(events / events_per_s - elapsed_s, 0.0)

@@ -1,0 +1,156 @@
+"""Running a pipeline: one session, its queries or its job, a line for every batch, and a record of how it is doing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from weft.configuration import Source, flags, read_file, validated
+from weft.errors import WeftError
+from weft.pipelines.base import Job, JobRun, Outcome, Streaming
+from weft.pipelines.progress import line_of, read_progress
+from weft.pipelines.records import QueryRecord, Records, RunRecord
+from weft.pipelines.settings import AVAILABLE_NOW
+from weft.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+LOOK_INTERVAL_S: Final = 0.5  # how soon a wish to stop and the end of a batch are seen
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the one who starts a run asks for."""
+
+    config: Path
+    overrides: dict[str, object]  # by dotted names, above the file
+    execute: bool = False
+    available_now: bool = False
+
+
+def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None]) -> Outcome:
+    """Run it to its end: what it did, or WeftError. ``say`` gets a line at a time, for people."""
+    overrides = dict(wish.overrides)
+    if wish.available_now and isinstance(pipeline, Streaming):
+        overrides["run.trigger"] = AVAILABLE_NOW
+    settings = validated(pipeline.settings, [Source(str(wish.config), read_file(wish.config)), flags(overrides)])
+    name = settings.name or pipeline.name
+    with records.claim(name):
+        spark_settings = settings.spark
+        record = RunRecord(
+            name=name,
+            pipeline=pipeline.name,
+            pid=os.getpid(),
+            master=spark_settings.master or "local[*]",
+            config=str(wish.config),
+            started_us=_now_us(),
+            updated_us=_now_us(),
+            state="starting",
+        )
+        records.write(record)
+        try:
+            say("starting Spark")
+            spark = session(f"weft {name}", master=spark_settings.master, conf=spark_settings.conf)
+            record = msgspec.structs.replace(record, master=spark.sparkContext.master, state="running")
+            try:
+                match pipeline:
+                    case Streaming():
+                        outcome, record = _watch(pipeline.start(spark, settings), record, records, say)
+                    case Job():
+                        records.write(record)
+                        outcome = pipeline.run(spark, settings, JobRun(wish.execute, say))
+                        record = msgspec.structs.replace(record, state="ended" if outcome.ok else "failed")
+                    case _:
+                        raise AssertionError(f"{pipeline!r} is no pipeline")
+            finally:
+                spark.stop()
+        except BaseException as error:
+            records.write(msgspec.structs.replace(record, state="failed", error=str(error), updated_us=_now_us()))
+            raise
+        records.write(msgspec.structs.replace(record, updated_us=_now_us()))
+    return outcome
+
+
+class QueryFailed(WeftError):
+    """A streaming query ended with an error. The checkpoint is kept: a new run goes on where it was."""
+
+
+def _watch(
+    queries: Sequence[StreamingQuery], record: RunRecord, records: Records, say: Callable[[str], None]
+) -> tuple[Outcome, RunRecord]:
+    """Until all queries have ended, one has failed, or somebody wants them to stop."""
+    known = {query.id: QueryRecord(query.name or query.id) for query in queries}
+    with _stop_signals() as stopping:
+        while True:
+            is_over = not any(query.isActive for query in queries)  # before looking: the last batch is not missed
+            for query in queries:
+                _look(query, known, say)
+            record = msgspec.structs.replace(record, queries=tuple(known.values()), updated_us=_now_us())
+            records.write(record)
+            failed = next((query for query in queries if query.exception() is not None), None)
+            if failed is not None:
+                _stop(queries)
+                raise QueryFailed(f"query {failed.name or failed.id} failed: {_first_line(failed.exception())}")
+            if is_over:
+                return Outcome(_total("done", known)), msgspec.structs.replace(record, state="ended")
+            if stopping.wait(LOOK_INTERVAL_S) or records.is_asked_to_stop(record.name):
+                say("stopping")
+                _stop(queries)
+                return Outcome(_total("stopped", known)), msgspec.structs.replace(record, state="stopped")
+
+
+def _look(query: StreamingQuery, known: dict[str, QueryRecord], say: Callable[[str], None]) -> None:
+    """Take up the batches that were finished since the last look."""
+    for progress in query.recentProgress:
+        last = known[query.id]
+        if int(progress["batchId"]) > last.batch:
+            known[query.id] = found = read_progress(last, progress)
+            if found.rows:
+                say(line_of(found))
+
+
+def _stop(queries: Sequence[StreamingQuery]) -> None:
+    for query in queries:
+        query.stop()
+
+
+def _total(word: str, known: dict[str, QueryRecord]) -> str:
+    return f"{word}: " + ", ".join(f"{record.query} {record.rows_total:,} rows" for record in known.values())
+
+
+def _first_line(error: object) -> str:
+    """What went wrong, without the trace of two languages; the cause that a Python worker named, if there is one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if line.startswith("weft.")]
+    return (named or lines or ["no reason was given"])[-1 if named else 0]
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """An event that is set by SIGTERM and by Ctrl-C, while this is entered."""
+    stopping = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopping
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        for number in before:
+            signal.signal(number, lambda *_: stopping.set())
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,61 @@
+"""A pipeline as a plain application: ``spark-submit archive.py --config archive.toml``.
+
+The same flags as ``weft pipeline run``; lines go to standard error, the outcome to standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.errors import UsageError, WeftError
+from weft.pipelines.base import Outcome
+from weft.pipelines.records import Records, default_directory
+from weft.pipelines.running import Wish, run
+
+
+def main(pipeline: Any, arguments: Sequence[str] | None = None) -> None:
+    """Run it as the command line says, and end the process."""
+    parser = argparse.ArgumentParser(prog=f"{pipeline.name}.py", description=pipeline.summary)
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="TOML or YAML")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting above the file")
+    parser.add_argument("--available-now", action="store_true", help="all there is, then end")
+    parser.add_argument("--execute", action="store_true", help="do it, for jobs that plan first")
+    parser.add_argument("--state-dir", type=Path, metavar="DIR", help="where records of runs are kept")
+    given = parser.parse_args(arguments)
+    records = Records(given.state_dir or default_directory(os.environ))
+    try:
+        wish = Wish(given.config, read_overrides(given.set), given.execute, given.available_now)
+        outcome = run(pipeline, wish, records, _say)
+    except WeftError as error:
+        sys.exit(f"weft: {error}")
+    sys.stdout.writelines(f"{line}\n" for line in outcome_lines(outcome))
+    sys.exit(0 if outcome.ok else 1)
+
+
+def read_overrides(settings: Sequence[str]) -> dict[str, object]:
+    """``name=value`` as values by dotted names. What is no TOML value is text."""
+    overrides: dict[str, object] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--set takes NAME=VALUE, not '{setting}'")
+        try:
+            overrides[name] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            overrides[name] = text
+    return overrides
+
+
+def outcome_lines(outcome: Outcome) -> list[str]:
+    rows = ["  ".join(f"{name}={value}" for name, value in row.items()) for row in outcome.rows]
+    return [*rows, outcome.summary]
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")

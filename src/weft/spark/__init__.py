@@ -1,0 +1,36 @@
+"""Spark reads the mesh and writes to it: ``format("weft")``, batch and streaming, no jar (docs/spark.md).
+
+``session`` makes a Spark session that has it (``java`` finds a Java); ``register`` adds it to one that is there.
+
+What source and sink share:
+
+- ``option_values``: options as Spark hands them over. ``connection``: where to connect and as whom, in every process.
+- ``source``: the classes that Spark calls; thin around the rest.
+
+Reading, from what is asked to what Spark gets; only ``survey`` and ``reading`` talk to nodes:
+
+- ``options``: what can be asked. ``offsets``: how far streams are read, as checkpoints have it.
+- ``survey`` asks every node what it has, ``holdings`` is what they have together.
+- ``planning``: ranges, limits, partitions, losses. ``reading`` is an executor at work, ``rows`` makes its Arrow.
+
+Writing begins at ``sink``; ``staging`` tells how a row gets there exactly once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.spark.connection import CONNECTION_OPTIONS, Connection
+from weft.spark.option_values import BadOption
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["CONNECTION_OPTIONS", "BadOption", "Connection", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("weft")`` known to this session."""
+    from weft.spark.source import WeftSource  # needs pyspark; the rest of this room is of use without it
+
+    spark.dataSource.register(WeftSource)

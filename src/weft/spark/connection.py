@@ -1,0 +1,169 @@
+"""Where a job connects and as whom: the options that source and sink share, and a client for each process.
+
+A ``Connection`` travels: Spark pickles it to planners and executors, and logs options on the way. So it holds no
+secret, only where to find one, and everything is looked up where it is used, on that machine.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from weft.client import Options, TlsFiles
+from weft.client.blocking import Client, connect
+from weft.client.client import tls_files
+from weft.client.options import parse_nodes
+from weft.contexts import chosen_context
+from weft.errors import UsageError
+from weft.limits import SPARK_TOKEN_FILE_BYTES_MAX
+from weft.spark.option_values import BadOption, parse_flag, parse_list
+
+CLIENT_OPTIONS: Final = Options()
+CONNECTION_OPTIONS: Final = ("nodes", "context", "token", "tlsRoot", "tlsCertificate", "tlsKey", "insecure")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Nodes and security as given; what is not given comes from the context, the current one if none is named."""
+
+    nodes: tuple[str, ...] = ()
+    context: str | None = None
+    token: str | None = None  # file:/path or env:NAME, never the key itself
+    tls_root: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            if self.nodes:
+                parse_nodes(self.nodes)
+        except UsageError as error:
+            raise BadOption(f"option nodes: {error}") from None
+        if self.token is not None and not self.token.startswith(("file:", "env:")):
+            raise BadOption(
+                "option token is file:/path or env:NAME, where to find the key: "
+                "Spark logs options and sends them about, so a key must not stand in one"
+            )
+        if self.tls_root is None and (self.tls_certificate, self.tls_key) != (None, None):
+            raise BadOption("options tlsCertificate and tlsKey need tlsRoot: whom to trust")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise BadOption("options tlsCertificate and tlsKey go together")
+        if self.insecure and self.tls_root is not None:
+            raise BadOption("options insecure and tlsRoot contradict each other: give one of them")
+        if self.nodes and not (self.insecure or self.tls_root or self.context):
+            raise BadOption(
+                "option nodes needs security: give tlsRoot (with tlsCertificate and tlsKey) or context, "
+                "or insecure=true for plain text on loopback"
+            )
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Connection:
+        """By the names in CONNECTION_OPTIONS (see ``option_values.by_name``); others are somebody else's."""
+        return cls(
+            nodes=parse_list(options.get("nodes", "")),
+            context=options.get("context"),
+            token=options.get("token"),
+            tls_root=options.get("tlsRoot"),
+            tls_certificate=options.get("tlsCertificate"),
+            tls_key=options.get("tlsKey"),
+            insecure=parse_flag("insecure", options.get("insecure", "false")),
+        )
+
+    def addresses(self) -> tuple[str, ...]:
+        """The nodes that are to be asked."""
+        return self.nodes or parse_nodes(chosen_context(self.context, os.environ).nodes)
+
+    def client(self, *nodes: str) -> Client:
+        """This process' client of these nodes, or of all. It is shared: do not close it."""
+        access = self._access()
+        key = (os.getpid(), nodes or self.addresses(), access)
+        with _LOCK:
+            client = _CLIENTS.get(key)
+            if client is None:
+                client = _CLIENTS[key] = access.connect(key[1])
+            return client
+
+    def new_client(self, *nodes: str, options: Options | None = None) -> Client:
+        """A client of one's own, to be closed."""
+        return self._access().connect(nodes or self.addresses(), options)
+
+    def secret(self) -> bytes:
+        """What only those know who have this connection's API key. Without a key, everybody does."""
+        return sha256(b"weft spark\0" + (self._access().token or "").encode()).digest()
+
+    def _access(self) -> _Access:
+        token = None if self.token is None else _read_token(self.token)
+        if self.insecure:
+            return _Access(token, None, insecure=True)
+        if self.tls_root is not None:
+            certificate, key = (
+                None if each is None else find_file(each) for each in (self.tls_certificate, self.tls_key)
+            )
+            return _Access(token, TlsFiles(find_file(self.tls_root), certificate, key), insecure=False)
+        found = chosen_context(self.context, os.environ)
+        return _Access(found.token if token is None else token, tls_files(found), insecure=found.insecure)
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """What a connection's security comes to on this machine, now. A new key makes a new client."""
+
+    token: str | None = field(repr=False)
+    tls: TlsFiles | None
+    insecure: bool
+
+    def connect(self, nodes: tuple[str, ...], options: Options | None = None) -> Client:
+        """Of these nodes only: they are the ones that the job's plan speaks of."""
+        return connect(
+            nodes,
+            insecure=self.insecure,
+            tls=self.tls,
+            token=self.token,
+            name="spark",
+            learns=False,
+            options=options or CLIENT_OPTIONS,
+        )
+
+
+# By process too: gRPC does not survive a fork, and Spark's workers are forked.
+_CLIENTS: Final[dict[tuple[int, tuple[str, ...], _Access], Client]] = {}
+_LOCK: Final = threading.Lock()
+
+
+def find_file(path: str) -> Path:
+    """A file beside the working directory, or one that came with the job (``--files``, ``addFile``)."""
+    given = Path(path).expanduser()
+    if given.is_absolute() or given.exists():
+        return given
+    from pyspark import SparkFiles  # whoever connects without Spark needs none of it
+
+    try:
+        sent = Path(SparkFiles.get(path))
+    except AssertionError:  # no Spark here
+        return given
+    return sent if sent.exists() else given
+
+
+def _read_token(reference: str) -> str:
+    kind, _, place = reference.partition(":")
+    if kind == "env":
+        token = os.environ.get(place, "")
+        if not token.strip():
+            raise UsageError(f"option token: there is no variable {place} in the environment of this process")
+        return token.strip()
+    path = find_file(place)
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(SPARK_TOKEN_FILE_BYTES_MAX + 1)
+        token = data.decode("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"option token: cannot read {path} on this machine: {error}") from None
+    if not token or len(data) > SPARK_TOKEN_FILE_BYTES_MAX:
+        raise UsageError(f"option token: {path} holds no API key", bytes=len(data), limit=SPARK_TOKEN_FILE_BYTES_MAX)
+    return token

@@ -1,0 +1,120 @@
+"""What the nodes of a job have of the streams that it reads, together. Pure.
+
+Several nodes may have copies of one stream, and each may have another part of it: retention is every node's own, and
+a copy may lag behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from weft.client import StreamPositions
+from weft.spark.offsets import EARLIEST, LATEST, Place
+from weft.spark.option_values import BadOption
+from weft.spark.options import Edge, Where
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What one node has of a stream: offsets from ``first`` up to, not including, ``end``."""
+
+    address: str
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What all nodes that were asked have of a stream together."""
+
+    copies: tuple[Copy, ...]
+    event_bytes: int  # the mean, at least 1
+    time_offset: int | None = None  # where the time lies that was asked for
+
+    @property
+    def earliest(self) -> int:
+        return min(copy.first for copy in self.copies)
+
+    @property
+    def latest(self) -> int:
+        return max(copy.end for copy in self.copies)
+
+    def next_from(self, offset: int) -> int:
+        """The first event from ``offset`` on that some node has; if there is none, the end of the stream. Not back."""
+        there = (max(copy.first, offset) for copy in self.copies if max(copy.first, offset) < copy.end)
+        return min(there, default=max(offset, self.latest))
+
+    def home_of(self, offset: int) -> str | None:
+        """The first node that has this offset, or ends there."""
+        return next((copy.address for copy in self.copies if copy.first <= offset <= copy.end), None)
+
+    def reach(self, offset: int) -> int:
+        """How far a reader gets from ``offset`` without a gap."""
+        while further := [copy.end for copy in self.copies if copy.first <= offset < copy.end]:
+            offset = max(further)
+        return offset
+
+
+Holdings = Mapping[Place, Held]
+
+
+def union(found: Mapping[str, Sequence[StreamPositions]]) -> dict[Place, Held]:
+    """What nodes have together, from what each of them said."""
+    said: dict[Place, list[tuple[str, StreamPositions]]] = {}
+    for address, streams in found.items():
+        for each in streams:
+            said.setdefault(Place(each.stream, each.epoch), []).append((address, each))
+    return {place: _held(copies) for place, copies in said.items()}
+
+
+def _held(said: Sequence[tuple[str, StreamPositions]]) -> Held:
+    copies = tuple(Copy(address, each.earliest_offset, each.latest_offset) for address, each in said)
+    events = sum(copy.end - copy.first for copy in copies)
+    size_bytes = sum(each.size_bytes for _, each in said)
+    return Held(copies, max(size_bytes // max(events, 1), 1), _time_offset([each for _, each in said]))
+
+
+def _time_offset(said: Sequence[StreamPositions]) -> int | None:
+    """Where the time lies. A node whose copy ends before it says that end, and another may know better."""
+    asked = [(each.timestamp_offset, each.latest_offset) for each in said if each.timestamp_offset is not None]
+    if not asked:
+        return None
+    return min((offset for offset, end in asked if offset < end), default=max(offset for offset, _ in asked))
+
+
+# --- where to begin and to end ---------------------------------------------------------------------------------------
+
+
+def resolve(option: str, where: Where, held: Holdings, *, otherwise: Edge) -> dict[Place, int]:
+    """A place as an offset in every stream; ``otherwise`` is for streams that offsets in JSON do not name."""
+    match where:
+        case str():
+            return {place: _edge(stream, where) for place, stream in held.items()}
+        case datetime():
+            return {
+                place: stream.latest if stream.time_offset is None else stream.time_offset
+                for place, stream in held.items()
+            }
+        case _:
+            found = {place: _edge(stream, otherwise) for place, stream in held.items()}
+            for place, offset in where.items():
+                found[place] = _named(option, place, offset, held.get(place))
+            return found
+
+
+def _edge(stream: Held, edge: Edge) -> int:
+    return stream.earliest if edge == "earliest" else stream.latest
+
+
+def _named(option: str, place: Place, offset: int, stream: Held | None) -> int:
+    if stream is None:
+        if offset < 0:
+            raise BadOption(f"option {option} names {place}, which none of the nodes has")
+        return offset
+    if offset > stream.latest:
+        raise BadOption(
+            f"option {option}: {place} has no offset {offset} yet", earliest=stream.earliest, latest=stream.latest
+        )
+    return {EARLIEST: stream.earliest, LATEST: stream.latest}.get(offset, offset)

@@ -1,0 +1,170 @@
+"""What is to be read: ranges of streams, within limits, cut into Spark's partitions; and what is gone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from weft.errors import UsageError
+from weft.limits import SPARK_PARTITION_BYTES, SPARK_PARTITION_BYTES_MIN, SPARK_PARTITIONS, SPARK_PARTITIONS_MAX
+from weft.spark.holdings import Held, Holdings
+from weft.spark.offsets import Offsets, Place
+
+
+class DataLoss(UsageError):
+    """Events that were to be read are gone; option failOnDataLoss says whether that ends the job."""
+
+
+class Loss(NamedTuple):
+    """Offsets that were to be read and are gone; no end: the whole stream is."""
+
+    place: Place
+    first: int
+    end: int | None
+
+    def __str__(self) -> str:
+        if self.end is None:
+            return f"{self.place} is gone altogether; offset {self.first} was to be read next"
+        return f"{self.place} offsets {self.first} to {self.end - 1} ({self.end - self.first} events)"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets of one stream, and the nodes that have them all."""
+
+    place: Place
+    first: int
+    end: int
+    addresses: tuple[str, ...]
+    event_bytes: int
+
+    def __len__(self) -> int:
+        return self.end - self.first
+
+
+# --- what is gone, and what can be read ------------------------------------------------------------------------------
+
+
+def losses(offsets: Offsets, held: Holdings) -> list[Loss]:
+    """What is not there any more of what comes next."""
+    found = []
+    for place, offset in sorted(offsets.items()):
+        if place not in held:
+            found.append(Loss(place, offset, None))
+        elif (there := held[place].next_from(offset)) > offset:
+            found.append(Loss(place, offset, there))
+    return found
+
+
+def passed_over(offsets: Offsets, held: Holdings) -> dict[Place, int]:
+    """The same places, behind what is gone."""
+    return {place: held[place].next_from(offset) if place in held else offset for place, offset in offsets.items()}
+
+
+def readable(offsets: Offsets, held: Holdings) -> dict[Place, int]:
+    """How far each of these streams can be read now, without a gap. Never back."""
+    return {place: held[place].reach(offset) if place in held else offset for place, offset in offsets.items()}
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+def limited(
+    start: Offsets, end: Offsets, held: Holdings, *, events_max: int | None = None, bytes_max: int | None = None
+) -> dict[Place, int]:
+    """Not more than that in one go, and the streams share it fairly. At least one event, or nothing would ever move."""
+    wanted = {place: offset - start[place] for place, offset in end.items() if offset > start.get(place, offset)}
+    taken = wanted
+    if events_max is not None:
+        taken = fair_shares(taken, events_max)
+    if bytes_max is not None:
+        sizes = {place: held[place].event_bytes for place in taken}
+        shares = fair_shares({place: count * sizes[place] for place, count in taken.items()}, bytes_max)
+        taken = {place: share // sizes[place] for place, share in shares.items()}
+    if wanted and not any(taken.values()):
+        taken = {max(wanted, key=lambda place: (wanted[place], place)): 1}
+    return {place: start[place] + taken.get(place, 0) if place in wanted else offset for place, offset in end.items()}
+
+
+def fair_shares(wanted: Mapping[Place, int], limit: int) -> dict[Place, int]:
+    """Who wants little gets it, the others share the rest evenly. With too little for all, who wants most is served."""
+    shares = {}
+    ordered = sorted(wanted, key=lambda place: (wanted[place], place))
+    for number, place in enumerate(ordered):
+        shares[place] = min(wanted[place], limit // (len(ordered) - number))
+        limit -= shares[place]
+    return shares
+
+
+# --- partitions ------------------------------------------------------------------------------------------------------
+
+
+def ranges(start: Offsets, end: Offsets, held: Holdings) -> tuple[list[Range], list[Loss]]:
+    """What to read from where, and what cannot be had. A stream that only ``end`` has begins there."""
+    found: list[Range] = []
+    lost: list[Loss] = []
+    for place in sorted(start):
+        first, last = start[place], end.get(place)
+        if last is not None and first >= last:
+            continue
+        if last is None or place not in held:
+            lost.append(Loss(place, first, None))
+            continue
+        for part in _covered(place, first, last, held[place]):
+            if part.addresses:
+                found.append(part)
+            else:
+                lost.append(Loss(place, part.first, part.end))
+    return found, lost
+
+
+def _covered(place: Place, first: int, end: int, held: Held) -> Iterator[Range]:
+    """The range in parts that a node has whole; parts without an address are nowhere."""
+    while first < end:
+        having = [copy for copy in held.copies if copy.first <= first < copy.end]
+        if having:
+            last = min(end, max(copy.end for copy in having))
+        else:
+            last = min(end, min((copy.first for copy in held.copies if copy.first > first), default=end))
+        addresses = tuple(copy.address for copy in having if copy.end >= last)
+        yield Range(place, first, last, addresses, held.event_bytes)
+        first = last
+
+
+def split(found: Sequence[Range], partitions_min: int | None) -> list[tuple[Range, ...]]:
+    """The same for several tasks, about equal in bytes: large ranges are cut, small ones go together.
+
+    All events are laid on a line, stream after stream, and the line is cut into equal parts.
+    """
+    total = sum(len(each) * each.event_bytes for each in found)
+    count = _task_count(total, sum(map(len, found)), partitions_min)
+    cuts = [total * number // count for number in range(1, count)]
+    parts: list[list[Range]] = [[]]
+    passed = 0
+    for each in found:
+        following = passed + len(each) * each.event_bytes
+        rest = each
+        while cuts and cuts[0] < following:
+            at = each.first - (passed - cuts.pop(0)) // each.event_bytes  # the first event from the cut on
+            if rest.first < at:
+                parts[-1].append(replace(rest, end=at))
+                rest = replace(rest, first=at)
+            parts.append([])
+        if len(rest):
+            parts[-1].append(rest)
+        passed = following
+    return [tuple(part) for part in parts if part]
+
+
+def _task_count(total_bytes: int, events: int, partitions_min: int | None) -> int:
+    by_size = -(-total_bytes // SPARK_PARTITION_BYTES)
+    least = partitions_min or min(SPARK_PARTITIONS, -(-total_bytes // SPARK_PARTITION_BYTES_MIN))
+    return max(1, min(max(by_size, least), events, SPARK_PARTITIONS_MAX))
+
+
+def describe(lost: Iterable[Loss], shown_max: int = 10) -> str:
+    """For an error or a warning: the first few, and how many more."""
+    found = list(lost)
+    lines = "; ".join(map(str, found[:shown_max]))
+    return lines if len(found) <= shown_max else f"{lines}; and {len(found) - shown_max} more streams"

@@ -1,0 +1,107 @@
+"""What a job has decided and done, kept among the events of a node. ``staging`` tells why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from weft.client import OutOfSequence, PositionExpired
+from weft.client.blocking import Client
+from weft.errors import UsageError
+from weft.model import Batch, Receipt, Stream
+from weft.spark.sink_calls import StagingLost, now_us, payloads, receipt_of
+from weft.spark.staging import (
+    Applied,
+    Decided,
+    OthersDecision,
+    Record,
+    Writing,
+    applied_sequence,
+    decided_sequence,
+    decode_untrusted,
+    encode,
+    outstanding,
+    seal,
+    unseal_untrusted,
+)
+
+LOOK_BACK: Final = 8  # records before a decision: a node that forgot the job's producer lets a second one in
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """Of one job. ``secret`` is the same for all of its runs, and nobody else has it."""
+
+    client: Client
+    writing: Writing
+    secret: bytes = field(repr=False)
+
+    def decided(self, mine: Decided) -> Decided | None:
+        """The decision that counts: this one unless there is another already; None if it is applied."""
+        receipt = self._say(encode(mine), decided_sequence(mine.number))
+        if receipt is None:
+            return None  # later ones are there
+        decided = outstanding(self._around(receipt), mine.number)
+        if decided is not None and decided.staged and decided.origin != receipt.stream.origin:
+            raise UsageError(
+                "rows were staged at one node and the decision is kept at another: the first of the nodes has to be "
+                "one node's own address",
+                staged_at=decided.origin,
+                decided_at=receipt.stream.origin,
+            )
+        return decided
+
+    def applied(self, number: int) -> None:
+        self._say(encode(Applied(number)), applied_sequence(number))
+
+    def progress(self) -> int | None:
+        """The number of the last write that is where it belongs; None before the first."""
+        done: int | None = None
+        for place in self.client.positions(self.writing.decisions):
+            first = max(place.latest_offset - LOOK_BACK, place.earliest_offset)
+            for record in self._records(place.stream, place.epoch, first):
+                if isinstance(record, Applied):
+                    done = record.number if done is None else max(done, record.number)
+        return done
+
+    def agree(self, said: bytes) -> bytes:
+        """What counts of all that is said under this name: the first. The name is used for nothing else."""
+        receipt = self._say(said, 0)
+        assert receipt is not None, "there is no sequence before the first"
+        first = receipt.first_offset
+        try:
+            [found] = payloads(self.client, receipt.stream, receipt.epoch, first, first + 1)
+        except PositionExpired as error:
+            raise StagingLost(f"what was agreed upon is gone ({error}): use a new name", said=receipt.first) from None
+        return unseal_untrusted(found, self.secret)
+
+    def _say(self, data: bytes, sequence: int) -> Receipt | None:
+        """Put this under its number, or find what was said under it before; None if later numbers are there."""
+        batch = Batch.from_columns(
+            [seal(data, self.secret)], now_us(), producer=self.writing.decider, sequence=sequence
+        )
+        try:
+            return receipt_of(self.client.publish_batch_nowait(self.writing.decisions, batch))
+        except OutOfSequence:
+            return None
+
+    def _around(self, receipt: Receipt) -> list[Record]:
+        """The record that a receipt is for, with those around it."""
+        offset = receipt.first_offset
+        for first in (max(offset - LOOK_BACK, 0), offset):
+            with suppress(PositionExpired):
+                return list(self._records(receipt.stream, receipt.epoch, first))
+        raise StagingLost(
+            "what this write consists of was decided so long ago that the decision is gone: whether it was written is "
+            "not known. Look into its topics, and start anew: a query with a new checkpoint, an application with a new "
+            "name",
+            decision=receipt.first,
+        )
+
+    def _records(self, stream: Stream, epoch: int, first: int) -> Iterator[Record]:
+        """Our records from there on. Others are none of ours: of an old key, or of somebody who guessed the name."""
+        for payload in payloads(self.client, stream, epoch, first, None):
+            with suppress(OthersDecision):
+                yield decode_untrusted(unseal_untrusted(payload, self.secret))

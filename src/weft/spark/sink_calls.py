@@ -1,0 +1,58 @@
+"""What staging, deciding and applying ask of the one node that they talk to, with a bound on every wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Final
+
+from weft.client import Backpressure, Unavailable
+from weft.client.blocking import Client
+from weft.errors import StorageError
+from weft.limits import SINK_NODE_TIMEOUT_S
+from weft.model import Receipt, Stream, Topic
+
+PAYLOAD: Final = ("payload",)
+
+
+class StagingLost(StorageError):
+    """A write was decided, and what it consists of is not there any more."""
+
+
+def put(client: Client, topic: Topic, payload: bytes) -> Future[Receipt]:
+    """Publish an event of now."""
+    while True:
+        try:
+            return client.publish_nowait(topic, payload)
+        except Backpressure:
+            try:
+                client.wait_for_room(SINK_NODE_TIMEOUT_S)
+            except TimeoutError:
+                raise _silent() from None
+
+
+def receipt_of(future: Future[Receipt]) -> Receipt:
+    """Wait for it; raise what the node refused with, or Unavailable."""
+    try:
+        return future.result(SINK_NODE_TIMEOUT_S)
+    except TimeoutError:
+        raise _silent() from None
+
+
+def payloads(client: Client, stream: Stream, epoch: int, first: int, end: int | None) -> Iterator[bytes]:
+    """Of the events between two offsets, as far as there are any."""
+    for fetched in client.fetch_many(stream, epoch, first, end, PAYLOAD):
+        for batch in fetched:
+            yield from batch.record_batch.column(0).to_pylist()
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _silent() -> Unavailable:
+    return Unavailable(
+        "the node that this job writes to does not answer. Nothing is lost: run it again when the node is back",
+        waited_s=SINK_NODE_TIMEOUT_S,
+    )

@@ -1,0 +1,243 @@
+"""The data source as Spark knows it, ``format("weft")``: thin around options, planning, survey and reading.
+
+Who calls what where: ``schema`` and ``partitions`` of a batch run in a process of the driver that lives for that call.
+A ``StreamReader`` lives in one process of the driver as long as its query. ``read`` runs in executors, on a copy of the
+reader that was pickled before it was used. (SPARK.md, trap 4)
+
+There is no ``pushFilters``: Spark lets filters of one use of a DataFrame leak into others. (SPARK.md, trap 1)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from weft.errors import WeftError
+from weft.spark.holdings import Holdings, resolve
+from weft.spark.offsets import Json, Offsets, Place, from_json, to_json
+from weft.spark.options import SourceOptions, Where, parse_options
+from weft.spark.planning import DataLoss, Loss, Range, describe, limited, losses, passed_over, ranges, readable, split
+from weft.spark.reading import Reading
+from weft.spark.rows import schema_of
+from weft.spark.sink import BatchSink, StreamSink
+from weft.spark.survey import Survey, Surveyor
+
+LOG: Final = logging.getLogger("weft.spark")
+
+
+@dataclass(frozen=True)
+class RangePartition(InputPartition):
+    """What one task reads. Without slots: Spark's base class has none."""
+
+    ranges: tuple[Range, ...]
+
+
+class WeftSource(DataSource):
+    """``format("weft")``; its options are in docs/spark.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "weft"
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(schema_of(parse_options(self.options).columns))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(parse_options(self.options))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        return StreamReader(parse_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        return BatchSink(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802
+        return StreamSink(self.options, schema, overwrite)
+
+
+class BatchReader(DataSourceReader):
+    """Reads what is there when the DataFrame is first used, and the same again afterwards. (SPARK.md, trap 3)"""
+
+    def __init__(self, options: SourceOptions) -> None:
+        options.check_batch()
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        with closing(Surveyor(options.connection, options.subscribe)) as surveyor:
+            starting = options.starting or "earliest"
+            held = surveyor.look(_time(starting), complete=options.fail_on_data_loss).held
+            start = resolve("startingOffsets", starting, held, otherwise="earliest")
+            if isinstance(options.ending, datetime):
+                held = surveyor.look(options.ending, complete=options.fail_on_data_loss).held
+            end = resolve("endingOffsets", options.ending, held, otherwise="latest")
+        found, lost = ranges(start, end, held)
+        _report(options, lost)
+        return _partitions(options, found)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._options, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets only ever grow. A stream that is new enters them where it begins, one micro-batch before it is read, so
+    that the checkpoint knows its beginning too: what retention takes from then on is noticed."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        options.check_stream()
+        self._options = options
+        self._surveyor: Surveyor | None = None  # made when first used: the copies in executors need none
+        self._survey: Survey | None = None
+        self._target: Offsets | None = None  # where Trigger.AvailableNow ends
+        self._committed: Json | None = None
+        self._told: set[Loss] = set()
+
+    # --- what Spark asks, in this order ----------------------------------------------------------------------------
+
+    def initialOffset(self) -> Json:  # noqa: N802
+        where = self._options.starting or "latest"
+        held = self._look(_time(where), complete=True).held
+        return to_json(resolve("startingOffsets", where, held, otherwise="earliest"))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """One limit is all that Spark takes; the other is kept to beside it."""
+        if self._options.events_max is not None:
+            return ReadMaxRows(self._options.events_max)
+        return ReadAllAvailable() if self._options.bytes_max is None else ReadMaxBytes(self._options.bytes_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        held = self._look().held
+        self._target = {place: stream.latest for place, stream in held.items()}
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Json:  # noqa: N802
+        begun = from_json(start)
+        survey = self._look()
+        self._commit(begun, survey.held)
+        held = self._without_losses(begun, survey)
+        first = passed_over(begun, held)
+        end = readable(first, held)
+        if self._target is not None:
+            end = {place: max(first[place], min(offset, self._target.get(place, 0))) for place, offset in end.items()}
+        events_max, bytes_max = self._limits(limit)
+        end = limited(first, end, held, events_max=events_max, bytes_max=bytes_max)
+        return to_json(end | self._entering(begun, held))
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        begin, last = from_json(start), from_json(end)
+        found, lost = ranges(begin, last, (self._survey or self._look()).held)
+        if lost:  # once more, from all nodes, before anything is given up
+            found, lost = ranges(begin, last, self._look(complete=True).held)
+        self._tell(lost)
+        return _partitions(self._options, found)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._options, partition)
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802
+        if self._survey is None:
+            return None
+        return to_json({place: stream.latest for place, stream in self._survey.held.items()})
+
+    def stop(self) -> None:
+        if self._surveyor is not None:
+            self._surveyor.close()
+            self._surveyor = None
+
+    # --- how it is answered ----------------------------------------------------------------------------------------
+
+    def _look(self, timestamp: datetime | None = None, *, complete: bool = False) -> Survey:
+        if self._surveyor is None:
+            self._surveyor = Surveyor(self._options.connection, self._options.subscribe)
+        self._survey = self._surveyor.look(timestamp, complete=complete)
+        self._surveyor.hold()
+        return self._survey
+
+    def _commit(self, begun: Offsets, held: Holdings) -> None:
+        """Spark is done with everything before ``begun``. That nobody can be told of it is no reason to stop."""
+        done = to_json(begun)
+        if self._options.group is None or self._surveyor is None or done == self._committed:
+            return
+        try:
+            self._surveyor.commit(self._options.group, begun, held)
+            self._committed = done
+        except WeftError as error:
+            LOG.warning("cannot report progress to group %s: %s", self._options.group, error)
+
+    def _without_losses(self, begun: Offsets, survey: Survey) -> Holdings:
+        """What to plan with. While a node is silent, streams that lack something wait: it may be there."""
+        lost = losses(begun, survey.held)
+        if survey.silent:
+            waiting = {loss.place for loss in lost}
+            return {place: stream for place, stream in survey.held.items() if place not in waiting}
+        self._tell(lost)
+        return survey.held
+
+    def _tell(self, lost: Sequence[Loss]) -> None:
+        _report(self._options, [loss for loss in lost if loss not in self._told])
+        self._told.update(lost)
+
+    def _entering(self, begun: Offsets, held: Holdings) -> dict[Place, int]:
+        """Streams that are new, where they begin."""
+        new = {place for place in held if place not in begun and (self._target is None or place in self._target)}
+        if not new:
+            return {}
+        starting = self._options.starting
+        if isinstance(starting, datetime):
+            held = self._look(starting).held
+        where: Where = starting if isinstance(starting, datetime) else "earliest"
+        found = resolve("startingTimestamp", where, held, otherwise="earliest")
+        return {place: offset for place, offset in found.items() if place in new}
+
+    def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
+        """Events and bytes."""
+        match limit:
+            case ReadAllAvailable():
+                return None, None
+            case ReadMaxRows():
+                return limit.max_rows, self._options.bytes_max
+            case ReadMaxBytes():
+                return self._options.events_max, limit.max_bytes
+            case _:
+                return self._options.events_max, self._options.bytes_max
+
+
+def _time(where: Where) -> datetime | None:
+    return where if isinstance(where, datetime) else None
+
+
+def _report(options: SourceOptions, lost: Sequence[Loss]) -> None:
+    """Raise or warn, as option failOnDataLoss has it."""
+    if not lost:
+        return
+    if options.fail_on_data_loss:
+        raise DataLoss(
+            f"events that were to be read are gone: {describe(lost)}; retention has passed them, a disk was lost, or "
+            "option subscribe was changed. failOnDataLoss=false goes on with what there is"
+        )
+    LOG.warning("events that were to be read are gone, going on without them: %s", describe(lost))
+
+
+def _partitions(options: SourceOptions, found: Sequence[Range]) -> list[InputPartition]:
+    return [RangePartition(part) for part in split(found, options.partitions_min)]
+
+
+def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    if not isinstance(partition, RangePartition):
+        return iter(())  # Spark makes one of its own when there is nothing to read
+    return Reading(options.connection, options.columns, options.fail_on_data_loss).rows(partition.ranges)

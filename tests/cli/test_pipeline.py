@@ -1,0 +1,104 @@
+"""``weft pipeline``: what is told without Spark, and one pipeline from the file to its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Weft
+from weft.pipelines.catalogue import CATALOGUE, Entry
+from weft.pipelines.records import QueryRecord, Records, RunRecord
+
+RUNNING = RunRecord("night", "archive", 1, "local[2]", "a.toml", 1, 2_000_000, "running")
+
+
+def test_all_pipelines_are_listed_with_their_files(weft: Weft) -> None:
+    listed = weft("pipeline", "ls", "--json").document
+    assert [each["name"] for each in listed] == [
+        "archive", "packets", "health", "rollup", "objects", "compact", "replay", "audit",
+    ]  # fmt: skip
+    assert all(Path(each["file"]).is_file() for each in listed)
+    assert "archive" in weft("pipeline", "ls").out
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)
+def test_each_one_is_what_the_list_says(entry: Entry) -> None:
+    assert entry.load().summary
+    assert "main(PIPELINE)" in entry.file.read_text()  # for spark-submit
+
+
+def test_a_pipeline_that_nobody_has(weft: Weft, tmp_path: Path) -> None:
+    outcome = weft("pipeline", "run", "archiv", "--config", tmp_path / "a.toml")
+    assert outcome.status == 1
+    assert "did you mean archive?" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "cannot read"),
+        ("[run]\n", "run.checkpoint: is missing"),
+        ("[sorce]\n", "did you mean source?"),
+        ('[run]\ncheckpoint = "c"\ntrigger = "soon"\n', 'has to be "available-now" or a time like'),
+        ('[source]\nsubscribe = "a..b"\n', "source.subscribe"),
+    ],
+)
+def test_a_bad_file_is_refused_before_spark_starts(weft: Weft, tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "archive.toml"
+    if text is not None:
+        file.write_text(text)
+    outcome = weft("pipeline", "run", "archive", "--config", file, "--state-dir", tmp_path / "runs")
+    assert outcome.status == 1
+    assert said in outcome.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_bad_override_is_a_misuse(weft: Weft, tmp_path: Path) -> None:
+    outcome = weft("pipeline", "run", "archive", "--config", tmp_path / "a.toml", "--set", "nonsense")
+    assert (outcome.status, "NAME=VALUE" in outcome.err) == (2, True)
+
+
+def test_status_tells_the_living_from_the_dead(weft: Weft, tmp_path: Path) -> None:
+    assert weft("pipeline", "status", "--state-dir", tmp_path, "--json").document == []
+    assert "no pipeline has run here" in weft("pipeline", "status", "--state-dir", tmp_path).err
+    records = Records(tmp_path)
+    records.write(RUNNING)
+    assert weft("pipeline", "status", "--state-dir", tmp_path, "--json").document[0]["state"] == "died"
+    with records.claim("night"):
+        (shown,) = weft("pipeline", "status", "night", "--state-dir", tmp_path, "--json").document
+        assert (shown["state"], shown["pipeline"]) == ("running", "archive")
+        queries = (QueryRecord("archive", 7, 10, 1234.0, 1.5, 42, 999),)
+        records.write(RunRecord("night", "archive", 1, "local[2]", "a.toml", 1, 2_000_000, "running", queries=queries))
+        table = weft("pipeline", "status", "--state-dir", tmp_path).out
+        assert all(word in table for word in ("night", "1,234", "42", "1.5 s", "999"))
+    assert weft("pipeline", "status", "day", "--state-dir", tmp_path).status == 1
+
+
+def test_stop_asks_and_waits(weft: Weft, tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    records.write(RUNNING)
+    assert "is not running" in weft("pipeline", "stop", "night", "--state-dir", tmp_path).err
+    with records.claim("night"):
+        outcome = weft("pipeline", "stop", "night", "--wait", "0", "--state-dir", tmp_path)
+        assert (outcome.status, records.is_asked_to_stop("night")) == (1, True)
+        assert "has not stopped within 0 s" in outcome.err
+    child = subprocess.Popen((sys.executable, "-c", STOPPABLE, str(tmp_path)), stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    with child:
+        assert child.stdout.readline() == "claimed\n"
+        assert "night has stopped" in weft("pipeline", "stop", "night", "--state-dir", tmp_path).out
+
+
+STOPPABLE = """
+import sys, time
+from pathlib import Path
+from weft.pipelines.records import Records
+records = Records(Path(sys.argv[1]))
+with records.claim("night"):
+    print("claimed", flush=True)
+    while not records.is_asked_to_stop("night"):
+        time.sleep(0.01)
+"""

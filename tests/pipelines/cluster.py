@@ -1,0 +1,105 @@
+"""A standalone Spark cluster on loopback for tests: a master and two workers, each a process of its own.
+
+``cluster`` is a fixture of the whole run, for every pipeline that is to run there unchanged. (SPK-06)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from weft.errors import UsageError
+from weft.spark.java import use_java
+from weft.spark.session import cache_directory
+
+START_TIMEOUT_S = 180.0  # a loaded machine starts three Javas
+POLL_S = 0.05
+WORKERS = 2
+MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
+REGISTERED = re.compile(r"Registering worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where it is, and what a driver on this machine has to be told to use it."""
+
+    master: str
+    logs: Path
+
+    def spark_section(self) -> dict[str, object]:
+        """The ``[spark]`` of a pipeline's configuration."""
+        conf = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.executor.memory": "512m",
+            "spark.sql.shuffle.partitions": "2",
+        }
+        return {"master": self.master, "conf": conf}
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers of one core each."""
+    try:
+        use_java(cache_directory())
+    except UsageError as error:
+        pytest.skip(str(error))
+    logs = tmp_path_factory.mktemp("cluster")
+    with ExitStack() as processes:
+        master_log = logs / "master.log"
+        processes.enter_context(_daemon("master.Master", ["--host", "127.0.0.1", "--port", "0"], master_log))
+        url = _found(MASTER_URL, master_log, 1)[0]
+        for number in range(WORKERS):
+            place = logs / f"worker-{number}"
+            arguments = ["--host", "127.0.0.1", "--port", "0", "--cores", "1", "--memory", "1g"]
+            processes.enter_context(
+                _daemon("worker.Worker", [*arguments, "--work-dir", str(place), url], logs / f"worker-{number}.log")
+            )
+        _found(REGISTERED, master_log, WORKERS)
+        yield Cluster(url, logs)
+
+
+@contextmanager
+def _daemon(name: str, arguments: list[str], log: Path) -> Iterator[None]:
+    """One of Spark's own processes, ended with all that it started."""
+    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    environ = os.environ | {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [program, f"org.apache.spark.deploy.{name}", "--webui-port", "0", *arguments],
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=environ,
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _found(words: re.Pattern[str], log: Path, times: int) -> list[str]:
+    """Wait until a log has said something so often."""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while len(found := words.findall(log.read_text(errors="replace"))) < times:
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"{log} does not say {words.pattern!r} {times} times:\n{log.read_text()[-3000:]}")
+        time.sleep(POLL_S)
+    return found

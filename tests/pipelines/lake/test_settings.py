@@ -1,0 +1,52 @@
+"""Which table: options there and back, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from weft.pipelines.lake import TableError, TableFormat, TableSection, TableSettings
+from weft.spark import BadOption
+
+
+def test_options_say_all_that_settings_do() -> None:
+    settings = TableSettings(
+        "/lake/events", TableFormat.ICEBERG, ("date", "topic_token"), ("topic",), 1 << 20, "prod", "plant.events"
+    )
+    assert TableSettings.from_options(settings.options()) == settings
+
+
+def test_spark_changes_the_case_of_names_and_adds_its_own() -> None:
+    options = {"TABLE": "/lake/events", "tableformat": "Parquet", "queryname": "q", "checkpointlocation": "/c"}
+    assert TableSettings.from_options(options) == TableSettings("/lake/events", TableFormat.PARQUET)
+
+
+def test_a_table_is_where_the_driver_says_wherever_executors_stand() -> None:
+    assert TableSettings("relative/table").root.is_absolute()
+    assert TableSettings("file:///lake/events").path == "/lake/events"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "option table is missing"),
+        ({"table": "/t", "tableFormat": "orc"}, "option tableFormat is one of delta, iceberg, parquet, not 'orc'"),
+        ({"table": "/t", "fileBytes": "12"}, "option fileBytes is a number from 65536"),
+        ({"table": "/t", "partitonBy": "date"}, "no such option 'partitonBy'"),
+        ({"table": "s3://bucket/t"}, "a table is a directory that driver and executors see"),
+        ({"table": "/t", "identifier": "events"}, "an Iceberg table is called namespace.name"),
+        ({"table": "/t", "partitionBy": "date", "sortBy": "date"}, "rows of a partition are not sorted by"),
+        ({"table": ""}, "a table needs a directory"),
+    ],
+)
+def test_a_refusal_names_the_option(options: dict[str, str], words: str) -> None:
+    with pytest.raises((BadOption, TableError), match=words):
+        TableSettings.from_options(options)
+
+
+def test_a_configuration_becomes_settings(tmp_path: Any) -> None:
+    section = TableSection(path=tmp_path, format=TableFormat.PARQUET, file_bytes=1 << 20)
+    assert section.settings(("date",), ("topic",)) == TableSettings(
+        str(tmp_path), TableFormat.PARQUET, ("date",), ("topic",), 1 << 20
+    )

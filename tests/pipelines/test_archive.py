@@ -1,0 +1,167 @@
+"""``archive``: the table ends equal to the log, row by row, whatever happens to the driver and wherever it runs."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipelines.archiving import Publisher, in_order, kill_while_it_writes, run_to_the_end, table_rows
+from tests.pipelines.cluster import Cluster
+from weft.client.blocking import Client
+from weft.configuration import BadConfig, Source, validated
+from weft.pipelines import archive, lake
+from weft.pipelines.archive import ArchiveSettings
+from weft.testing import blocking_mesh
+from weft.testing.live_blocking import BlockingMesh
+
+pytestmark = pytest.mark.xdist_group("spark")
+SOAK = os.environ.get("WEFT_SOAK") == "1"
+ROUNDS = 10 if SOAK else 3
+FORMATS = list(lake.TableFormat) if SOAK else [lake.TableFormat.DELTA]
+
+
+@pytest.fixture(scope="module")
+def mesh() -> Iterator[BlockingMesh]:
+    with blocking_mesh(nodes=1) as made:
+        yield made
+
+
+@pytest.fixture
+def client(mesh: BlockingMesh) -> Iterator[Client]:
+    with mesh.client("n0") as made:
+        yield made
+
+
+def configured(mesh: BlockingMesh, place: Path, **changes: object) -> dict[str, object]:
+    """A configuration, as a file would have it."""
+    values: dict[str, object] = {
+        "mesh": {"nodes": [mesh.address("n0")], "insecure": True},
+        "source": {"subscribe": "plant.>", "max_events_per_trigger": 500},
+        "table": {"path": str(place / "data" / "table")},
+        "run": {"checkpoint": str(place / "data" / "checkpoint"), "trigger": "100 milliseconds"},
+        "spark": {"master": "local[2]", "conf": {"spark.sql.shuffle.partitions": "2"}},
+    }
+    return values | changes
+
+
+def settings_of(values: dict[str, object]) -> ArchiveSettings:
+    return validated(ArchiveSettings, [Source("a test", values)])
+
+
+def archive_all(spark: SparkSession, values: dict[str, object]) -> tuple[ArchiveSettings, int]:
+    """Archive all there is, in this process; how many events that were, as Spark has counted."""
+    settings = settings_of(values | {"run": values["run"] | {"trigger": "available-now"}})  # type: ignore[operator]
+    (query,) = archive.start(spark, settings)
+    query.awaitTermination()
+    return settings, sum(int(progress["numInputRows"]) for progress in query.recentProgress)
+
+
+@pytest.mark.req("SPK-03")
+def test_the_table_is_the_log_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
+    with blocking_mesh(nodes=1) as mesh, mesh.client("n0") as client:
+        publisher = Publisher(client, seed=1)
+        values = configured(mesh, tmp_path)
+        for _ in range(2):
+            before = len(publisher.rows)
+            for _ in range(10):
+                publisher.publish()
+            settings, counted = archive_all(spark, values)
+            assert counted == len(publisher.rows) - before
+            assert in_order(table_rows(settings)) == in_order(publisher.rows)
+        days = {str(file.partition["date"]) for file in lake.open_table(settings.table_settings()).files()}
+        assert days == {"2026-11-14", "2026-11-15"}, "by UTC"
+
+
+@pytest.mark.req("SPK-03")
+def test_a_lost_checkpoint_puts_no_event_into_the_table_twice(spark: SparkSession, tmp_path: Path) -> None:
+    with blocking_mesh(nodes=1) as mesh, mesh.client("n0") as client:
+        publisher = Publisher(client, seed=2, topics=2)
+        values = configured(mesh, tmp_path)
+        publisher.publish()
+        archive_all(spark, values)
+        shutil.rmtree(tmp_path / "data" / "checkpoint")
+        client.publish("other.topic", b"not selected")
+        for _ in range(5):
+            publisher.publish()
+        settings, _ = archive_all(spark, values)
+        assert in_order(table_rows(settings)) == in_order(publisher.rows)
+
+
+@pytest.mark.parametrize(
+    ("layout", "partitions"),
+    [
+        ({"topics": "token"}, {"date": {"2026-11-14"}, "topic_token": {"plant", "office"}}),
+        ({"topics": "bucket", "buckets": 2}, {"date": {"2026-11-14"}, "topic_bucket": {"0", "1"}}),
+    ],
+)
+def test_a_table_can_be_partitioned_by_topic_too(
+    spark: SparkSession, tmp_path: Path, layout: dict[str, object], partitions: dict[str, set[str]]
+) -> None:
+    with blocking_mesh(nodes=1) as mesh, mesh.client("n0") as client:
+        for number in range(8):
+            rows = pa.table({"payload": [b"x"], "timestamp": pa.array([20_771 * 86_400_000_000], pa.int64())})
+            client.publish_batch(f"{'plant' if number % 2 else 'office'}.line{number}", rows)
+        values = configured(mesh, tmp_path, layout=layout, source={"subscribe": ">"})
+        settings, _ = archive_all(spark, values)
+        found: dict[str, set[str]] = {}
+        for file in lake.open_table(settings.table_settings()).files():
+            for name, value in file.partition.items():
+                found.setdefault(name, set()).add(str(value))
+        assert found == partitions
+        assert lake.read(spark, settings.table_settings()).where("topic = 'plant.line1'").count() == 1
+
+
+def test_times_that_nobody_can_have_meant_do_not_stop_an_archive(spark: SparkSession, tmp_path: Path) -> None:
+    times = [0, -1, 2**62, -(2**62), 20_772 * 86_400_000_000]
+    with blocking_mesh(nodes=1) as mesh, mesh.client("n0") as client:
+        client.publish_batch("plant.odd", pa.table({"payload": [b"x"] * 5, "timestamp": pa.array(times, pa.int64())}))
+        settings, _ = archive_all(spark, configured(mesh, tmp_path))
+        rows = lake.read(spark, settings.table_settings()).selectExpr("unix_micros(timestamp) t", "date").collect()
+        assert sorted(row.t for row in rows) == sorted(times)
+        assert sorted(str(row.date) for row in rows) == ["2026-11-15", "None", "None", "None", "None"]
+
+
+def test_settings_are_refused_in_words(mesh: BlockingMesh, tmp_path: Path) -> None:
+    for change, words in (
+        ({"layout": {"topics": "hash"}}, "layout.topics = \"hash\": has to be 'none', 'token' or 'bucket'"),
+        ({"table": {"path": "/t", "format": "orc"}}, "table.format"),
+        ({"source": {"subscribe": "a.>.b"}}, "source.subscribe"),
+    ):
+        with pytest.raises(BadConfig) as refusal:
+            settings_of(configured(mesh, tmp_path, **change))
+        assert words in str(refusal.value)
+
+
+@pytest.mark.req("SPK-03")
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_driver_that_is_killed_again_and_again_leaves_every_event_once(
+    tmp_path: Path, kind: lake.TableFormat
+) -> None:
+    chance = random.Random(int(os.environ.get("WEFT_SEED", "7")))  # noqa: S311  a seed is the point
+    with blocking_mesh(nodes=1) as mesh, mesh.client("n0") as client:
+        publisher = Publisher(client, seed=3)
+        values = configured(mesh, tmp_path, table={"path": str(tmp_path / "data" / "table"), "format": kind.value})
+        publisher.publish()
+        for _ in range(ROUNDS):
+            kill_while_it_writes(tmp_path, values, publisher, chance, patience=60)
+        run_to_the_end(tmp_path, values)
+        rows = table_rows(settings_of(values))
+        assert len(rows) == len(publisher.rows)
+        assert in_order(rows) == in_order(publisher.rows)
+
+
+@pytest.mark.req("SPK-06")
+def test_a_cluster_runs_it_unchanged(mesh: BlockingMesh, client: Client, cluster: Cluster, tmp_path: Path) -> None:
+    publisher = Publisher(client, seed=4)
+    for _ in range(10):
+        publisher.publish()
+    values = configured(mesh, tmp_path, spark=cluster.spark_section())
+    run_to_the_end(tmp_path, values)
+    assert in_order(table_rows(settings_of(values))) == in_order(publisher.rows)

@@ -1,0 +1,130 @@
+"""What goes through Spark for an archive, and what tasks make of it: without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.datasource import InputPartition
+
+from weft.errors import UsageError
+from weft.limits import SPARK_BATCH_ROWS
+from weft.pipelines import archive_ranges
+from weft.pipelines.archive import ByTopic, LayoutSection
+from weft.pipelines.archive_ranges import Events, RangeReader, RangeSource, TopicColumn, bucket, days, first_token
+from weft.spark.offsets import place_of
+from weft.spark.options import COLUMNS, parse_options
+from weft.spark.planning import Range
+from weft.spark.reading import Reading
+from weft.spark.rows import schema_of
+from weft.spark.source import RangePartition
+
+OPTIONS = {"nodes": "127.0.0.1:1", "insecure": "true", "subscribe": "plant.>"}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def events(*topics: str) -> pa.RecordBatch:
+    size = len(topics)
+    columns = {
+        "topic": pa.array(topics, pa.string()),
+        "timestamp": pa.array([20_772 * 86_400_000_000] * size, pa.int64()).cast(pa.timestamp("us", "UTC")),
+        "offset": pa.array(range(size), pa.int64()),
+    }
+    made = [columns.get(each.name, pa.nulls(size, each.type)) for each in schema_of(COLUMNS)]
+    return pa.RecordBatch.from_arrays(made, schema=schema_of(COLUMNS))
+
+
+def ranges(*lengths: int) -> tuple[Range, ...]:
+    return tuple(
+        Range(place_of(f"plant.t{n}", "n0", 0, 1), 5, 5 + size, ("a:1",), 100) for n, size in enumerate(lengths)
+    )
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_an_event_has_the_day_of_its_time_if_that_can_be(micros: int) -> None:
+    (found,) = days(pa.array([micros], pa.int64()).cast(pa.timestamp("us", "UTC"))).to_pylist()
+    try:
+        day = (EPOCH + timedelta(microseconds=micros)).date()
+    except OverflowError:
+        day = None
+    assert found == (day if day is not None and date(2000, 1, 1) <= day < date(2100, 1, 1) else None)
+
+
+@pytest.mark.parametrize(
+    ("time", "day"),
+    [
+        (datetime(1999, 12, 31, 23, 59, 59, 999_999, UTC), None),
+        (datetime(2000, 1, 1, tzinfo=UTC), date(2000, 1, 1)),
+        (datetime(2026, 11, 15, 23, 59, 59, 999_999, UTC), date(2026, 11, 15)),
+        (datetime(2099, 12, 31, 23, 59, 59, 999_999, UTC), date(2099, 12, 31)),
+        (datetime(2100, 1, 1, tzinfo=UTC), None),
+    ],
+)
+def test_the_edges_of_days(time: datetime, day: date | None) -> None:
+    assert days(pa.array([time], pa.timestamp("us", "UTC"))).to_pylist() == [day]
+
+
+@pytest.mark.parametrize(
+    ("by", "names", "last"),
+    [
+        (ByTopic.NONE, ("date",), [date(2026, 11, 15)] * 3),
+        (ByTopic.TOKEN, ("date", "topic_token"), ["plant", "office", "plant"]),
+        (ByTopic.BUCKET, ("date", "topic_bucket"), [bucket(each, 4) for each in ("plant.a", "office", "plant.b")]),
+    ],
+)
+def test_rows_get_the_columns_that_the_table_is_partitioned_by(
+    by: ByTopic, names: tuple[str, ...], last: Sequence[object]
+) -> None:
+    made = LayoutSection(topics=by, buckets=4).events()
+    rows = made.laid_out(events("plant.a", "office", "plant.b"))
+    assert made.partition_by() == names
+    assert rows.schema == made.columns()
+    assert rows.column(len(COLUMNS) + len(names) - 1).to_pylist() == last
+    assert rows.column("offset").to_pylist() == [0, 1, 2]
+
+
+def test_a_topic_is_in_the_same_bucket_for_ever() -> None:
+    assert [bucket(topic, 16) for topic in ("plant.line1.temp", "plant.line2.temp", "ü")] == [1, 15, 5]
+    assert first_token("plant") == first_token("plant.line1.temp") == "plant"
+
+
+@pytest.mark.parametrize("lengths", [(1,), (2,), (3, 4), (SPARK_BATCH_ROWS,), (SPARK_BATCH_ROWS + 1,), (25_000, 7)])
+def test_spark_gets_one_row_to_read_by_and_counts_every_event(lengths: tuple[int, ...]) -> None:
+    reader = RangeReader(parse_options(OPTIONS))
+    batches = list(reader.read(RangePartition(ranges(*lengths))))
+    assert sum(batch.num_rows for batch in batches) == sum(lengths)
+    rows = [value for batch in batches for value in batch.column(0).drop_null().to_pylist()]
+    ((reading, found),) = map(pickle.loads, rows)
+    assert (reading.columns, found) == (COLUMNS, ranges(*lengths))
+    assert list(reader.read(InputPartition(0))) == [], "Spark's own, when there is nothing"
+
+
+def test_the_task_that_writes_fetches_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetched(_: Reading, wanted: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+        for each in wanted:
+            yield events(*[each.place.stream.topic] * len(each))
+
+    monkeypatch.setattr(Reading, "rows", fetched)
+    told = RangeReader(parse_options(OPTIONS)).read(RangePartition(ranges(3, 2)))
+    made = list(Events(TopicColumn("topic_token", pa.string(), first_token)).rows([next(told)]))
+    assert [batch.column("topic").to_pylist() for batch in made] == [["plant.t0"] * 3, ["plant.t1"] * 2]
+
+
+def test_what_travels_to_executors_can_travel() -> None:
+    made = LayoutSection(topics=ByTopic.BUCKET).events()
+    assert made == Events(made.by_topic)
+    copy = pickle.loads(pickle.dumps(made))
+    assert copy.laid_out(events("plant.a")) == made.laid_out(events("plant.a"))
+    assert isinstance(copy.by_topic.of_topic, partial)
+
+
+def test_ranges_are_for_streams() -> None:
+    with pytest.raises(UsageError, match="weft-ranges is for streams: read weft"):
+        RangeSource(OPTIONS).reader(RangeSource(OPTIONS).schema())
+    assert RangeSource.name() == archive_ranges.NAME
