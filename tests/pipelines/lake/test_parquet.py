@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.pipelines.lake.made import made_table, offsets_of, rows, written
 from weft.pipelines.lake.parquet import ParquetLake
@@ -55,7 +58,32 @@ def test_a_commit_that_was_cut_short_is_finished_and_not_done_again(
         with pytest.raises(Killed):
             table.commit(written(table, *days), "q", 0)
     assert len(offsets_of(table)) == step * 5
+    assert table.committed("q") == 0
+    assert offsets_of(table) == list(range(20)), "who hears that it is in does not commit it again"
     assert not table.commit(written(table, *days), "q", 0)
+    assert offsets_of(table) == list(range(20))
+
+
+@pytest.mark.req("SPK-03")
+@given(st.lists(st.integers(0, 12), max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_a_driver_that_dies_at_any_step_and_comes_back_loses_nothing(
+    tmp_path_factory: pytest.TempPathFactory, deaths: list[int]
+) -> None:
+    """As ``append_batch`` does it: a batch that is in is not written again, and the next one follows."""
+    table = made_table(tmp_path_factory.mktemp("t"), "parquet")
+    assert isinstance(table, ParquetLake)
+    lives = iter([*deaths, 1_000_000])
+    batch = 0
+    while batch < 5:
+        with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+            killed_at(next(lives), patch)
+            while batch < 5:
+                last = table.committed("q")
+                if last is None or last < batch:
+                    days = [rows(range(batch * 4 + n * 2, batch * 4 + n * 2 + 2), day=20_000 + n) for n in range(2)]
+                    table.commit(written(table, *days, batch=batch), "q", batch)
+                batch += 1
     assert offsets_of(table) == list(range(20))
 
 

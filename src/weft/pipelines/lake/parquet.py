@@ -73,16 +73,16 @@ class ParquetLake:
         return self._staged / (path.rpartition("/")[2] + STAGED_SUFFIX)
 
     def committed(self, query: str) -> int | None:
+        self._carry_out(query)  # who hears that a batch is in does not commit it again: so it has to be in
         return max(self._decided(query), default=None)
 
     def commit(self, files: Sequence[WrittenFile], query: str, batch: int) -> bool:
         with self._alone():
             last = self.committed(query)
-            is_new = last is None or last < batch
-            if is_new:
-                self._decide(query, batch, [file.path for file in files], [])
-            self._carry_out(query)  # what another has decided, too, if it was cut short
-            return is_new
+            if last is not None and last >= batch:  # the first batch is 0, which is not "none"
+                return False
+            self._decide(query, batch, [file.path for file in files], [])
+            return True
 
     def files(self) -> list[DataFile]:
         self._carry_out_all()
@@ -96,7 +96,6 @@ class ParquetLake:
             last = self.committed(REPLACING)
             number = 0 if last is None else last + 1
             self._decide(REPLACING, number, [file.path for file in added], [file.path for file in removed])
-            self._carry_out(REPLACING)
 
     def forget(self, now_s: float, grace_s: float) -> list[str]:
         self._carry_out_all()
@@ -119,11 +118,12 @@ class ParquetLake:
             yield
 
     def _decide(self, query: str, batch: int, added: list[str], removed: list[str]) -> None:
-        """Write a decision down. Those before it were carried out, or it would not have been taken."""
+        """Write a decision down, then carry it out. ``committed`` saw to it that those before it were carried out."""
         before = self._decided(query)
         _write_once(self._decisions / query / f"{batch}.json", {"added": added, "removed": removed})
         for old in before:
             (self._decisions / query / f"{old}.json").unlink(missing_ok=True)
+        self._carry_out(query)
 
     def _carry_out(self, query: str) -> None:
         for batch in self._decided(query):
