@@ -20,6 +20,7 @@ from weft.errors import UsageError
 from weft.limits import EMM_JOIN_TIMEOUT_S, EMM_PACKET_BYTES_MAX
 from weft.security import Credentials as Certificate
 from weft.transport.quic import QuicLinks, is_quic, show_any
+from weft.transport.turns import Turns
 from weft.transport.udp import Address, Datagram, UdpSocket, show
 from weft.wire.emm import Credentials, TrustStore, Verdict
 from weft.wire.emm.fields import Value
@@ -140,7 +141,7 @@ class Node:
         try:
             async with asyncio.timeout(timeout_s):
                 while (found := next((each for each in self.neighbours if each.address == target), None)) is None:
-                    await opened.changed()
+                    await opened.turns.changed()
         except TimeoutError:
             raise NoAnswer(f"no answer from {show_any(target)}", timeout_s=timeout_s) from None
         return found
@@ -159,7 +160,7 @@ class Node:
         """
         opened = self._open
         while not opened.session.has_room(urgent):
-            await opened.changed()
+            await opened.turns.changed()
             self._check_open(opened)
         sent_to = opened.session.publish(name, values, urgent, _now())
         opened.work()
@@ -171,10 +172,10 @@ class Node:
         There is one queue: two loops over it share the events. What finds it full is lost, and counted as ``unread``.
         """
         opened = self._open
-        while not opened.is_closed:
+        while not opened.turns.is_closed:
             event = opened.session.next_event()
             if event is None:
-                await opened.changed()
+                await opened.turns.changed()
             elif not opened.obeyed(event):
                 yield event
 
@@ -200,7 +201,7 @@ class Node:
         return self._opened
 
     def _check_open(self, opened: _Opened) -> None:
-        if opened.is_closed:
+        if opened.turns.is_closed:
             raise UsageError("the node was closed meanwhile")
 
 
@@ -214,12 +215,9 @@ class _Opened:
         self.udp: UdpSocket
         self.quic: QuicLinks
         self.quic_address: Address | None = None
-        self.is_closed = False
+        self.turns = Turns(self._on_timer)
         self._handlers = handlers
         self._on_change = on_change
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._changed: asyncio.Future[None] = self._loop.create_future()
 
     async def open(self, listen: HostAndPort, quic: HostAndPort | None, certificate: Certificate | None) -> None:
         self.quic = QuicLinks(self._on_datagrams)
@@ -233,20 +231,13 @@ class _Opened:
         self.work()
 
     def close(self) -> None:
-        self.is_closed = True
         self.udp.close()
         self.quic.close()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._wake()
+        self.turns.close()
 
     def seek(self, target: Address) -> None:
         self.session.seek(target, _now())
         self.work()
-
-    async def changed(self) -> None:
-        """Wait until something has happened. Several may wait, and one that is cancelled must not end it for all."""
-        await asyncio.shield(self._changed)
 
     def work(self) -> None:
         """Do what the session wants done, and look again when it says."""
@@ -257,12 +248,7 @@ class _Opened:
                 self.udp.send(each.data, each.target, ttl=each.ttl, urgent=each.urgent)
         for change in self.session.neighbours.changes():
             self._on_change(change)
-        if self.is_closed:  # by who heard of a change
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(self.session.get_timer(), self._on_timer)
-        self._wake()
+        self.turns.happened(self.session.get_timer())
 
     def obeyed(self, event: Event) -> bool:
         """Whether a handler had it."""
@@ -272,7 +258,9 @@ class _Opened:
         try:
             run(event)
         except Exception as error:  # of the application: the node goes on
-            self._loop.call_exception_handler({"message": "an EMM event's handler failed", "exception": error})
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "an EMM event's handler failed", "exception": error}
+            )
         return True
 
     def _on_datagrams(self, datagrams: list[Datagram]) -> None:
@@ -282,12 +270,6 @@ class _Opened:
     def _on_timer(self) -> None:
         self.session.handle_timer(_now())
         self.work()
-
-    def _wake(self) -> None:
-        if not self._changed.done():
-            self._changed.set_result(None)
-        if not self.is_closed:
-            self._changed = self._loop.create_future()
 
 
 def _now() -> Instant:

@@ -17,6 +17,7 @@ from weft.emm_compact.session import Session
 from weft.emm_compact.settings import Settings
 from weft.errors import UsageError
 from weft.limits import EMC_JOIN_TIMEOUT_S, EMC_PACKET_BYTES_MAX
+from weft.transport.turns import Turns
 from weft.transport.udp import Address, Datagram, UdpSocket, show
 from weft.wire import emm_compact as wire
 from weft.wire.emm_compact import Field, FieldType, Format, Handler, KeyRing, Notification, Priority, Signer
@@ -105,7 +106,7 @@ class Node:
         try:
             async with asyncio.timeout(timeout_s):
                 while (found := opened.session.relationships.at(target)) is None:
-                    await opened.changed()
+                    await opened.turns.changed()
                     self._check_open(opened)
         except TimeoutError:
             raise NoAnswer(f"no answer from {show(target)}", timeout_s=timeout_s) from None
@@ -159,10 +160,10 @@ class Node:
         There is one queue: two loops over it share the events. What finds it full is lost, and counted as ``unread``.
         """
         opened = self._open
-        while not opened.is_closed:
+        while not opened.turns.is_closed:
             event = opened.session.next_event()
             if event is None:
-                await opened.changed()
+                await opened.turns.changed()
             else:
                 yield event
 
@@ -170,7 +171,7 @@ class Node:
         opened = self._open
         await asyncio.sleep(0)  # or a loop that publishes would leave no time to receive, or to join
         while not opened.session.has_room(urgent):
-            await opened.changed()
+            await opened.turns.changed()
             self._check_open(opened)
         sent_to = opened.session.publish(body, urgent, ttl, _now())
         opened.work()
@@ -207,7 +208,7 @@ class Node:
         return self._opened
 
     def _check_open(self, opened: _Opened) -> None:
-        if opened.is_closed:
+        if opened.turns.is_closed:
             raise UsageError("the node was closed meanwhile")
 
 
@@ -219,31 +220,21 @@ class _Opened:
     ) -> None:
         self.session = session
         self.udp: UdpSocket
-        self.is_closed = False
+        self.turns = Turns(self._on_timer)
         self._handlers = handlers
         self._on_change = on_change
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._changed: asyncio.Future[None] = self._loop.create_future()
 
     async def open(self, host: str, port: int) -> None:
         self.udp = await UdpSocket.bind(host, port, self._on_datagrams, datagram_bytes_max=EMC_PACKET_BYTES_MAX)
         self.work()
 
     def close(self) -> None:
-        self.is_closed = True
         self.udp.close()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._wake()
+        self.turns.close()
 
     def join(self, target: Address) -> None:
         self.session.join(target, _now())
         self.work()
-
-    async def changed(self) -> None:
-        """Wait until something has happened. Several may wait, and one that is cancelled must not end it for all."""
-        await asyncio.shield(self._changed)
 
     def work(self) -> None:
         """Do what the session wants done, and look again when it says."""
@@ -253,24 +244,13 @@ class _Opened:
             self._obey(command)
         while (change := self.session.next_change()) is not None:
             self._tell(change)
-        if self.is_closed:  # by one of them
-            return
-        self._set_timer(self.session.get_timer())
-        self._wake()
-
-    def _set_timer(self, when_s: float) -> None:
-        if self._timer is not None:
-            if self._timer.when() == when_s:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(when_s, self._on_timer)
+        self.turns.happened(self.session.get_timer())
 
     def _on_datagrams(self, datagrams: list[Datagram]) -> None:
         self.session.receive_datagrams(datagrams, _now())
         self.work()
 
     def _on_timer(self) -> None:
-        self._timer = None
         self.session.note_overflow(self.udp.overflowed)
         self.session.handle_timer(_now())
         self.work()
@@ -291,13 +271,7 @@ class _Opened:
 
     def _failed(self, what: str, error: Exception) -> None:
         """A mistake of the application: the node goes on."""
-        self._loop.call_exception_handler({"message": what, "exception": error})
-
-    def _wake(self) -> None:
-        if not self._changed.done():
-            self._changed.set_result(None)
-        if not self.is_closed:
-            self._changed = self._loop.create_future()
+        asyncio.get_running_loop().call_exception_handler({"message": what, "exception": error})
 
 
 def _now() -> Instant:

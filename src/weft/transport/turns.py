@@ -1,0 +1,47 @@
+"""The turns of a session on asyncio: one timer, and others who wait until something has happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Turns:
+    """``on_timer`` is called when the time has come that ``look_again`` was told."""
+
+    def __init__(self, on_timer: Callable[[], None]) -> None:
+        self.is_closed = False
+        self._on_timer = on_timer
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed: asyncio.Future[None] = self._loop.create_future()
+
+    async def changed(self) -> None:
+        """Wait until something has happened. Several may wait, and one that is cancelled must not end it for all."""
+        await asyncio.shield(self._changed)
+
+    def happened(self, look_again_s: float) -> None:
+        """Wake who waits, and look again at that time of the loop's clock. Of no effect once closed."""
+        if self.is_closed:
+            return
+        if self._timer is None or self._timer.when() != look_again_s:
+            self._cancel()
+            self._timer = self._loop.call_at(look_again_s, self._due)
+        self._changed.set_result(None)
+        self._changed = self._loop.create_future()
+
+    def close(self) -> None:
+        """Who waits is woken, for the last time."""
+        self.is_closed = True
+        self._cancel()
+        if not self._changed.done():
+            self._changed.set_result(None)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._on_timer()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,46 @@
+"""Turns: a timer that can be moved, and waiters that are woken together."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from weft.transport.turns import Turns
+
+
+def test_the_timer_goes_off_once_and_can_be_moved() -> None:
+    async def story() -> None:
+        gone_off = asyncio.Event()
+        turns = Turns(gone_off.set)
+        loop = asyncio.get_running_loop()
+        turns.happened(loop.time() + 3600)
+        turns.happened(loop.time())
+        async with asyncio.timeout(10):
+            await gone_off.wait()
+        assert turns._timer is None
+
+    asyncio.run(story())
+
+
+def test_all_who_wait_are_woken_and_one_that_gives_up_disturbs_nobody() -> None:
+    async def story() -> None:
+        turns = Turns(lambda: None)
+        first, second = asyncio.create_task(turns.changed()), asyncio.create_task(turns.changed())
+        await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        turns.happened(asyncio.get_running_loop().time() + 3600)
+        async with asyncio.timeout(10):
+            await second
+        waiting = asyncio.create_task(turns.changed())
+        await asyncio.sleep(0)
+        turns.close()
+        async with asyncio.timeout(10):
+            await waiting
+            await turns.changed()  # nobody waits for what never comes
+        turns.happened(0.0)
+        assert turns.is_closed
+
+    asyncio.run(story())
