@@ -23,7 +23,7 @@ from weft.testing.live_blocking import BlockingMesh
 
 pytestmark = pytest.mark.xdist_group("spark")
 SOAK = os.environ.get("WEFT_SOAK") == "1"
-ROUNDS = 10 if SOAK else 2
+ROUNDS = 10 if SOAK else 1
 FORMATS = list(lake.TableFormat) if SOAK else [lake.TableFormat.DELTA]
 
 

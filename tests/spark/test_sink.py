@@ -30,7 +30,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 DRIVER = Path(sink_driver.__file__)
 TIMEOUT_S = 300.0
 SOAK = "WEFT_SOAK" in os.environ
-KILLS = 12 if SOAK else 2
+KILLS = 12 if SOAK else 1
 FILES, LINES = (40 if SOAK else 5), 50
 
 

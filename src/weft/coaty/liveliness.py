@@ -58,13 +58,16 @@ class LivelinessService:
         if not any(isinstance(effect, Ping) for effect in effects):
             self._addresses.pop(peer, None)
 
-    def received(self, stream: Stream, data: bytes) -> None:
-        """One frame is one message; raise BadCoatyMessage if it is none."""
-        effects = self._decisions.received(decode_liveliness_untrusted(data), str(stream.peer), time.monotonic())
-        for effect in effects:
-            if isinstance(effect, Reply):
-                stream.send(encode_liveliness(effect.message))
+    def received(self, stream: Stream, data: bytes) -> bool:
+        """One frame is one message; raise BadCoatyMessage if it is none. Whether it is a ping that is left unanswered:
+        then the stream has to stay open, because its end would be taken for an answer."""
+        message = decode_liveliness_untrusted(data)
+        effects = self._decisions.received(message, str(stream.peer), time.monotonic())
+        replies = [effect for effect in effects if isinstance(effect, Reply)]
+        for reply in replies:
+            stream.send(encode_liveliness(reply.message))
         self._perform(effect for effect in effects if not isinstance(effect, Reply))
+        return isinstance(message, PingAlive) and not replies
 
     def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -117,15 +120,17 @@ class _Inbound:
     def __init__(self, service: LivelinessService, stream: Stream) -> None:
         self._service = service
         self._stream = stream
+        self._is_left_open = False
 
     def on_message(self, data: bytes) -> None:
         try:
-            self._service.received(self._stream, data)
+            self._is_left_open = self._service.received(self._stream, data)
         except BadCoatyMessage:
             self._stream.reset()  # the link is as good as it was
 
     def on_end(self) -> None:
-        self._stream.close()
+        if not self._is_left_open:
+            self._stream.close()
 
     def on_lost(self) -> None:
         pass
