@@ -72,6 +72,7 @@ class Grouped(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         return group_of(nodeid.partition("::")[0]) or nodeid
 
 
+@pytest.hookimpl(optionalhook=True)  # runs without xdist know no such hook
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped:
     return Grouped(config, log)
 
