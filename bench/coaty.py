@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bench.figures import Figure, Format, report
+from bench.figures import Figure, Format, add_formats, report
 from rich.console import Console
 
 from tests.interop.coaty.js_agent import KEY_TYPES, JsAgent, unavailable
@@ -181,8 +181,7 @@ def main(rounds: int, output: Format) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--json", dest="format", action="store_const", const="json", default="table")
-    parser.add_argument("--markdown", dest="format", action="store_const", const="markdown")
+    add_formats(parser)
     parser.add_argument("--receive", metavar="KEY_TYPE", choices=KEY_TYPES, help=argparse.SUPPRESS)
     parser.add_argument("--events", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from bench.figures import Figure, Format, report
+from bench.figures import Figure, Format, add_formats, report
 from bench.mesh_nodes import node
 from nacl.bindings import crypto_sign_open
 from rich.console import Console
@@ -319,8 +319,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="how much of everything")
     parser.add_argument("--dir", type=Path, default=None, help="where the log goes; a disk like the one you will use")
-    parser.add_argument("--json", dest="format", action="store_const", const="json", default="table")
-    parser.add_argument("--markdown", dest="format", action="store_const", const="markdown")
+    add_formats(parser)
     arguments = parser.parse_args()
     output: Format = arguments.format
     with tempfile.TemporaryDirectory(dir=arguments.dir) as place:

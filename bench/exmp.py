@@ -20,7 +20,7 @@ from pathlib import Path
 
 import uvloop
 from bench.exmp_load import Load, connect, rate, requests
-from bench.figures import Figure, Format, report
+from bench.figures import Figure, Format, add_formats, report
 from bench.mesh_nodes import free_address, node
 from rich.console import Console
 
@@ -145,8 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="how much of everything")
     parser.add_argument("--dir", type=Path, default=None, help="where the log goes; a disk like the one you will use")
-    parser.add_argument("--json", dest="format", action="store_const", const="json", default="table")
-    parser.add_argument("--markdown", dest="format", action="store_const", const="markdown")
+    add_formats(parser)
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

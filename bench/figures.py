@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 from collections.abc import Sequence
@@ -43,6 +44,12 @@ class Figure:
             return "limit" if self.limit else ""
         sign, verdict = "≤" if self.ceiling else "≥", "reached" if self.reached else "MISSED"
         return f"{sign} {human(self.goal)} {verdict}"
+
+
+def add_formats(parser: argparse.ArgumentParser) -> None:
+    """``format`` is a Format afterwards."""
+    parser.add_argument("--json", dest="format", action="store_const", const="json", default="table")
+    parser.add_argument("--markdown", dest="format", action="store_const", const="markdown")
 
 
 def human(value: float) -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from bench.figures import add_formats
 from rich.console import Console
 from rich.table import Table
 
@@ -91,8 +92,7 @@ def report(cases: Sequence[Case], title: str) -> None:
 
 def _format() -> str:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--json", dest="format", action="store_const", const="json", default="table")
-    parser.add_argument("--markdown", dest="format", action="store_const", const="markdown")
+    add_formats(parser)
     return str(parser.parse_args().format)
 
 

@@ -12,7 +12,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from bench.figures import Figure, Format, report
+from bench.figures import Figure, Format, add_formats, report
 from bench.mesh_nodes import node
 from bench.spark_common import Run, bench_session, fill, in_turn
 from bench.spark_memory import InMemory
@@ -67,8 +67,7 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--dir", type=Path, default=None, help="where logs and files go")
-    parser.add_argument("--json", dest="format", action="store_const", const="json", default="table")
-    parser.add_argument("--markdown", dest="format", action="store_const", const="markdown")
+    add_formats(parser)
     arguments = parser.parse_args()
     output: Format = arguments.format
     with tempfile.TemporaryDirectory(dir=arguments.dir) as place:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bench.figures import Figure, Format, report
+from bench.figures import Figure, Format, add_formats, report
 from bench.spark_common import Run, bench_session, console, in_turn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -203,8 +203,7 @@ def main() -> None:
     parser.add_argument("--packets", type=int, default=PACKETS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--dir", type=Path, default=None, help="where files go")
-    parser.add_argument("--json", dest="format", action="store_const", const="json", default="table")
-    parser.add_argument("--markdown", dest="format", action="store_const", const="markdown")
+    add_formats(parser)
     arguments = parser.parse_args()
     output: Format = arguments.format
     with tempfile.TemporaryDirectory(dir=arguments.dir) as place:

@@ -220,6 +220,7 @@ COATY_SETTLING_S: Final = 1.0  # the document's second (COA-07)
 COATY_SETTLING_S_MAX: Final = 10.0  # neighbours that come and go without end do not keep an agent silent
 COATY_DEFERRED_BYTES_MAX: Final = 16 * MIB  # published before the agent may speak
 COATY_OBSERVED_MAX: Final = 1024  # events waiting for one observer; then neighbours wait, too
+COATY_OBSERVED_BYTES_MAX: Final = 16 * MIB  # likewise: four of the longest, or a thousand of 16 KiB
 COATY_BRIDGE_CREDIT_BYTES: Final = 4 * MIB  # delivered to a bridge and not said yet: two of the longest
 COATY_QUESTION_S: Final = 60.0  # for how long answers are brought back to the mesh; agents wait for seconds
 COATY_QUESTIONS_MAX: Final = 1024  # each is a subscription that neighbours keep, too

@@ -26,7 +26,7 @@ def test_all_pipelines_are_listed_with_their_files(weft: Weft) -> None:
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)
 def test_each_one_is_what_the_list_says(entry: Entry) -> None:
-    assert entry.load().summary
+    assert entry.load().name == entry.name
     assert "main(PIPELINE)" in entry.file.read_text()  # for spark-submit
 
 
@@ -54,6 +54,14 @@ def test_a_bad_file_is_refused_before_spark_starts(weft: Weft, tmp_path: Path, t
     assert outcome.status == 1
     assert said in outcome.err
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "flag"), [("compact", "--available-now"), ("archive", "--execute"), ("audit", "--execute")]
+)
+def test_a_flag_that_means_nothing_here_is_refused(weft: Weft, tmp_path: Path, pipeline: str, flag: str) -> None:
+    outcome = weft("pipeline", "run", pipeline, "--config", tmp_path / "a.toml", flag)
+    assert (outcome.status, flag in outcome.err) == (1, True)
 
 
 def test_a_bad_override_is_a_misuse(weft: Weft, tmp_path: Path) -> None:

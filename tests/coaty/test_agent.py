@@ -15,6 +15,7 @@ from weft.coaty import Agent, KeyType, ObjectFilter, Operator, Return, new_id, n
 from weft.coaty import observing as observing_room
 from weft.coaty import settling as settling_room
 from weft.errors import UsageError
+from weft.limits import COATY_OBSERVED_BYTES_MAX
 
 WAIT_S_MAX = 20.0
 
@@ -309,6 +310,24 @@ def test_an_observer_that_cannot_follow_holds_its_neighbours_back(monkeypatch: p
     async def _publish(agent: Agent, count: int) -> None:
         for number in range(count):
             await agent.raw("flood", b"%d" % number)
+
+    run(story)
+
+
+def test_a_queue_is_full_of_a_few_large_events_too() -> None:
+    async def story() -> None:
+        room: list[None] = []
+        observation: coaty.Observation[bytes] = coaty.Observation(lambda: None, lambda: room.append(None))
+        half = COATY_OBSERVED_BYTES_MAX // 2
+        observation.put(b"1", half)
+        assert not observation.is_full
+        observation.put(b"2", half)
+        assert observation.is_full
+        assert await observation.next() == b"1"
+        assert observation.is_full  # half of it is still there
+        assert await observation.next() == b"2"
+        assert not observation.is_full
+        assert len(room) == 1
 
     run(story)
 

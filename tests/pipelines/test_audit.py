@@ -17,8 +17,9 @@ from weft.configuration import Source, validated
 from weft.model import matches, parse_pattern, parse_topic
 from weft.pipelines import archive, audit, lake
 from weft.pipelines.archive import ArchiveSettings
-from weft.pipelines.audit import AuditSettings, Finding, Range, Side, StreamAudit, classified, compare, topic_regex
+from weft.pipelines.audit import AuditSettings, Finding, Range, Side, StreamAudit, classified, compare
 from weft.pipelines.base import JobRun, Outcome
+from weft.pipelines.topics import topic_regex
 from weft.testing import blocking_mesh
 from weft.testing.live_blocking import BlockingMesh
 

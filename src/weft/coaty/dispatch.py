@@ -45,7 +45,7 @@ class Dispatch:
                 return
             item = read_untrusted(topic, payload)
             if item is not None:
-                self.put(target, item)
+                self.put(target, item, len(payload))
 
         leaves += [self.add(topic, take) for topic in topics]
         self._observations.add(observation)
@@ -66,9 +66,9 @@ class Dispatch:
 
         return leave
 
-    def put(self, observation: Observation[T], item: T) -> None:
+    def put(self, observation: Observation[T], item: T, size_bytes: int = 0) -> None:
         """Hand it on; while an observer has too much to read, nothing more is read from neighbours."""
-        observation.put(item)
+        observation.put(item, size_bytes)
         if observation.is_full and not self._paused:
             self._paused = True
             self._pubsub.pause()

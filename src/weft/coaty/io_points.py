@@ -109,7 +109,8 @@ class IoPoints:
     def _on_value(self, route: str, payload: bytes) -> None:
         for actor_id in self._routes.actors_on(route):
             if self._values[actor_id]:
-                self._hand_on(self._values, actor_id, self._read_untrusted(route, payload, actor_id))
+                value = self._read_untrusted(route, payload, actor_id)
+                self._hand_on(self._values, actor_id, value, len(payload))
 
     def _read_untrusted(self, route: str, payload: bytes, actor_id: str) -> Any:
         if self.is_raw(actor_id):
@@ -120,9 +121,9 @@ class IoPoints:
         assert isinstance(event, IoValue), "that is what comes on this route"
         return event.value
 
-    def _hand_on(self, observers: Observers, point_id: str, item: Any) -> None:
+    def _hand_on(self, observers: Observers, point_id: str, item: Any, size_bytes: int = 0) -> None:
         for observation in list(observers[point_id]):
-            self._dispatch.put(observation, item)
+            self._dispatch.put(observation, item, size_bytes)
 
 
 def _points_of(node: CoatyObject) -> list[CoatyObject]:

@@ -1,4 +1,4 @@
-"""Observations: what an agent receives of one kind, as an asynchronous iterator with a bounded queue.
+"""Observations: what an agent receives of one kind, as an iterator with a queue that is bounded in events and bytes.
 
 Whoever observes has to read, or to leave: while a queue is full, the agent reads nothing more from its neighbours.
 Leave with ``async with``, ``close()``, or by letting go of the observation.
@@ -14,7 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from weft.limits import COATY_OBSERVED_MAX
+from weft.limits import COATY_OBSERVED_BYTES_MAX, COATY_OBSERVED_MAX
 
 T = TypeVar("T")
 
@@ -27,27 +27,35 @@ class Observation(Generic[T]):
 
         Neither may hold on to the observation, or nobody could let go of it.
         """
-        self._queue: deque[T] = deque()
+        self._queue: deque[tuple[T, int]] = deque()
+        self._queue_bytes = 0
+        self.is_full = False  # from when the queue is full until half of it is taken
         self._arrived = asyncio.Event()
         self._is_closed = False
         self._taken = taken
         self._leave = weakref.finalize(self, _on_loop, asyncio.get_running_loop(), leave)
         self._leave.atexit = False
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._queue) >= COATY_OBSERVED_MAX
-
-    def put(self, item: T) -> None:
+    def put(self, item: T, size_bytes: int = 0) -> None:
         """For the agent. What arrives after ``close`` is nobody's."""
-        if not self._is_closed:
-            self._queue.append(item)
-            self._arrived.set()
+        if self._is_closed:
+            return
+        self._queue.append((item, size_bytes))
+        self._queue_bytes += size_bytes
+        self.is_full = self.is_full or self._is_over(1)
+        self._arrived.set()
+
+    def _is_over(self, divisor: int) -> bool:
+        return (
+            len(self._queue) >= COATY_OBSERVED_MAX // divisor
+            or self._queue_bytes >= COATY_OBSERVED_BYTES_MAX // divisor
+        )
 
     def close(self) -> None:
         """Observe no more. Who is waiting for the next event learns that there is none."""
         self._is_closed = True
         self._queue.clear()
+        self.is_full = False
         self._arrived.set()
         self._leave()
         self._taken()
@@ -60,8 +68,10 @@ class Observation(Generic[T]):
                     raise StopAsyncIteration
                 self._arrived.clear()
                 await self._arrived.wait()
-        item = self._queue.popleft()
-        if len(self._queue) == COATY_OBSERVED_MAX // 2:
+        item, size_bytes = self._queue.popleft()
+        self._queue_bytes -= size_bytes
+        if self.is_full and not self._is_over(2):
+            self.is_full = False
             self._taken()
         return item
 

@@ -122,7 +122,7 @@ def _has_begun(checkpoint: Path) -> bool:
     return any(path.name.isdigit() for path in (checkpoint / "offsets").glob("*"))
 
 
-PIPELINE: Final = Streaming(NAME, "Topics to a lake table of raw events, exactly once", ArchiveSettings, start)
+PIPELINE: Final = Streaming(NAME, ArchiveSettings, start)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

@@ -9,7 +9,6 @@ The table is looked at before the log: what an ``archive`` adds meanwhile counts
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,6 +21,7 @@ from weft.limits import AUDIT_RANGES_MAX, AUDIT_STREAMS_SHOWN_MAX, AUDIT_STRETCH
 from weft.pipelines import lake
 from weft.pipelines.base import Job, JobRun, Outcome
 from weft.pipelines.settings import JobSettings, PatternText
+from weft.pipelines.topics import selects
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -121,7 +121,7 @@ def run(spark: SparkSession, settings: AuditSettings, run: JobRun) -> Outcome:
     table = lake.read(spark, settings.table.settings())
     if unknown := [name for name in (*STREAM, "offset", *COMPARED) if name not in table.columns]:
         raise lake.TableError("this is no table of raw events", table=settings.table.path, missing=unknown[0])
-    archived = table.where(_selects(wanted.subscribe))
+    archived = table.where(selects(wanted.subscribe))
     options = settings.mesh.options() | {"subscribe": wanted.subscribe, "failOnDataLoss": "false"}
     events = spark.read.format("weft").options(**options).load()
     run.say("adding up the table and the log")
@@ -158,22 +158,6 @@ def classified(ranges: Iterable[Range], log: Side, archived: Side) -> list[Range
             finding = Finding.UNKNOWN
         found.append(Range(finding, each.first, each.last, each.count))
     return found
-
-
-def topic_regex(pattern: str) -> str:
-    """A regular expression, in Java's and Python's words, for the topics that a pattern selects."""
-    signs = {"*": r"[^.]+", ">": r".+"}
-    return "^" + r"\.".join(signs.get(token) or _literal(token) for token in pattern.split(".")) + "$"
-
-
-def _literal(token: str) -> str:
-    return "".join(re.escape(each) if each.isascii() else each for each in token)
-
-
-def _selects(pattern: str) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.col("topic").rlike(topic_regex(pattern))
 
 
 # --- in Spark -------------------------------------------------------------------------------------------------------
@@ -300,7 +284,7 @@ def _summary(audits: Sequence[StreamAudit], faulty: Sequence[StreamAudit]) -> st
     return f"{same} ({told})" if told else same
 
 
-PIPELINE: Final = Job(NAME, "Lake against log: what is missing", AuditSettings, run)
+PIPELINE: Final = Job(NAME, AuditSettings, run)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

@@ -1,4 +1,5 @@
-"""What a pipeline is: a name, its settings, and a function that starts Spark queries or does one job.
+"""What a pipeline is: a name, its settings, and a function that starts Spark queries or does one job. What each is for
+is said in ``catalogue``, which can be read without Spark.
 
 Each pipeline is a module of its own with a ``PIPELINE`` in it, and a ``main`` so that ``spark-submit`` can run the
 file as it is. Whoever runs it (``weft.pipelines.running``) makes the session, shows progress and stops it.
@@ -27,7 +28,6 @@ class Streaming(Generic[StreamingT]):
     """A pipeline that starts streaming queries. ``start`` gives their checkpoints below ``settings.run.checkpoint``."""
 
     name: str
-    summary: str  # one line for `weft pipeline ls`
     settings: type[StreamingT]
     start: Callable[[SparkSession, StreamingT], Sequence[StreamingQuery]]
 
@@ -54,7 +54,6 @@ class Job(Generic[JobT]):
     """A pipeline that does one thing and ends."""
 
     name: str
-    summary: str
     settings: type[JobT]
     run: Callable[[SparkSession, JobT, JobRun], Outcome]
     plans_first: bool = False  # does nothing without --execute

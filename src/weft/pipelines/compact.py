@@ -190,7 +190,7 @@ def _mib(files: Sequence[DataFile]) -> str:
     return f"{sum(file.size_bytes for file in files) / MIB:,.1f}"
 
 
-PIPELINE: Final = Job(NAME, "Small files of a table to large ones; old ones removed", CompactSettings, run)
+PIPELINE: Final = Job(NAME, CompactSettings, run)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

@@ -154,9 +154,7 @@ def _historian(rules: Rules, until_us: int) -> Callable[[Any, pd.DataFrame], pd.
     return decide
 
 
-PIPELINE: Final = Streaming(
-    NAME, "Heartbeats and hellos to the state of devices, gaps, and alerts", HealthSettings, start
-)
+PIPELINE: Final = Streaming(NAME, HealthSettings, start)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

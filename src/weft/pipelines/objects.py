@@ -99,7 +99,7 @@ def _put(settings: ObjectsSettings) -> Callable[[DataFrame, int], None]:
     return put
 
 
-PIPELINE: Final = Streaming(NAME, "The current Coaty objects", ObjectsSettings, start)
+PIPELINE: Final = Streaming(NAME, ObjectsSettings, start)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

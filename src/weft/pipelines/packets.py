@@ -172,9 +172,7 @@ def _hashing(path: Path, buckets: int) -> _Hashing:
     return found
 
 
-PIPELINE: Final = Streaming(
-    NAME, "EMM and EMM-C datagrams to a table of good events and one of rejects", PacketsSettings, start
-)
+PIPELINE: Final = Streaming(NAME, PacketsSettings, start)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

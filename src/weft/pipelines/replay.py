@@ -27,10 +27,10 @@ from weft.limits import (
     REPLAY_TOPICS_SHOWN_MAX,
 )
 from weft.pipelines import lake
-from weft.pipelines.audit import topic_regex
 from weft.pipelines.base import Job, JobRun, Outcome
 from weft.pipelines.replay_plan import Plan, Step, StreamKey, Stretch, decode_untrusted, encode, plan, wait_s
 from weft.pipelines.settings import JobSettings, PatternText
+from weft.pipelines.topics import selects
 from weft.spark.connection import Connection
 from weft.spark.sink_books import Books
 from weft.spark.sink_rows import check_topic
@@ -111,13 +111,12 @@ def run(spark: SparkSession, settings: ReplaySettings, run: JobRun) -> Outcome:
 
 def selected(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     """The rows of the table that are wanted."""
-    from pyspark.sql import functions as f
 
     wanted = settings.replay
     rows = lake.read(spark, settings.table.settings())
     if unknown := [name for name in NEEDED if name not in rows.columns]:
         raise lake.TableError("this is no table of raw events", table=settings.table.path, missing=unknown[0])
-    rows = rows.where(f.col("topic").rlike(topic_regex(wanted.topics)))
+    rows = rows.where(selects(wanted.topics))
     return within(
         rows, _us(wanted.starting_timestamp), None if (end := _us(wanted.ending_timestamp)) is None else end - 1
     )
@@ -308,7 +307,7 @@ def _time(time_us: int) -> str:
     return _moment(time_us).isoformat(timespec="seconds")
 
 
-PIPELINE: Final = Job(NAME, "From the lake back into the mesh", ReplaySettings, run, plans_first=True)
+PIPELINE: Final = Job(NAME, ReplaySettings, run, plans_first=True)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

@@ -170,7 +170,7 @@ def _spread_columns(name: str, shown: str) -> list[Column]:
     return [*columns, f.col(f"{name}_max").alias(f"{shown}_max")]
 
 
-PIPELINE: Final = Streaming(NAME, "Rates, sizes and latencies per topic and window", RollupSettings, start)
+PIPELINE: Final = Streaming(NAME, RollupSettings, start)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

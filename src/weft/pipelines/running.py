@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from weft.configuration import Source, flags, read_file, validated
-from weft.errors import WeftError
+from weft.errors import UsageError, WeftError
 from weft.pipelines.base import Job, JobRun, Outcome, Streaming
 from weft.pipelines.progress import line_of, read_progress
 from weft.pipelines.records import QueryRecord, Records, RunRecord
@@ -40,8 +40,9 @@ class Wish:
 
 def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None]) -> Outcome:
     """Run it to its end: what it did, or WeftError. ``say`` gets a line at a time, for people."""
+    _check_wish(pipeline, wish)
     overrides = dict(wish.overrides)
-    if wish.available_now and isinstance(pipeline, Streaming):
+    if wish.available_now:
         overrides["run.trigger"] = AVAILABLE_NOW
     settings = validated(pipeline.settings, [Source(str(wish.config), read_file(wish.config)), flags(overrides)])
     name = settings.name or pipeline.name
@@ -79,6 +80,14 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
             raise
         records.write(msgspec.structs.replace(record, updated_us=_now_us()))
     return outcome
+
+
+def _check_wish(pipeline: Any, wish: Wish) -> None:
+    """Flags that mean nothing here are mistakes: who gave them expects something else to happen."""
+    if wish.available_now and not isinstance(pipeline, Streaming):
+        raise UsageError(f"{pipeline.name} ends by itself: --available-now is for pipelines that go on")
+    if wish.execute and not (isinstance(pipeline, Job) and pipeline.plans_first):
+        raise UsageError(f"{pipeline.name} does what it is for at once: --execute is for jobs that plan first")
 
 
 class QueryFailed(WeftError):

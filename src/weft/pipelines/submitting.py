@@ -15,13 +15,14 @@ from typing import Any
 
 from weft.errors import UsageError, WeftError
 from weft.pipelines.base import Outcome
+from weft.pipelines.catalogue import find
 from weft.pipelines.records import Records, default_directory
 from weft.pipelines.running import Wish, run
 
 
 def main(pipeline: Any, arguments: Sequence[str] | None = None) -> None:
     """Run it as the command line says, and end the process."""
-    parser = argparse.ArgumentParser(prog=f"{pipeline.name}.py", description=pipeline.summary)
+    parser = argparse.ArgumentParser(prog=f"{pipeline.name}.py", description=find(pipeline.name).summary)
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="TOML or YAML")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting above the file")
     parser.add_argument("--available-now", action="store_true", help="all there is, then end")

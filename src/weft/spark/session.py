@@ -45,7 +45,7 @@ def session(app: str, *, master: str | None = None, conf: Mapping[str, str] | No
     from weft.spark import register
 
     given = dict(conf or {})
-    master = master or given.pop("spark.master", None) or os.environ.get("SPARK_MASTER")
+    master = master or given.pop("spark.master", None)
     builder = SparkSession.builder.appName(app)
     if not _submitted():
         builder = builder.master(master or LOCAL)

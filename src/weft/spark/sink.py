@@ -30,6 +30,7 @@ from weft.limits import SINK_NODE_TIMEOUT_S
 from weft.model import Topic
 from weft.spark.connection import CONNECTION_OPTIONS, Connection
 from weft.spark.option_values import BadOption, by_name, parse_count
+from weft.spark.properties import QUERY_ID
 from weft.spark.sink_books import Books
 from weft.spark.sink_rows import check_schema, check_topic
 from weft.spark.sink_steps import commit, commit_unnamed, stage
@@ -39,9 +40,6 @@ STREAM_OPTIONS: Final = (*CONNECTION_OPTIONS, "topic", "copies")
 BATCH_OPTIONS: Final = (*STREAM_OPTIONS, "txnAppId", "txnVersion")
 SPARK_OPTIONS: Final = ("checkpointlocation", "queryname")  # Spark's own, which it hands on to a stream's sink
 COPIES_MAX: Final = 1000  # nodes of the largest mesh
-
-# Set by Spark for each task of a streaming query; not documented, so a test sees to it that it still is.
-QUERY_ID: Final = "sql.streaming.queryId"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.coaty import new_id
-from weft.gateway.coaty.sharing import BRIDGES_MAX, Sharing, bridge_object, is_marked, mark_of, marked
+from weft.core.groups.names import parse_group
+from weft.gateway.coaty.sharing import BRIDGES_MAX, Sharing, bridge_object, group_of, is_marked, mark_of, marked
 
 IDS = [new_id() for _ in range(4)]
 
@@ -42,6 +43,14 @@ def test_strangers_are_no_bridges() -> None:
     for _ in range(BRIDGES_MAX + 5):
         sharing.advertised(bridge_object(new_id(), "b", "mesh"))
     assert len(sharing.others) == BRIDGES_MAX
+
+
+@given(st.text(min_size=1, max_size=236))
+def test_every_namespace_has_a_group_of_its_own(namespace: str) -> None:
+    if "\x00" in namespace or any("\ud800" <= each <= "\udfff" for each in namespace):
+        return
+    assert parse_group(group_of(namespace)) == group_of(namespace)
+    assert group_of(namespace) != group_of(namespace + "x")
 
 
 def test_marks_tell_meshes_apart() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
 
 from structlog.stdlib import BoundLogger
 
@@ -19,15 +18,13 @@ from weft.gateway.coaty.inbound import Inbound, listened_topics
 from weft.gateway.coaty.objects import Objects
 from weft.gateway.coaty.outbound import Outbound, Questions
 from weft.gateway.coaty.settings import CoatySettings
-from weft.gateway.coaty.sharing import BRIDGE_TYPE, Sharing, bridge_object, is_marked, mark_of, marked
+from weft.gateway.coaty.sharing import BRIDGE_TYPE, Sharing, bridge_object, group_of, is_marked, mark_of, marked
 from weft.gateway.coaty.topics import events_pattern
 from weft.gateway.following import Following
 from weft.gateway.publishing import Publishing
 from weft.limits import COATY_BRIDGE_CREDIT_BYTES, COATY_MEET_S, COATY_TEND_S
 from weft.transport.grpc.mesh_node import MeshNode
 from weft.wire.coaty import require_namespace
-
-GROUP_PREFIX: Final = "coaty-bridge."  # the group of all bridges of the mesh to one namespace
 
 
 class CoatyGateway:
@@ -75,7 +72,9 @@ class CoatyGateway:
         dispatch = agent.peer.dispatch
         topics = listened_topics(namespace, settings.channels, settings.operations, settings.io_contexts)
         heard: Observation[tuple[str, bytes]] = dispatch.observe(topics, lambda *said: said, Observation)
-        self._questions = Questions(lambda topic: dispatch.add(topic, lambda *said: dispatch.put(heard, said)))
+        self._questions = Questions(
+            lambda topic: dispatch.add(topic, lambda *said: dispatch.put(heard, said, len(said[1])))
+        )
         self.outbound = Outbound(namespace, self._say, self._questions, objects, self._read_clock, self._logger)
         self._publishing.start()
         await agent.start()
@@ -89,7 +88,7 @@ class CoatyGateway:
             self.outbound.take,
             self._interrupted,
             credit_bytes=COATY_BRIDGE_CREDIT_BYTES,
-            group=GROUP_PREFIX + namespace,
+            group=group_of(namespace),
         )
         self._following.start()
         self.listeners = tuple(f"coaty {address}" for address in agent.addresses)

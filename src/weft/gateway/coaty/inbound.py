@@ -18,7 +18,7 @@ from weft.gateway.coaty.objects import Objects
 from weft.gateway.coaty.sharing import Sharing
 from weft.gateway.coaty.topics import mesh_topic
 from weft.gateway.publishing import Publishing
-from weft.limits import COATY_OBSERVED_MAX
+from weft.limits import COATY_OBSERVED_BYTES_MAX, COATY_OBSERVED_MAX
 from weft.model import Receipt
 from weft.wire.coaty import (
     Advertise,
@@ -65,14 +65,14 @@ class Inbound:
         self._sharing = sharing
         self._objects = objects
         self._logger = logger
-        self._pending = 0  # handed to the node, and not durable yet
+        self._pending = self._pending_bytes = 0  # handed to the node, and not synced yet
         self._room = asyncio.Event()
 
     async def run(self, heard: Observation[tuple[str, bytes]]) -> None:
         """One event after the other. While the node is slow nothing is taken, and in the end agents are slowed down."""
         async for topic, payload in heard:
             self.heard(topic, payload)
-            while self._pending >= COATY_OBSERVED_MAX:
+            while self._pending >= COATY_OBSERVED_MAX or self._pending_bytes >= COATY_OBSERVED_BYTES_MAX:
                 self._room.clear()
                 await self._room.wait()
 
@@ -91,7 +91,8 @@ class Inbound:
             self.figures.left_to_others += 1
             return
         self._pending += 1
-        self._publishing.add(target, payload, key_of(message), self._headers(message), self)
+        self._pending_bytes += len(payload)
+        self._publishing.add(target, payload, key_of(message), self._headers(message), _Waiting(self, len(payload)))
         self._objects.happened(message)
 
     def _learn(self, message: Message) -> None:
@@ -114,18 +115,31 @@ class Inbound:
 
     # --- what becomes of it --------------------------------------------------------------------------------------
 
+    def settled(self, size_bytes: int, error: WeftError | None) -> None:
+        self._pending -= 1
+        self._pending_bytes -= size_bytes
+        self._room.set()
+        if error is None:
+            self.figures.published += 1
+        else:
+            self.figures.refused += 1
+            self._logger.warning("coaty_event_refused", reason=str(error))
+
+
+class _Waiting:
+    """For the outcome of one event."""
+
+    __slots__ = ("_inbound", "_size_bytes")
+
+    def __init__(self, inbound: Inbound, size_bytes: int) -> None:
+        self._inbound = inbound
+        self._size_bytes = size_bytes
+
     def published(self, receipt: Receipt, number: int) -> None:
-        self.figures.published += 1
-        self._settled()
+        self._inbound.settled(self._size_bytes, None)
 
     def refused(self, error: WeftError) -> None:
-        self.figures.refused += 1
-        self._settled()
-        self._logger.warning("coaty_event_refused", reason=str(error))
-
-    def _settled(self) -> None:
-        self._pending -= 1
-        self._room.set()
+        self._inbound.settled(self._size_bytes, error)
 
 
 def key_of(message: Message) -> bytes | None:

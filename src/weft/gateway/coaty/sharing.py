@@ -12,6 +12,7 @@ as is always possible in Coaty.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -20,6 +21,8 @@ from weft.wire.coaty import CoatyObject, CoreType
 BRIDGE_TYPE: Final = "com.weft.Bridge"
 MARK_BYTES: Final = 8
 CHANCE_BYTES: Final = 8  # as many as the reference's sequence numbers have
+NOT_IN_GROUPS: Final = re.compile("[^A-Za-z0-9_-]")
+SHOWN_CHARS: Final = 40
 BRIDGES_MAX: Final = 1024  # of one namespace; anybody can claim to be one
 
 
@@ -35,6 +38,13 @@ def marked(mark: bytes, entropy: Callable[[int], bytes]) -> bytes:
 
 def is_marked(seqno: bytes, mark: bytes) -> bool:
     return seqno.startswith(mark) and len(seqno) == MARK_BYTES + CHANCE_BYTES
+
+
+def group_of(namespace: str) -> str:
+    """The group of all bridges of a mesh to one namespace. A namespace may have characters that a group's name may not:
+    what people can read of it, and a digest that tells it from others."""
+    digest = hashlib.sha256(namespace.encode()).hexdigest()[:8]
+    return f"coaty-bridge.{NOT_IN_GROUPS.sub('_', namespace)[:SHOWN_CHARS]}-{digest}"
 
 
 def bridge_object(object_id: str, name: str, mesh: str) -> CoatyObject:

@@ -24,11 +24,11 @@ from pyspark.sql.types import StructType
 from weft.pipelines.lake.files import WrittenFile
 from weft.pipelines.lake.reading import columns_of
 from weft.pipelines.lake.settings import TableError, TableSettings
-from weft.pipelines.lake.staging import QUERY_PROPERTY, prepare, write_files
+from weft.pipelines.lake.staging import prepare, write_files
 from weft.pipelines.lake.table import open_table
+from weft.spark.properties import BATCH_ID, QUERY_ID
 
 NAME: Final = "weft-lake"
-BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Share:
         context = TaskContext.get()
         assert context is not None, "Spark's tasks write"
-        query, batch = (context.getLocalProperty(name) for name in (QUERY_PROPERTY, BATCH_PROPERTY))
+        query, batch = (context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID))
         if not query or not batch:
             # Without them a repeated batch could not be told from a new one.
-            raise TableError("this Spark does not tell tasks their query and batch", wanted=QUERY_PROPERTY)
+            raise TableError("this Spark does not tell tasks their query and batch", wanted=QUERY_ID)
         return Share(query, tuple(write_files(self._settings, self._columns, query, int(batch), iterator)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's

@@ -17,13 +17,13 @@ from weft.pipelines.lake.reading import columns_of
 from weft.pipelines.lake.settings import TableError, TableSettings
 from weft.pipelines.lake.table import ensure, open_table
 from weft.pipelines.lake.writing import FileWriter, stored_schema
+from weft.spark.properties import QUERY_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 PREPARED_MAX: Final = 64  # tables that the queries of one driver write
-QUERY_PROPERTY: Final = "sql.streaming.queryId"  # Spark's own, the same for as long as the checkpoint is kept
 
 
 def prepare(settings: TableSettings, schema: StructType) -> None:
@@ -93,7 +93,7 @@ def append_batch(
 
 def query_id(spark: SparkSession) -> str:
     """Within ``foreachBatch``: the query's id, which stays the same for as long as its checkpoint is kept."""
-    found = spark.sparkContext.getLocalProperty(QUERY_PROPERTY)
+    found = spark.sparkContext.getLocalProperty(QUERY_ID)
     if not found:
-        raise TableError("there is a query id within foreachBatch only", property=QUERY_PROPERTY)
+        raise TableError("there is a query id within foreachBatch only", property=QUERY_ID)
     return found

@@ -1,0 +1,26 @@
+"""Topics of a table by pattern, in Spark."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def selects(pattern: str) -> Column:
+    """Whether the column ``topic`` is one that the pattern selects."""
+    from pyspark.sql import functions as f
+
+    return f.col("topic").rlike(topic_regex(pattern))
+
+
+def topic_regex(pattern: str) -> str:
+    """A regular expression, in Java's and Python's words, for the topics that a pattern selects."""
+    signs = {"*": r"[^.]+", ">": r".+"}
+    return "^" + r"\.".join(signs.get(token) or _literal(token) for token in pattern.split(".")) + "$"
+
+
+def _literal(token: str) -> str:
+    return "".join(re.escape(each) if each.isascii() else each for each in token)
