@@ -39,18 +39,11 @@ def bench_session(app: str) -> SparkSession:
 
 
 @functools.cache
-def columns(count: int) -> dict[str, pa.Array]:
-    """Keys, headers and payloads of so many events."""
-    chance = np.random.default_rng(1)
-    payloads = chance.integers(0, 256, count * PAYLOAD_BYTES, dtype=np.uint8)
+def headers(count: int) -> pa.MapArray:
+    """Two for each of so many events."""
     names = pa.array(["trace-id", "content-type"] * count)
     values = pa.array([text for n in range(count) for text in (f"{n:016x}", "application/octet-stream")])
-    headers = pa.MapArray.from_arrays(np.arange(0, 2 * count + 1, 2, dtype=np.int32), names, values)
-    return {
-        "payload": _fixed(payloads, PAYLOAD_BYTES, count),
-        "key": _fixed(np.arange(count, dtype=">u8").view(np.uint8), 8, count),
-        "headers": headers,
-    }
+    return pa.MapArray.from_arrays(np.arange(0, 2 * count + 1, 2, dtype=np.int32), names, values)
 
 
 def _fixed(data: np.ndarray[tuple[int], np.dtype[np.uint8]], width: int, count: int) -> pa.Array:
@@ -58,8 +51,17 @@ def _fixed(data: np.ndarray[tuple[int], np.dtype[np.uint8]], width: int, count: 
 
 
 def events(first: int, count: int) -> pa.RecordBatch:
-    times = pa.array(np.arange(first, first + count) * 1000 + FIRST_US)
-    return pa.record_batch({"timestamp": times, **columns(count)})
+    """No two have the same payload: Parquet would store it once."""
+    numbers = np.arange(first, first + count)
+    payloads = np.random.default_rng(first).integers(0, 256, count * PAYLOAD_BYTES, dtype=np.uint8)
+    return pa.record_batch(
+        {
+            "timestamp": pa.array(numbers * 1000 + FIRST_US),
+            "key": _fixed(numbers.astype(">u8").view(np.uint8), 8, count),
+            "headers": headers(count),
+            "payload": _fixed(payloads, PAYLOAD_BYTES, count),
+        }
+    )
 
 
 async def fill(address: str, topics: Sequence[str], rows: int, batch_events: int = BATCH_EVENTS) -> None:

@@ -49,5 +49,5 @@ class InMemoryReader(DataSourceReader):
 @functools.cache
 def prepared() -> pa.RecordBatch:
     """One batch as the source hands it over, made once in every worker."""
-    stored = events(0, SPARK_BATCH_ROWS).select(["timestamp", "key", "headers", "payload"])
+    stored = events(0, SPARK_BATCH_ROWS)
     return next(RowMaker(PLACE, COLUMNS).rows([ReceivedBatch(*PLACE, 0, stored)]))

@@ -99,20 +99,26 @@ def _gathered(items: Iterable[T], rows_of: Callable[[T], pa.RecordBatch]) -> Ite
     rows = size = 0
     for item in items:
         more = rows_of(item)
-        if group and (rows + more.num_rows > SPARK_BATCH_ROWS or size + more.nbytes > SPARK_BATCH_BYTES):
+        more_rows, more_size = more.num_rows, _bytes_of(more)
+        if group and (rows + more_rows > SPARK_BATCH_ROWS or size + more_size > SPARK_BATCH_BYTES):
             yield group
             group, rows, size = [], 0, 0
         group.append(item)
-        rows += more.num_rows
-        size += more.nbytes
+        rows += more_rows
+        size += more_size
     if group:
         yield group
+
+
+def _bytes_of(rows: pa.RecordBatch) -> int:
+    """About; a part counts as much as what it is part of. To know it exactly takes twenty times as long."""
+    return int(rows.get_total_buffer_size())
 
 
 def _parts(batch: ReceivedBatch) -> Iterator[ReceivedBatch]:
     """Equal parts, none of them too large."""
     count = len(batch)
-    parts = max(-(-count // SPARK_BATCH_ROWS), -(-batch.record_batch.nbytes // SPARK_BATCH_BYTES))
+    parts = max(-(-count // SPARK_BATCH_ROWS), -(-_bytes_of(batch.record_batch) // SPARK_BATCH_BYTES))
     if parts <= 1:
         yield batch
         return
