@@ -45,6 +45,7 @@ class Weft:
         self.config = config
         patch.setenv("WEFT_CONFIG_DIR", str(config))
         patch.delenv("WEFT_CONTEXT", raising=False)
+        patch.setattr("weft.cli.connection.CONNECT_TIMEOUT_S", END_TIMEOUT_S)  # a busy machine is no person
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"") -> Outcome:
         self._patch.setattr(sys, "argv", ["weft", *map(str, arguments)])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from tests.cli.commands import RunningNode, Weft
+from tests.transport.held_port import held_port
 from weft.cli.connection import DEFAULT_NODE, choose_target
 from weft.cli.options import Where
 from weft.contexts import Context, Contexts, write_contexts
@@ -70,9 +69,9 @@ def test_a_certificate_that_is_gone_is_told(weft: Weft, environ: dict[str, str])
 
 def test_a_node_that_is_not_there_is_told(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.cli.connection.CONNECT_TIMEOUT_S", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as once:
-        address = f"127.0.0.1:{once.getsockname()[1]}"
-    outcome = weft("status", "--node", address, "--insecure")
+    with held_port() as port:
+        address = f"127.0.0.1:{port}"
+        outcome = weft("status", "--node", address, "--insecure")
     assert outcome.status == 1
     assert f"no node answers at {address} (--node)" in outcome.err
     assert outcome.err.count("\n") == 1

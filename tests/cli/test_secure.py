@@ -45,6 +45,17 @@ class Node:
 
 
 @contextmanager
+def killed_in_time(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Whoever waits for it here does not wait for ever; what is done between takes as long as it takes."""
+    watch = threading.Timer(END_TIMEOUT_S, process.kill)
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
+
+
+@contextmanager
 def up(config: Path, data: Path, *flags: str, stdin: str = "") -> Iterator[Node]:
     """Until it is ready; at the end it is asked to stop, and ``said`` has all it wrote."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
@@ -56,26 +67,25 @@ def up(config: Path, data: Path, *flags: str, stdin: str = "") -> Iterator[Node]
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environ
         ) as process,
     ):
-        watch = threading.Timer(END_TIMEOUT_S, process.kill)
-        watch.start()
         try:
             assert process.stdin is not None and process.stdout is not None
-            process.stdin.write(stdin)
-            process.stdin.close()
-            line = process.stdout.readline()
+            with killed_in_time(process):
+                process.stdin.write(stdin)
+                process.stdin.close()
+                line = process.stdout.readline()
             log.seek(0)
             text = log.read()
             assert line == "ready\n", text
             lines = [json.loads(each) for each in text.splitlines() if each.startswith("{")]
             node = Node(process, next(each for each in lines if each["event"] == "node_ready"))
             yield node
-            process.send_signal(signal.SIGTERM)
-            node.said.append(line + process.stdout.read())
-            assert process.wait(END_TIMEOUT_S) == 0
+            with killed_in_time(process):
+                process.send_signal(signal.SIGTERM)
+                node.said.append(line + process.stdout.read())
+                assert process.wait(END_TIMEOUT_S) == 0
             log.seek(0)
             node.said.append(log.read())
         finally:
-            watch.cancel()
             if process.poll() is None:
                 process.kill()
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 import pyarrow as pa
 
+from tests.transport.held_port import held_port
 from weft.model import Batch, Pattern, Topic, matches
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -455,17 +456,19 @@ class Reader:
 
 @asynccontextmanager
 async def running(*nodes: FakeNode) -> AsyncIterator[list[str]]:
-    """Start nodes, give their addresses, and end them."""
-    for node in nodes:
-        await node.start()
-    try:
-        yield [node.address for node in nodes]
-    finally:
+    """Start nodes, give their addresses, and end them; their ports are theirs also while they are stopped."""
+    with ExitStack() as ports:
         for node in nodes:
-            await node.stop()
+            node.port = ports.enter_context(held_port())
+            await node.start()
+        try:
+            yield [node.address for node in nodes]
+        finally:
+            for node in nodes:
+                await node.stop()
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
     """Wait for a condition, not for a time; the bound only ends a test that has failed."""
     async with asyncio.timeout(timeout_s):
         while not condition():

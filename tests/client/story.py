@@ -10,7 +10,7 @@ import weft
 from weft.client import Connecting, Hooks, Options
 
 T = TypeVar("T")
-STORY_TIMEOUT_S = 30.0
+STORY_TIMEOUT_S = 60.0
 
 
 def play(story: Coroutine[Any, Any, T]) -> T:
@@ -24,8 +24,8 @@ def play(story: Coroutine[Any, Any, T]) -> T:
 
 
 def quick(**changes: Any) -> Options:
-    """Options with short waits."""
-    settings = {"backoff_s_min": 0.01, "backoff_s_max": 0.05, "connect_timeout_s": 5.0, "close_timeout_s": 2.0}
+    """Options with short pauses; the bounds are for tests that fail."""
+    settings = {"backoff_s_min": 0.01, "backoff_s_max": 0.05, "connect_timeout_s": 20.0, "close_timeout_s": 20.0}
     return Options(**{**settings, "handled_interval_s": 0.01, **changes})
 
 

@@ -151,7 +151,7 @@ def test_a_program_that_closes_nothing_ends_by_itself(node: FakeNode) -> None:
         "print(next(subscription).payload.decode())\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, node.address], capture_output=True, timeout=30, text=True, check=True
+        [sys.executable, "-c", program, node.address], capture_output=True, timeout=120, text=True, check=True
     )
     assert done.stdout == "1\n"
     assert node.payloads("b") == [b"1"]

@@ -106,12 +106,14 @@ def test_answers_are_values() -> None:
 def test_calls_are_tried_again_elsewhere_and_not_for_ever() -> None:
     async def story() -> None:
         node = FakeNode()
-        async with running(node) as addresses, connect([*addresses, NOWHERE], call_timeout_s=0.5) as client:
-            node.faults.fail_calls = 3
-            assert (await client.status()).node_id == "node-a"
-            node.faults.fail_calls = 1_000_000
-            with pytest.raises(Unavailable, match="Status") as raised:
-                await client.status()
+        async with running(node) as addresses:
+            async with connect([*addresses, NOWHERE]) as client:
+                node.faults.fail_calls = 3
+                assert (await client.status()).node_id == "node-a"
+            async with connect([*addresses, NOWHERE], call_timeout_s=0.5) as client:
+                node.faults.fail_calls = 1_000_000
+                with pytest.raises(Unavailable, match="Status") as raised:
+                    await client.status()
             assert "call failed" in str(raised.value.facts["last"])
 
     play(story())

@@ -14,6 +14,7 @@ import pytest
 from tests.client.fake import FakeNode
 from weft.client import Options
 
+WAIT_S = 60.0
 PAGE = (Path(__file__).parents[2] / "docs" / "sdk.md").read_text()
 EXAMPLES = [
     pytest.param(code, id=heading)
@@ -38,7 +39,7 @@ def test_example(code: str) -> None:
         await made.start()
         return made
 
-    node = asyncio.run_coroutine_threadsafe(start(), loop).result(20)
+    node = asyncio.run_coroutine_threadsafe(start(), loop).result(WAIT_S)
     names: dict[str, object] = {}
     try:
         exec(compile(code, "docs/sdk.md", "exec"), names)
@@ -46,11 +47,11 @@ def test_example(code: str) -> None:
         assert callable(main)
         outcome = main([node.address])
         if inspect.iscoroutine(outcome):
-            asyncio.run(asyncio.wait_for(outcome, 20))
+            asyncio.run(asyncio.wait_for(outcome, WAIT_S))
     finally:
-        asyncio.run_coroutine_threadsafe(node.stop(), loop).result(20)
+        asyncio.run_coroutine_threadsafe(node.stop(), loop).result(WAIT_S)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(20)
+        thread.join(WAIT_S)
         loop.close()
 
 

@@ -167,6 +167,7 @@ def test_a_subscription_resumes_on_another_node_that_has_the_streams() -> None:
             one.told_addresses = [two.address]
             subscription = client.subscribe("a", start="earliest")
             assert payloads(await take(subscription, 25)) == numbers(25)
+            await until(lambda: [place.offset for place in subscription._intake.cursors.resume_at()] == [50])
             await one.stop()
             assert payloads(await take(subscription, 25)) == numbers(25, 25)
             await until(lambda: bool(two.opens))

@@ -51,7 +51,7 @@ def test_join_publish_forward_and_receive() -> None:
             node(1, settings=rules, on_change=changes.append) as middle,
             node(2, join=[middle.address]) as far,
         ):
-            neighbour = await one.join(middle.address)
+            neighbour = await one.join(middle.address, timeout_s=WAIT_S)
             assert neighbour.node_id == middle.node_id.bytes
             await until(lambda: len(middle.neighbours) == 2)
             assert {change.kind for change in changes} == {emm.ChangeKind.JOINED}
@@ -83,7 +83,7 @@ def test_the_ttl_is_in_the_ip_header_and_one_less_behind_each_node(host: str) ->
                 node(0, settings=settings, listen=(host, 0)) as one,
                 node(1, settings=settings, listen=(host, 0)) as relay,
             ):
-                await one.join(relay.address)
+                await one.join(relay.address, timeout_s=WAIT_S)
                 probe.sendto(hello_of(2), relay.address)  # the probe poses as node 2
                 await until(lambda: len(relay.neighbours) == 2)
                 await one.publish("n")
@@ -126,13 +126,14 @@ def test_events_with_a_handler_run_it_if_their_sender_is_verified() -> None:
                 other.on_event("restart")(ran.append)
             problems: list[object] = []
             asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["message"]))
-            await one.join(other.address)
+            await one.join(other.address, timeout_s=WAIT_S)
             await one.publish("restart", "now")
             await one.publish("broken")
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 stranger.sendto(unsigned("restart"), other.address)
             event = await first(other)
             assert (event.name, event.verdict) == ("restart", emm.Verdict.UNSIGNED)  # told, and not obeyed
+            await until(lambda: ran and problems)
             assert [event.values for event in ran] == [("now",)]
             assert problems == ["an EMM event's handler failed"]
 
@@ -217,7 +218,7 @@ def test_the_same_packets_over_quic(certificate: Certificate) -> None:
             node(0) as one,
             node(1, quic=("127.0.0.1", 0), certificate=certificate) as server,
         ):
-            neighbour = await one.join_quic(server.quic_address, certificate.root_pem)
+            neighbour = await one.join_quic(server.quic_address, certificate.root_pem, timeout_s=WAIT_S)
             assert UUID(bytes=neighbour.node_id) == server.node_id
             await one.publish("secret.temp", 1)
             assert (await first(server)).name == "secret.temp"

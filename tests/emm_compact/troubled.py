@@ -16,7 +16,8 @@ from weft.emm_compact import Node
 NODES = 5
 EVENTS = 40  # of each node
 PAIRS = [(who, whom) for who in range(NODES) for whom in range(who)]
-QUIET_S = 0.5  # many times the longest delay
+LOOKS = 10  # in a row, all the same: one is not enough, because the process itself may have stood still
+LOOK_S = 0.05  # longer than the longest delay
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,11 @@ async def publish_all(nodes: list[Node]) -> Outcome:
 
 async def quiet(nodes: list[Node]) -> None:
     """Until nothing has arrived for a while; heartbeats are rarer than that."""
-    received = -1
-    while received != (received := sum(each.figures.received for each in nodes)):
-        await asyncio.sleep(QUIET_S)
+    received, same = -1, 0
+    while same < LOOKS:
+        await asyncio.sleep(LOOK_S)
+        before, received = received, sum(each.figures.received for each in nodes)
+        same = same + 1 if received == before else 0
 
 
 async def main() -> None:

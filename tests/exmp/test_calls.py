@@ -12,7 +12,7 @@ from weft import exmp
 from weft.errors import UsageError
 from weft.exmp import Client, JsonObject, Server, Settings
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 async def echo(data: JsonObject) -> JsonObject:

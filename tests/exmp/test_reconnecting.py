@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from random import Random
 
 import pytest
 
+from tests.transport.held_port import held_port
 from weft import exmp
 from weft.errors import UsageError
 from weft.exmp import JsonObject
 
-PATIENCE_S = 20.0
+PATIENCE_S = 30.0
 
 
 class Hasty(Random):
@@ -22,6 +24,10 @@ class Hasty(Random):
     def random(self) -> float:
         self.asked += 1
         return 0.99
+
+
+def play(story: Coroutine[None, None, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, PATIENCE_S))
 
 
 async def echo(data: JsonObject) -> JsonObject:
@@ -36,8 +42,8 @@ def test_a_client_finds_its_server_again() -> None:
         async def on_connected(peer: exmp.Peer) -> None:
             connected.append(peer.address)
 
-        async with asyncio.timeout(PATIENCE_S):
-            server = exmp.serve({"$echo": echo}, port=0)
+        with held_port() as port:
+            server = exmp.serve({"$echo": echo}, port=port)
             await server.open()
             client = exmp.connect(str(server.address), on_connected=on_connected, chance=Hasty())
             async with client:
@@ -52,7 +58,7 @@ def test_a_client_finds_its_server_again() -> None:
                     assert await waiting == {"n": 2}
                     assert len(connected) == 2  # where subscriptions are made again
 
-    asyncio.run(run())
+    play(run())
 
 
 @pytest.mark.req("EXM-10")
@@ -67,8 +73,8 @@ def test_a_call_that_was_under_way_is_in_doubt_unless_it_may_be_done_twice() -> 
                 await asyncio.Event().wait()
             return data
 
-        async with asyncio.timeout(PATIENCE_S):
-            server = exmp.serve({"sometimes": sometimes}, port=0)
+        with held_port() as port:
+            server = exmp.serve({"sometimes": sometimes}, port=port)
             await server.open()
             async with exmp.connect(str(server.address), chance=Hasty()) as client:
                 doubtful = asyncio.create_task(client.call("sometimes", {"n": 1}))
@@ -83,7 +89,7 @@ def test_a_call_that_was_under_way_is_in_doubt_unless_it_may_be_done_twice() -> 
                     assert await repeated == {"n": 2}
                 assert begun == [1, 2]
 
-    asyncio.run(run())
+    play(run())
 
 
 @pytest.mark.req("EXM-10")
@@ -92,10 +98,9 @@ def test_a_client_that_starts_before_its_server_tries_until_it_is_there() -> Non
 
     async def run() -> None:
         chance = Hasty()
-        async with asyncio.timeout(PATIENCE_S):
-            async with exmp.serve({"$echo": echo}, port=0) as server:
-                place = server.address  # nobody is there after this
-            client = exmp.connect(str(place), connect_timeout_s=PATIENCE_S, chance=chance)
+        with held_port() as port:
+            place = ("127.0.0.1", port)  # nobody is there yet
+            client = exmp.connect(f"127.0.0.1:{port}", connect_timeout_s=PATIENCE_S, chance=chance)
             opening = asyncio.create_task(client.open())
             while chance.asked < 3:
                 await asyncio.sleep(0.001)
@@ -105,7 +110,7 @@ def test_a_client_that_starts_before_its_server_tries_until_it_is_there() -> Non
                 assert await client.call("$echo", {"n": 1}) == {"n": 1}
                 await client.close()
 
-    asyncio.run(run())
+    play(run())
 
 
 def test_without_patience_the_first_failure_is_the_answer() -> None:

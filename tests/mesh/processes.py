@@ -1,22 +1,22 @@
 """Nodes as real processes (``weft up``), to be killed, stopped and started again.
 
-Ports are free ones, chosen before the start: so that nodes can start together, and again at the same place.
+Ports are chosen before the start and held: so that nodes can start together, and again at the same place.
 """
 
 from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from tests.node.raw_client import WAIT_S, RawClient
+from tests.transport.held_port import held_port
 
 COMMAND: Final = (sys.executable, "-c", "from weft.cli.main import main; main()")
 
@@ -27,7 +27,8 @@ class NodeProcess:
     def __init__(self, directory: Path, node_id: str, address: str = "", wrapper: tuple[str, ...] = ()) -> None:
         self.node_id = node_id
         self.data = directory / node_id
-        self.address = address or f"127.0.0.1:{free_port()}"
+        self._held = ExitStack()
+        self.address = address or f"127.0.0.1:{self._held.enter_context(held_port())}"
         self.log: list[dict[str, Any]] = []  # its log lines
         self._wrapper = wrapper
         self._process: subprocess.Popen[str] | None = None
@@ -83,14 +84,10 @@ class NodeProcess:
     def close(self) -> None:
         if self._process is not None:
             self.kill()
+        self._held.close()
 
     def client(self) -> RawClient:
         return RawClient(self.address)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from weft.node.admin_http import AdminServer
 from weft.node.figures import NodeFigures
 from weft.node.metrics import Metrics
 
+WAIT_S = 30.0
+
 
 class View:
     """A node as the server sees it."""
@@ -41,7 +43,8 @@ async def serving(view: View) -> AsyncIterator[httpx.AsyncClient]:
     server = AdminServer("127.0.0.1", 0, view)
     await server.start()
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as http:
+        url = f"http://127.0.0.1:{server.port}"
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=WAIT_S) as http:
             yield http
     finally:
         await server.stop()
@@ -127,7 +130,7 @@ def test_stopping_does_not_wait_for_idle_connections() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"GET / HTTP/1.1\r\n")  # and never the rest
         await writer.drain()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             await server.stop()
         writer.close()
 

@@ -11,7 +11,7 @@ import grpc
 import httpx
 import pytest
 
-from tests.node.raw_client import EARLIEST, RawClient, batch_of
+from tests.node.raw_client import EARLIEST, WAIT_S, RawClient, batch_of
 from tests.node.running import config_of, running_node
 from weft.errors import StorageError, UsageError
 from weft.log.errors import DiskFull, LogDamaged, LogInUse
@@ -20,7 +20,7 @@ from weft.wire.mesh import mesh_pb2 as pb
 
 
 async def get(node: Node, page: str) -> httpx.Response:
-    async with httpx.AsyncClient() as web:
+    async with httpx.AsyncClient(timeout=WAIT_S) as web:
         return await web.get(f"http://{node.admin_address}/{page}")
 
 
@@ -252,7 +252,7 @@ def test_a_log_that_fails_ends_the_node(tmp_path: Path, monkeypatch: pytest.Monk
             assert isinstance(error, pb.Error)
             assert error.code == pb.ERROR_SHUTTING_DOWN
             assert (await subscriber.read()).error.code == pb.ERROR_SHUTTING_DOWN
-            failure = await asyncio.wait_for(node.wait_failed(), 10)
+            failure = await asyncio.wait_for(node.wait_failed(), WAIT_S)
             assert ("on fire" if where == "in the syncing thread" else "ZeroDivisionError: a bug") in str(failure)
             assert (await get(node, "readyz")).status_code == 503
             monkeypatch.undo()

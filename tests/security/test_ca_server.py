@@ -35,6 +35,8 @@ from weft.security.certificates import fingerprint
 from weft.security.credentials import Credentials
 from weft.security.issuing import Issuer, revoke
 
+WAIT_S = 30.0
+
 
 class Served:
     """A CA that runs. Its settings name no port, because the port is chosen when it starts."""
@@ -57,7 +59,7 @@ class Served:
         context = ssl.create_default_context(cadata=self.ca.root_pem.decode())
         if store is not None:
             context.load_cert_chain(store.identity_file)
-        return httpx.AsyncClient(base_url=self.url, verify=context, trust_env=False)
+        return httpx.AsyncClient(base_url=self.url, verify=context, trust_env=False, timeout=WAIT_S)
 
 
 @asynccontextmanager
@@ -73,7 +75,7 @@ async def served(directory: Path, lifetime_s: int = pki.DAY_S, began_s: float = 
 
 
 def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 30))
+    asyncio.run(asyncio.wait_for(story, 2 * WAIT_S))
 
 
 @pytest.mark.req("SEC-01")

@@ -49,7 +49,7 @@ async def serve(found: Credentials) -> tuple[grpc.aio.Server, int]:
 
 async def ask(port: int, credentials: grpc.ChannelCredentials) -> str:
     async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
-        answer: bytes = await channel.unary_unary(WHO)(b"", timeout=10)
+        answer: bytes = await channel.unary_unary(WHO)(b"", timeout=30)
         return answer.decode()
 
 
@@ -76,7 +76,7 @@ def test_mutual_tls_over_grpc(tmp_path: Path) -> None:
         finally:
             await server.stop(None)
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(story(), 120))
 
 
 @pytest.mark.req("SEC-01")

@@ -99,7 +99,7 @@ class World:
         async def story() -> None:
             running = asyncio.create_task(self.rotation.run())
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     while not done() and not running.done():
                         await asyncio.sleep(0)
             finally:

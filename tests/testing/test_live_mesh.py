@@ -13,7 +13,7 @@ from weft.client import Client
 from weft.errors import UsageError
 from weft.testing import blocking_mesh, mesh
 
-WAIT_S = 30.0
+WAIT_S = 90.0  # of a test; nothing takes nearly as long
 
 
 def play(story: Coroutine[Any, Any, None]) -> None:

@@ -234,6 +234,7 @@ def test_the_objects_of_the_namespace_can_be_read_from_the_mesh() -> None:
     async def story() -> None:
         async with bridged() as (it, client, agent):
             kept, gone = thing("kept"), thing("gone")
+            await agent.advertise(agent.identity)  # again: it may have settled before it was connected
             await agent.advertise(kept)
             await agent.advertise(gone)
             await agent.deadvertise(gone["objectId"])

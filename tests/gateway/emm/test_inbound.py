@@ -93,8 +93,9 @@ def test_datagrams_that_come_one_by_one_are_gathered() -> None:
     async def story() -> None:
         mesh = FakeMesh()
         inbound = made(mesh)
-        for number in range(100):
-            inbound.receive(arrived(event(number)))
+        packets = [event(number) for number in range(100)]  # made before, so that they come close together
+        for packet in packets:
+            inbound.receive(arrived(packet))
             await asyncio.sleep(0)
         await until(lambda: mesh.events == 100)
         assert len(mesh.publishes) < 50

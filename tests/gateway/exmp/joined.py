@@ -15,7 +15,7 @@ from weft import exmp
 from weft.exmp import Client, JsonObject
 from weft.node.runtime import Node
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0  # of a test; nothing takes nearly as long
 
 
 def address_of(node: Node, scheme: str = "exmp") -> str:

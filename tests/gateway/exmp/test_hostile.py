@@ -66,6 +66,7 @@ def test_a_subscriber_that_never_answers_holds_its_credit_and_no_more(tmp_path: 
                 )  # 10 MB in all
             (subscriber,) = node.clients._subscribers.values()
             assert isinstance(subscriber, Feed)
+            await until(lambda: len(subscriber._sent) == 8)
             waiting = sum(len(each.data) for each in subscriber._waiting)
             assert waiting <= EXMP_CREDIT_BYTES + 2 * MIB  # the last batch may exceed it
             assert len(subscriber._sent) == 8

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from tests.gateway.exmp.joined import address_of, joined, refused, until, with_node
+from tests.gateway.exmp.joined import PATIENCE_S, address_of, joined, refused, until, with_node
 from tests.node.running import running_node
 from tests.transport.tcp.raw import Raw
 from tests.wire.exmp.transcript import request, response
@@ -242,7 +242,7 @@ def test_a_node_that_takes_no_more_says_so_and_answers_what_it_owes(tmp_path: Pa
             await asyncio.gather(node.stop(), *owed)
             assert [task.result()["offset"] for task in owed] == list(range(100))  # type: ignore[index]
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
 
 
 def test_without_an_address_there_is_no_gateway(tmp_path: Path) -> None:

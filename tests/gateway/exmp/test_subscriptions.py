@@ -218,6 +218,7 @@ def test_a_node_that_shuts_down_tells_its_subscribers(tmp_path: Path) -> None:
         async with asyncio.timeout(PATIENCE_S), joined(tmp_path) as (node, _), reading(node) as reader:
             await reader.client.call("subscribe", {"pattern": "t"})
             await node.stop()
+            await until(lambda: reader.endings)
             assert [(each["subscription"], each["code"]) for each in reader.endings] == [(1, "shutting_down")]
 
     asyncio.run(run())

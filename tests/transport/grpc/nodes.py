@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 import grpc
 
+from tests.transport.held_port import held_port
 from weft.core.messages import Copy, ReceivedCopies
 from weft.errors import PeerError
 from weft.membership import Message
@@ -129,7 +130,7 @@ class TestNode:
         self._server: Any = None
         self.address = ""
 
-    async def start(self, address: str = "127.0.0.1:0") -> None:
+    async def start(self, address: str) -> None:
         self._server = grpc.aio.server(options=[*server_options(self._settings), ("grpc.so_reuseport", 0)])
         self.links.add_to(self._server)
         port = self._server.add_insecure_port(address)
@@ -158,15 +159,16 @@ class TestNode:
 
 @asynccontextmanager
 async def running(*nodes: TestNode) -> AsyncIterator[None]:
-    """All of them started; at the end all stopped, and nothing left over."""
-    for node in nodes:
-        await node.start()
-    try:
-        yield
-    finally:
+    """All of them started, on ports that stay theirs; at the end all stopped, and nothing left over."""
+    with ExitStack() as ports:
         for node in nodes:
-            await node.stop()
-        await settled(lambda: not any(map(_is_ours, asyncio.all_tasks())))
+            await node.start(f"127.0.0.1:{ports.enter_context(held_port())}")
+        try:
+            yield
+        finally:
+            for node in nodes:
+                await node.stop()
+            await settled(lambda: not any(map(_is_ours, asyncio.all_tasks())))
 
 
 def _is_ours(task: asyncio.Task[Any]) -> bool:

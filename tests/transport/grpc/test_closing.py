@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from tests.transport.grpc.nodes import PATIENCE_S, TestNode, copy, running
+from tests.transport.grpc.nodes import PATIENCE_S, SETTINGS, TestNode, copy, running
 from tests.transport.grpc.raw_peer import raw_peer
 from weft.core.messages import SendCopies
 from weft.membership import Heartbeat
@@ -19,7 +20,7 @@ from weft.wire.mesh import peerlink_pb2 as pb
 @pytest.mark.parametrize("who_dialled", ["node-a", "node-b"])
 def test_stop_lets_everything_out_that_waits_and_says_goodbye(who_dialled: str) -> None:
     async def story() -> None:
-        a, b = TestNode("node-a"), TestNode("node-b")
+        a, b = TestNode("node-a", replace(SETTINGS, drain_timeout_s=PATIENCE_S)), TestNode("node-b")
         async with running(a, b):
             dialler, other = (a, b) if who_dialled == "node-a" else (b, a)
             dialler.links.dial(other.address)

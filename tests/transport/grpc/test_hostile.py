@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +46,8 @@ def test_a_handshake_that_is_refused_says_why_to_both_sides(first: bytes, reason
         node = TestNode("node-a")
         async with running(node), raw_peer(node) as peer:
             call = peer.open(method)
-            await call.write(first)
+            with suppress(grpc.aio.AioRpcError):  # what is too large may be refused before all of it is out
+                await call.write(first)
             code, details = await fate(call)
             assert code is grpc.StatusCode.INVALID_ARGUMENT
             assert reason in details
@@ -83,7 +85,8 @@ def test_a_dialler_that_is_refused_knows_why_and_tries_again_later(
 @pytest.mark.parametrize("silent_after", ["connecting", "the hello"])
 def test_who_says_nothing_is_not_waited_for(silent_after: str) -> None:
     async def story() -> None:
-        node = TestNode("node-a", HASTY)
+        # Enough time for a hello that is said, on a busy machine too.
+        node = TestNode("node-a", HASTY if silent_after == "connecting" else replace(HASTY, handshake_timeout_s=2.0))
         async with running(node), raw_peer(node) as peer:
             call = peer.open("EventStream")
             if silent_after == "the hello":
@@ -260,7 +263,8 @@ def test_a_frame_that_is_too_large_is_refused_by_its_length() -> None:
         node = TestNode("node-a")
         async with running(node), raw_peer(node) as peer:
             await peer.link()
-            await peer.events.write(bytes(PEER_FRAME_BYTES_MAX + 1))
+            with suppress(grpc.aio.AioRpcError):  # the refusal may come before all of it is out
+                await peer.events.write(bytes(PEER_FRAME_BYTES_MAX + 1))
             await fate(peer.events)
             await node.record.until(lambda: node.record.told == ["up evil", "down evil"])
             assert node.record.inputs == []

@@ -141,7 +141,7 @@ def test_a_frame_that_was_tampered_with_ends_the_connection() -> None:
 
 
 def test_half_open_streams_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "LIBP2P_NEGOTIATION_S", 0.5)
+    monkeypatch.setattr(room, "LIBP2P_NEGOTIATION_S", 2.0)  # time to agree behind all the others, on a busy machine too
 
     async def story() -> None:
         async with peer() as one:

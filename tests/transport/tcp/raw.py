@@ -10,7 +10,7 @@ from tests.wire.exmp.transcript import HELLO, octets
 from weft.transport.tcp import Link, Listener, Received
 from weft.wire.exmp import Closed, Failure, InvalidRequestReceived, Outcome, Settings, Success
 
-PATIENCE_S = 10.0  # of a test; nothing takes nearly as long
+PATIENCE_S = 30.0  # of a test; nothing takes nearly as long
 QUIET = Settings(ping_interval_s=None)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.transport.tcp.raw import QUIET, Echo
+from tests.transport.tcp.raw import PATIENCE_S, QUIET, Echo
 from tests.wire.exmp.transcript import HELLO, octets, request, response
 from weft.errors import UsageError
 from weft.transport.tcp import Answer, BadAnswer, Link, LinkLost
@@ -248,7 +248,7 @@ def test_a_peer_that_does_not_take_its_answers_is_not_read_from() -> None:
 def test_a_peer_that_takes_nothing_for_as_long_as_a_pong_may_take_is_cut_off() -> None:
     async def work(link: Link, wire: Wire, user: Echo) -> None:
         link.pause_writing()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while not wire.is_aborted:
                 await asyncio.sleep(0.001)
 
@@ -265,7 +265,7 @@ def test_after_the_last_words_it_waits_for_the_other_side_but_not_for_long(monke
         assert user.end == Closed(End.ERROR_SENT, 2, "closing time")
         link.data_received(octets(request(1)))  # thrown away
         assert user.heard == []
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while not wire.is_aborted:
                 await asyncio.sleep(0.001)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-WAIT_S = 10.0
+WAIT_S = 30.0  # a bound, not an expectation: the machine may be busy
 LOOPBACK = {"ipv4": "127.0.0.1", "ipv6": "::1"}
 
 
