@@ -25,6 +25,7 @@ from bench.spark_common import Run, bench_session, console, in_turn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from weft.pipelines.packet_captures import BINARY_FILE, ParquetReader
 from weft.pipelines.packet_decoding import judge
 from weft.pipelines.packet_judging import Means, Terms
 from weft.pipelines.packet_keys import KeyFiles, keys_here
@@ -33,6 +34,7 @@ from weft.pipelines.packet_replays import Window
 from weft.pipelines.packet_schema import INPUT
 from weft.pipelines.packet_state import PACKED, Packing, with_replays_marked
 from weft.pipelines.packets import PacketsSettings, start
+from weft.pipelines.progress import rows_of
 from weft.security.secret import Secret
 from weft.security.trust_file import DeviceKey, KeyKind, add_device
 from weft.wire import emm
@@ -125,11 +127,18 @@ def _figure(name: str, rates: list[float], *, goal: float | None = None, limit: 
 # --- in Spark ----------------------------------------------------------------------------------------------------
 
 
+def packing_with(keys: KeyFiles) -> Packing:
+    """As the pipeline does it for captures in Parquet."""
+    intake = ParquetReader("datagram", "arrived", "source")
+    return Packing(intake, keys, Terms(unsigned_allowed=True), HASH_KEY, BUCKETS)
+
+
 def decoding(spark: SparkSession, keys: KeyFiles, plain: Path, signed: Path, count: int, rounds: int) -> list[Figure]:
-    packing = Packing(keys, Terms(unsigned_allowed=True), HASH_KEY, BUCKETS)
+    packing = packing_with(keys)
 
     def decoded(place: Path) -> Callable[[], DataFrame]:
-        return lambda: spark.read.parquet(str(place)).mapInArrow(packing, PACKED)
+        names = spark.read.format("binaryFile").schema(BINARY_FILE).load(str(place)).select("path")
+        return lambda: names.mapInArrow(packing, PACKED)
 
     runs = [
         Run("Spark: packets from Parquet", lambda: spark.read.parquet(str(plain)), count),
@@ -142,9 +151,8 @@ def decoding(spark: SparkSession, keys: KeyFiles, plain: Path, signed: Path, cou
 
 def replays(spark: SparkSession, keys: KeyFiles, place: Path, checkpoint: Path) -> list[float]:
     """Micro-batches of two files each, into a sink that throws parcels away."""
-    files = spark.readStream.schema(spark.read.parquet(str(place)).schema).option("maxFilesPerTrigger", 2)
-    packing = Packing(keys, Terms(unsigned_allowed=True), HASH_KEY, BUCKETS)
-    marked = with_replays_marked(files.parquet(str(place)), packing, Window())
+    files = spark.readStream.format("binaryFile").schema(BINARY_FILE).option("maxFilesPerTrigger", 2)
+    marked = with_replays_marked(files.load(str(place)).select("path"), packing_with(keys), Window())
     writer = marked.writeStream.format("noop").outputMode("append").option("checkpointLocation", str(checkpoint))
     return _rates(writer.trigger(availableNow=True).start())
 
@@ -171,8 +179,8 @@ def pipeline(spark: SparkSession, trust: Path, captures: Path, place: Path) -> l
 def _rates(query: StreamingQuery) -> list[float]:
     """Packets per second of every micro-batch but the first, which warms up."""
     query.awaitTermination()
-    batches = [each for each in query.recentProgress if each["numInputRows"]]
-    return [each["numInputRows"] * 1000 / each["durationMs"]["triggerExecution"] for each in batches[1:]]
+    batches = [(rows_of(each), each["durationMs"]["triggerExecution"]) for each in query.recentProgress]
+    return [packets * 1000 / took_ms for packets, took_ms in batches if packets][1:]
 
 
 def measure(count: int, rounds: int, place: Path) -> list[Figure]:

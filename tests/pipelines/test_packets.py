@@ -40,6 +40,7 @@ from weft.configuration import BadConfig, Source, validated
 from weft.errors import UsageError
 from weft.pipelines.lake.delta import DeltaLake
 from weft.pipelines.packets import PIPELINE, PacketsSettings, start
+from weft.pipelines.progress import rows_of
 from weft.security.secret import Secret
 from weft.security.trust_file import DeviceKey, KeyKind, add_device, add_group, remove_devices
 from weft.testing import blocking_mesh
@@ -57,6 +58,7 @@ class Lab:
     def __init__(self, home: Path) -> None:
         self.home, self.trust, self.captures = home, home / "trust", home / "captures"
         self.captures.mkdir()
+        self.counted = 0  # packets, as people see them in progress
         add_device(self.trust, HMAC_KEY)
         add_group(self.trust, Secret(GROUP_KEYS[0]))
 
@@ -78,6 +80,7 @@ class Lab:
         """All there is, then end."""
         (query,) = start(spark, self.settings(**tables))
         query.awaitTermination()
+        self.counted += sum(rows_of(each) for each in query.recentProgress)
 
     def run_captures(self, spark: SparkSession) -> None:
         self.run(spark, captures={"path": str(self.captures), "format": "parquet", "source_column": "source"})
@@ -126,6 +129,7 @@ def test_vectors_and_rejects_and_replays_across_a_restart(lab: Lab, spark: Spark
         ("replay", event(1)),
     ]
     assert all(row["detail"] for row in refused)
+    assert lab.counted == len(good) + len(refused)
 
     lab.capture("b", [event(2), compact[0], event(4)], NOW_US + 250 * 10**6)
     lab.run_captures(spark)
@@ -206,6 +210,7 @@ def test_topics_of_the_mesh(lab: Lab, spark: SparkSession) -> None:
     assert [row["source"] for row in good if row["message_id"] == 1] == ["192.0.2.1:1"]
     assert {row["topic"] for row in good} == {"emm.raw.a", "emm.raw.b"}
     assert [(row["message_id"], row["reason"]) for row in bad] == [(2, "replay")], "heard by two nodes, taken once"
+    assert lab.counted == 4
     assert {(row["origin"], row["offset"]) for row in good + bad} == {("n0", 0), ("n0", 1), ("n1", 0), ("n1", 1)}
 
 
@@ -222,6 +227,12 @@ def test_exactly_one_input(lab: Lab) -> None:
 def test_keys_are_looked_for_before_anything_is_started(lab: Lab, spark: SparkSession) -> None:
     with pytest.raises(UsageError, match="on this machine"):
         lab.run(spark, captures={"path": "x"}, trust={"file": str(lab.home / "trust.json")})
+
+
+def test_names_of_columns_are_looked_for_before_anything_is_started(lab: Lab, spark: SparkSession) -> None:
+    lab.capture("a", [event(1)])
+    with pytest.raises(UsageError, match=r"no column packet of type binary in .*captures \(columns datagram binary"):
+        lab.run(spark, captures={"path": str(lab.captures), "format": "parquet", "datagram_column": "packet"})
 
 
 def test_buckets_are_fixed_with_the_checkpoint(lab: Lab, spark: SparkSession) -> None:

@@ -29,6 +29,14 @@ def test_a_batch_that_says_little() -> None:
     assert line_of(found) == "q  batch 0  0 rows  0 rows/s  0.0 s"
 
 
+def test_what_was_counted_on_the_way_is_counted() -> None:
+    """A query over two files, in which there were 500 packets."""
+    progress = {"batchId": 0, "numInputRows": 2, "durationMs": {}, "observedMetrics": {"weft": {"rows": 500}}}
+    assert read_progress(QueryRecord("packets"), progress).rows == 500
+    nothing = {"batchId": 1, "numInputRows": 0, "durationMs": {}, "observedMetrics": {"weft": {"rows": None}}}
+    assert read_progress(QueryRecord("packets"), nothing).rows == 0
+
+
 def test_lag_is_known_only_of_sources_that_tell_it() -> None:
     files = {"endOffset": "{'logOffset': 3}", "latestOffset": None}
     weft = {"endOffset": None, "latestOffset": offsets(a=5)}

@@ -3,7 +3,7 @@
 Rows are events as the source gives them, with their identity (topic, origin, epoch, partition, offset), and the day of
 their timestamp to partition by. Within a file rows are sorted by topic, so that readers of one topic skip the rest:
 a thousand topics need no thousand files per batch. ``layout.topics`` adds a partition by topic where that pays.
-How events get from the log into files is in ``archive_ranges``.
+Events go from the log into files without passing the JVM (``ranges``).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from weft.configuration import Section
 from weft.limits import LAKE_TOPIC_BUCKETS_MAX
 from weft.model import matches, parse_pattern, parse_topic
 from weft.pipelines import lake
-from weft.pipelines.archive_ranges import NAME as RANGES
-from weft.pipelines.archive_ranges import Events, RangeSource, TopicColumn, bucket, first_token
+from weft.pipelines.archive_events import Events, TopicColumn, bucket, first_token
 from weft.pipelines.base import Streaming
+from weft.pipelines.ranges import only_ranges, read_ranges
 from weft.pipelines.settings import SourceSection, StreamingSettings
 from weft.spark.offsets import place_of, to_json
 
@@ -89,10 +89,9 @@ def start(spark: SparkSession, settings: ArchiveSettings) -> Sequence[StreamingQ
 
     def write(ranges: DataFrame, batch: int) -> None:
         query = lake.query_id(ranges.sparkSession)
-        lake.append_batch(ranges.where("to_read IS NOT NULL"), table, query=query, batch=batch, made=made)
+        lake.append_batch(only_ranges(ranges), table, query=query, batch=batch, made=made)
 
-    spark.dataSource.register(RangeSource)
-    writer = spark.readStream.format(RANGES).options(**options).load().writeStream.foreachBatch(write)
+    writer = read_ranges(spark, options).writeStream.foreachBatch(write)
     writer = writer.queryName(name).option("checkpointLocation", str(settings.run.checkpoint))
     return [writer.trigger(**settings.run.trigger_arguments()).start()]
 

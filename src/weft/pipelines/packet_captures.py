@@ -1,25 +1,35 @@
 """Packets out of captures: pcap and pcapng files, or Parquet files with a column of datagrams.
 
 Files of a directory are a stream: each is read once, new ones when they appear. Identity of a packet is the file and
-the packet's number in it. pcap files are opened by executors themselves (with Arrow's file systems), so a capture never
-has to fit into the JVM; damage in one becomes a row with a ``problem``, after the packets in front of it.
+the packet's number in it. What goes through Spark are the files' names: executors open them (with Arrow's file systems)
+where packets are wanted, so a capture never has to fit into the JVM. Damage in one becomes a row with a ``problem``,
+after the packets in front of it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, assert_never
+from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.fs
+import pyarrow.parquet as pq
+from pyarrow import fs
 from pydantic import Field
 
 from weft.configuration import Section
-from weft.limits import CAPTURE_BYTES_MAX, PACKET_CAPTURE_BYTES_PER_TRIGGER, PACKET_CAPTURE_ROWS
-from weft.pipelines.packet_schema import INPUT
+from weft.errors import UsageError
+from weft.limits import (
+    CAPTURE_BYTES_MAX,
+    PACKET_CAPTURE_BYTES_PER_TRIGGER,
+    PACKET_CAPTURE_ROWS,
+    PACKET_PARCEL_ROWS,
+)
+from weft.pipelines.packet_schema import INPUT, TIME
 from weft.wire import pcap
 
 if TYPE_CHECKING:
@@ -51,54 +61,48 @@ class CapturesSection(Section):
 
 
 def read_captures(spark: SparkSession, captures: CapturesSection) -> DataFrame:
-    """A stream of ``INPUT``."""
+    """A stream of the files' paths, for ``capture_reader``."""
+    if captures.format is CaptureFormat.PARQUET:
+        _check_columns(spark, captures)
+    files = spark.readStream.format("binaryFile").schema(BINARY_FILE)
+    files = files.option("maxBytesPerTrigger", captures.max_bytes_per_trigger)
+    return files.load(captures.path).select("path")  # and nothing else: Spark does not open the files
+
+
+def _check_columns(spark: SparkSession, captures: CapturesSection) -> None:
+    """By the files that are there: a wrong name in the settings is better heard now than read in the quarantine."""
+    found = dict(spark.read.parquet(captures.path).dtypes)
+    wanted = {captures.datagram_column: {"binary"}, captures.arrived_column: {"timestamp", "timestamp_ntz"}}
+    if captures.source_column is not None:
+        wanted[captures.source_column] = {"string"}
+    for name, kinds in wanted.items():
+        if found.get(name) not in kinds:
+            raise UsageError(
+                f"captures: no column {name} of type {' or '.join(sorted(kinds))} in {captures.path}",
+                columns=", ".join(f"{column} {kind}" for column, kind in found.items()),
+            )
+
+
+def capture_reader(captures: CapturesSection) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What makes ``INPUT`` of paths, in executors."""
     match captures.format:
         case CaptureFormat.PCAP:
-            return _read_pcap(spark, captures)
+            return PcapReader(frozenset(captures.ports))
         case CaptureFormat.PARQUET:
-            return _read_parquet(spark, captures)
+            return ParquetReader(captures.datagram_column, captures.arrived_column, captures.source_column)
         case _:
             assert_never(captures.format)
 
 
-def _read_parquet(spark: SparkSession, captures: CapturesSection) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    schema = spark.read.parquet(captures.path).schema  # a stream of files has to be told
-    files = spark.readStream.schema(schema).option("maxBytesPerTrigger", captures.max_bytes_per_trigger)
-    source = f.lit(None) if captures.source_column is None else f.col(captures.source_column)
-    return files.parquet(captures.path).select(
-        f.lit(TOPIC).alias("topic"),
-        f.col("_metadata.file_path").alias("origin"),
-        f.lit(0).cast("long").alias("epoch"),
-        f.lit(0).alias("partition"),
-        f.col("_metadata.row_index").alias("offset"),
-        f.col(captures.arrived_column).cast("timestamp").alias("arrived"),
-        source.cast("string").alias("source"),
-        f.col(captures.datagram_column).alias("datagram"),
-        f.lit(None).cast("string").alias("problem"),
-    )
-
-
-def _read_pcap(spark: SparkSession, captures: CapturesSection) -> DataFrame:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    files = spark.readStream.format("binaryFile").schema(BINARY_FILE)
-    files = files.option("maxBytesPerTrigger", captures.max_bytes_per_trigger)
-    names = files.load(captures.path).select("path")  # and nothing else: Spark does not open the files
-    return names.mapInArrow(PcapReader(frozenset(captures.ports)), from_arrow_schema(INPUT))
-
-
 @dataclass(frozen=True, slots=True)
 class PcapReader:
-    """For ``mapInArrow``: paths to packets."""
+    """Paths to packets."""
 
     ports: frozenset[int]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for path in batch.column("path").to_pylist():
-                yield from self.read(path)
+    def __call__(self, paths: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for path in _each(paths):
+            yield from self.read(path)
 
     def read(self, path: str) -> Iterator[pa.RecordBatch]:
         """The packets of one file, and what is wrong with it."""
@@ -122,7 +126,7 @@ class PcapReader:
                         "source": f"{source}:{packet.source_port}",
                         "datagram": packet.payload,
                     }
-        except (pcap.BadCapture, OSError) as error:
+        except (pcap.BadCapture, pa.ArrowException, OSError) as error:
             yield {"problem": f"the capture cannot be read any further: {error}"}
         missed = {why: count for why, count in skipped.items() if why in MISSED}
         if missed:
@@ -130,9 +134,69 @@ class PcapReader:
             yield {"problem": f"the capture holds packets without a whole datagram: {counts}"}
 
 
+@dataclass(frozen=True, slots=True)
+class ParquetReader:
+    """Paths to packets, by columns of these names."""
+
+    datagram: str
+    arrived: str
+    source: str | None
+
+    def __call__(self, paths: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for path in _each(paths):
+            yield from self.read(path)
+
+    def read(self, path: str) -> Iterator[pa.RecordBatch]:
+        """The packets of one file, and what is wrong with it."""
+        number = 0
+        try:
+            with _opened(path) as file, pq.ParquetFile(file) as rows:
+                columns = [self.datagram, self.arrived, *([] if self.source is None else [self.source])]
+                for batch in rows.iter_batches(PACKET_PARCEL_ROWS, columns=columns):
+                    yield self._packets(path, number, batch)
+                    number += batch.num_rows
+        except (pa.ArrowException, OSError, KeyError) as error:
+            lost = {"topic": TOPIC, "origin": path, "epoch": 0, "partition": 0, "offset": number}
+            problem = f"the capture cannot be read any further: {error}"
+            yield pa.RecordBatch.from_pylist([{**lost, "problem": problem}], INPUT)
+
+    def _packets(self, path: str, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        count = batch.num_rows
+        columns = {
+            "topic": pa.repeat(TOPIC, count),
+            "origin": pa.repeat(path, count),
+            "epoch": pa.array(np.zeros(count, np.int64)),
+            "partition": pa.array(np.zeros(count, np.int32)),
+            "offset": pa.array(np.arange(first, first + count)),
+            "arrived": batch.column(self.arrived).cast(TIME, safe=False),
+            "source": pa.nulls(count, pa.string()) if self.source is None else batch.column(self.source),
+            "datagram": batch.column(self.datagram),
+            "problem": pa.nulls(count, pa.string()),
+        }
+        return pa.RecordBatch.from_arrays(
+            [columns[name].cast(INPUT.field(name).type) for name in INPUT.names], schema=INPUT
+        )
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def _each(paths: Iterable[pa.RecordBatch]) -> Iterator[str]:
+    for batch in paths:
+        yield from batch.column("path").to_pylist()
+
+
+def _opened(path: str) -> pa.NativeFile:
+    """A file by its path as Spark has it: an address in which nothing is escaped."""
+    scheme, _, rest = path.partition(":")
+    if scheme == "file":
+        return fs.LocalFileSystem().open_input_file("/" + rest.lstrip("/"))
+    files, name = fs.FileSystem.from_uri(quote(path, safe="/:@?&=%"))
+    return files.open_input_file(name)
+
+
 def _contents(path: str) -> bytes:
     """A whole file, up to the limit and a byte more: the reader refuses it then."""
-    files, name = pyarrow.fs.FileSystem.from_uri(path)
-    with files.open_input_stream(name) as stream:
-        data: bytes = stream.read(CAPTURE_BYTES_MAX + 1)
+    with _opened(path) as file:
+        data: bytes = file.read(CAPTURE_BYTES_MAX + 1)
         return data

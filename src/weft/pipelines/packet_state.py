@@ -8,7 +8,7 @@ share of all marks by their hash, so copies of a packet meet in one, wherever th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,21 +26,26 @@ from weft.pipelines.packet_judging import Means, Terms
 from weft.pipelines.packet_keys import KeyFiles, keys_here
 from weft.pipelines.packet_marks import Hasher
 from weft.pipelines.packet_replays import Found, Marks, Window, find_replays
-from weft.pipelines.packet_schema import INPUT, JUDGED
+from weft.pipelines.packet_schema import JUDGED
+from weft.pipelines.progress import OBSERVED, OBSERVED_ROWS
 from weft.wire.columns import Mask
 from weft.wire.reject import Reject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PACKED: Final = "bucket int, packets binary"
+PACKED: Final = "bucket int, packets binary, count int"
 PARCELS: Final = "packets binary"
+# Makes ``INPUT`` of what Spark has: names of files, or ranges of offsets.
+Intake = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 REPLAY_DETAIL: Final = "packet was seen before"
 
 
 def with_replays_marked(packets: DataFrame, packing: Packing, window: Window) -> DataFrame:
-    """``INPUT`` to parcels of ``JUDGED``."""
-    packed = packets.mapInArrow(packing, PACKED)
+    """What ``packing`` takes in, to parcels of ``JUDGED``. Packets are counted on their way."""
+    from pyspark.sql import functions as f
+
+    packed = packets.mapInArrow(packing, PACKED).observe(OBSERVED, f.sum("count").alias(OBSERVED_ROWS)).drop("count")
     # No event time of Spark's: it would drop what is behind the watermark, and here nothing is dropped.
     return packed.groupBy("bucket").transformWithStateInPandas(ReplayProcessor(window), PARCELS, "append", "none")
 
@@ -67,8 +72,10 @@ def unwrap_all(parcels: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """For ``mapInArrow``: judges packets and packs them by bucket. Travels to executors: holds no key of a device."""
+    """For ``mapInArrow``: gets packets, judges them and packs them by bucket. Travels to executors: holds no key of a
+    device."""
 
+    intake: Intake
     keys: KeyFiles
     terms: Terms
     hash_key: bytes
@@ -79,9 +86,9 @@ class Packing:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         hasher = Hasher(self.hash_key)
-        for packets in _gathered(batches):
+        for packets in _gathered(self.intake(batches)):
             means = Means(keys_here(self.keys), self.terms, hasher)
-            yield self._pack(pa.concat_batches(list(judge(packets, means))))
+            yield self._pack(_joined(list(judge(packets, means))))
 
     def _pack(self, packets: pa.RecordBatch) -> pa.RecordBatch:
         buckets = _buckets(packets, self.buckets)
@@ -93,22 +100,26 @@ class Packing:
         offsets = np.cumsum([0, *(parcel.size for parcel in parcels)], dtype=np.int32)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(parcels))]  # one copy, where pa.array makes two
         column = pa.Array.from_buffers(pa.binary(), len(parcels), buffers)
-        return pa.record_batch({"bucket": pa.array(used, pa.int32()), "packets": column})
+        counts = pa.array(sizes[used], pa.int32())
+        return pa.record_batch({"bucket": pa.array(used, pa.int32()), "packets": column, "count": counts})
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Spark's batches put together, so that whole blocks are judged and a parcel is worth its wrapping."""
+    """Put together, so that whole blocks are judged and a parcel is worth its wrapping."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
-        packets = batch.select(INPUT.names)
-        waiting.append(packets if packets.schema == INPUT else packets.cast(INPUT))  # a session has its own time zone
+        waiting.append(batch)
         rows += batch.num_rows
         if rows >= PACKET_PARCEL_ROWS:
-            yield pa.concat_batches(waiting)
+            yield _joined(waiting)
             waiting, rows = [], 0
     if rows:
-        yield pa.concat_batches(waiting)
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _buckets(packets: pa.RecordBatch, count: int) -> npt.NDArray[np.int64]:

@@ -8,26 +8,30 @@ the last 300 seconds (``packet_state``), and ends in one of two tables (``packet
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from weft.configuration import Section
 from weft.errors import UsageError
 from weft.limits import PACKET_BUCKETS_MAX, PACKET_EVENTS_PER_TRIGGER, PACKET_LATE_S_MAX, REPLAY_WINDOW_S
 from weft.pipelines import lake
-from weft.pipelines.base import Streaming, read_topics
+from weft.pipelines.base import Streaming
 from weft.pipelines.lake.settings import IDENTIFIER
-from weft.pipelines.packet_captures import CapturesSection, read_captures
+from weft.pipelines.packet_captures import CapturesSection, capture_reader, read_captures
 from weft.pipelines.packet_judging import Terms
 from weft.pipelines.packet_keys import KeyFiles, keys_here
 from weft.pipelines.packet_marks import KEY_BYTES
 from weft.pipelines.packet_replays import Window
-from weft.pipelines.packet_state import Packing, with_replays_marked
+from weft.pipelines.packet_schema import INPUT
+from weft.pipelines.packet_state import Intake, Packing, with_replays_marked
 from weft.pipelines.packet_tables import PARTITION_BY, TwoTables
+from weft.pipelines.ranges import fetched, only_ranges, read_ranges
 from weft.pipelines.settings import SourceSection, StreamingSettings
 from weft.security.files import private_directory, read_private, write_private
 from weft.wire import emm
@@ -109,39 +113,40 @@ def start(spark: SparkSession, settings: PacketsSettings) -> Sequence[StreamingQ
     )
     tables.prepare()
     hashing = _hashing(checkpoint / "replays.json", settings.replays.buckets)
-    packing = Packing(key_files, settings.trust.terms(), bytes.fromhex(hashing.key), hashing.buckets)
-    marked = with_replays_marked(_packets(spark, settings, name), packing, Window(late_s=settings.replays.late_s))
+    found, intake = _sightings(spark, settings, name)
+    packing = Packing(intake, key_files, settings.trust.terms(), bytes.fromhex(hashing.key), hashing.buckets)
+    marked = with_replays_marked(found, packing, Window(late_s=settings.replays.late_s))
     writer = marked.writeStream.foreachBatch(tables).queryName(name).outputMode("append")
     writer = writer.option("checkpointLocation", str(checkpoint / "query"))
     return [writer.trigger(**settings.run.trigger_arguments()).start()]
 
 
-def _packets(spark: SparkSession, settings: PacketsSettings, name: str) -> DataFrame:
-    """The input as ``packet_schema.INPUT`` has it."""
+def _sightings(spark: SparkSession, settings: PacketsSettings, name: str) -> tuple[DataFrame, Intake]:
+    """Where packets are to be found, and what gets them from there in executors."""
     if settings.captures is not None:
-        return read_captures(spark, settings.captures)
+        return read_captures(spark, settings.captures), capture_reader(settings.captures)
     assert settings.source is not None, "the settings were checked"
     source = settings.source
     if source.max_events_per_trigger is None and source.max_bytes_per_trigger is None:
         source = source.model_copy(update={"max_events_per_trigger": PACKET_EVENTS_PER_TRIGGER})
-    return of_events(read_topics(spark, settings.mesh, source, name))
+    return only_ranges(read_ranges(spark, settings.mesh.options() | source.options(name))), of_ranges
 
 
-def of_events(events: DataFrame) -> DataFrame:
-    """Events of the mesh as packets."""
-    from pyspark.sql import functions as f
+def of_ranges(ranges: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Events of the mesh as ``INPUT``."""
+    return map(of_events, fetched(ranges))
 
-    return events.select(
-        "topic",
-        "origin",
-        "epoch",
-        "partition",
-        "offset",
-        f.col("timestamp").alias("arrived"),
-        f.col("headers")[SOURCE_HEADER].alias("source"),
-        f.col("value").alias("datagram"),
-        f.lit(None).cast("string").alias("problem"),
-    )
+
+def of_events(events: pa.RecordBatch) -> pa.RecordBatch:
+    sources = pc.map_lookup(events.column("headers"), pa.scalar(SOURCE_HEADER), "first")
+    changed = {
+        "arrived": events.column("timestamp"),
+        "source": sources,
+        "datagram": events.column("value"),
+        "problem": pa.nulls(events.num_rows, pa.string()),
+    }
+    columns = [changed[name] if name in changed else events.column(name) for name in INPUT.names]
+    return pa.RecordBatch.from_arrays(columns, schema=INPUT)
 
 
 class _Hashing(msgspec.Struct, frozen=True):

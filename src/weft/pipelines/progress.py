@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from weft.pipelines.records import QueryRecord
+
+# What a query observes, if rows of its source are not what people count: files, say, instead of the packets in them.
+OBSERVED: Final = "weft"
+OBSERVED_ROWS: Final = "rows"
 
 
 def read_progress(last: QueryRecord, progress: Mapping[str, Any]) -> QueryRecord:
     """``progress`` is a StreamingQueryProgress as a mapping; ``last`` is what was known before."""
-    batch, rows = int(progress["batchId"]), int(progress.get("numInputRows") or 0)
+    batch, rows = int(progress["batchId"]), rows_of(progress)
     took_s = float((progress.get("durationMs") or {}).get("triggerExecution") or 0) / 1000
     return QueryRecord(
         query=last.query,
@@ -22,6 +26,11 @@ def read_progress(last: QueryRecord, progress: Mapping[str, Any]) -> QueryRecord
         lag_events=lag_of(progress.get("sources") or ()),
         rows_total=last.rows_total + rows,
     )
+
+
+def rows_of(progress: Mapping[str, Any]) -> int:
+    observed = (progress.get("observedMetrics") or {}).get(OBSERVED)
+    return int((progress.get("numInputRows") if observed is None else observed[OBSERVED_ROWS]) or 0)
 
 
 def lag_of(sources: Any) -> int | None:

@@ -1,9 +1,9 @@
-"""What goes through Spark for an archive, and what tasks make of it: without Spark."""
+"""What tasks make of events for an archive: without Spark."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 
@@ -11,21 +11,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.datasource import InputPartition
 
-from weft.errors import UsageError
-from weft.limits import SPARK_BATCH_ROWS
-from weft.pipelines import archive_ranges
 from weft.pipelines.archive import ByTopic, LayoutSection
-from weft.pipelines.archive_ranges import Events, RangeReader, RangeSource, TopicColumn, bucket, days, first_token
-from weft.spark.offsets import place_of
-from weft.spark.options import COLUMNS, parse_options
-from weft.spark.planning import Range
-from weft.spark.reading import Reading
+from weft.pipelines.archive_events import Events, bucket, days, first_token
+from weft.spark.options import COLUMNS
 from weft.spark.rows import schema_of
-from weft.spark.source import RangePartition
 
-OPTIONS = {"nodes": "127.0.0.1:1", "insecure": "true", "subscribe": "plant.>"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -38,12 +29,6 @@ def events(*topics: str) -> pa.RecordBatch:
     }
     made = [columns.get(each.name, pa.nulls(size, each.type)) for each in schema_of(COLUMNS)]
     return pa.RecordBatch.from_arrays(made, schema=schema_of(COLUMNS))
-
-
-def ranges(*lengths: int) -> tuple[Range, ...]:
-    return tuple(
-        Range(place_of(f"plant.t{n}", "n0", 0, 1), 5, 5 + size, ("a:1",), 100) for n, size in enumerate(lengths)
-    )
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
@@ -94,37 +79,9 @@ def test_a_topic_is_in_the_same_bucket_for_ever() -> None:
     assert first_token("plant") == first_token("plant.line1.temp") == "plant"
 
 
-@pytest.mark.parametrize("lengths", [(1,), (2,), (3, 4), (SPARK_BATCH_ROWS,), (SPARK_BATCH_ROWS + 1,), (25_000, 7)])
-def test_spark_gets_one_row_to_read_by_and_counts_every_event(lengths: tuple[int, ...]) -> None:
-    reader = RangeReader(parse_options(OPTIONS))
-    batches = list(reader.read(RangePartition(ranges(*lengths))))
-    assert sum(batch.num_rows for batch in batches) == sum(lengths)
-    rows = [value for batch in batches for value in batch.column(0).drop_null().to_pylist()]
-    ((reading, found),) = map(pickle.loads, rows)
-    assert (reading.columns, found) == (COLUMNS, ranges(*lengths))
-    assert list(reader.read(InputPartition(0))) == [], "Spark's own, when there is nothing"
-
-
-def test_the_task_that_writes_fetches_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetched(_: Reading, wanted: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        for each in wanted:
-            yield events(*[each.place.stream.topic] * len(each))
-
-    monkeypatch.setattr(Reading, "rows", fetched)
-    told = RangeReader(parse_options(OPTIONS)).read(RangePartition(ranges(3, 2)))
-    made = list(Events(TopicColumn("topic_token", pa.string(), first_token)).rows([next(told)]))
-    assert [batch.column("topic").to_pylist() for batch in made] == [["plant.t0"] * 3, ["plant.t1"] * 2]
-
-
 def test_what_travels_to_executors_can_travel() -> None:
     made = LayoutSection(topics=ByTopic.BUCKET).events()
     assert made == Events(made.by_topic)
     copy = pickle.loads(pickle.dumps(made))
     assert copy.laid_out(events("plant.a")) == made.laid_out(events("plant.a"))
     assert isinstance(copy.by_topic.of_topic, partial)
-
-
-def test_ranges_are_for_streams() -> None:
-    with pytest.raises(UsageError, match="weft-ranges is for streams: read weft"):
-        RangeSource(OPTIONS).reader(RangeSource(OPTIONS).schema())
-    assert RangeSource.name() == archive_ranges.NAME

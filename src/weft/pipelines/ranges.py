@@ -1,0 +1,86 @@
+"""A way for events around the JVM: ranges of offsets go through Spark, events go from the node straight to the task.
+
+Spark's own way for rows of a Python source is Arrow, then rows of the JVM, then Arrow again for the Python that wants
+them; that is two thirds of all the work, and of no use to pipelines that do nothing with the rows there. So
+``weft-ranges`` plans like ``weft`` (offsets, limits, losses, lag: all of it is the source's), but a task's row says
+only what to read. ``fetched``, in the task that wants the events, reads it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from weft.errors import UsageError
+from weft.limits import SPARK_BATCH_ROWS
+from weft.spark.options import COLUMNS, parse_options
+from weft.spark.reading import Reading
+from weft.spark.source import BatchReader, RangePartition, StreamReader, WeftSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAME: Final = "weft-ranges"
+TO_READ: Final = pa.schema([("to_read", pa.binary())])
+
+
+def read_ranges(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """A stream of what is to be read; options are those of ``format("weft")``. It goes through ``only_ranges``."""
+    spark.dataSource.register(RangeSource)
+    return spark.readStream.format(NAME).options(**options).load()
+
+
+def only_ranges(rows: DataFrame) -> DataFrame:
+    """Without the rows that are only there to be counted."""
+    return rows.where("to_read IS NOT NULL")
+
+
+def fetched(ranges: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The events, with all columns of ``format("weft")``."""
+    for batch in ranges:
+        for row in batch.column(0):
+            reading, wanted = pickle.loads(row.as_py())
+            yield from reading.rows(wanted)
+
+
+class RangeSource(WeftSource):
+    """``format("weft-ranges")``: streaming only, with the options of ``format("weft")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return StructType([StructField("to_read", BinaryType())])
+
+    def reader(self, schema: StructType) -> BatchReader:
+        raise UsageError("weft-ranges is for streams: read weft")
+
+    def streamReader(self, schema: StructType) -> RangeReader:  # noqa: N802  Spark's
+        return RangeReader(parse_options(self.options))
+
+
+class RangeReader(StreamReader):
+    """Plans as its base does."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One row that says what to read, and an empty one for each further event: Spark counts rows, and people
+        look at its counts. The empty ones are dropped before anything is done with them."""
+        if not isinstance(partition, RangePartition):
+            return  # Spark makes one of its own when there is nothing to read
+        options = self._options
+        reading = Reading(options.connection, COLUMNS, options.fail_on_data_loss)
+        yield _rows(pa.array([pickle.dumps((reading, partition.ranges))], pa.binary()))
+        left = sum(map(len, partition.ranges)) - 1
+        empty = _rows(pa.nulls(SPARK_BATCH_ROWS, pa.binary()))
+        for first in range(0, left, SPARK_BATCH_ROWS):
+            yield empty.slice(0, min(SPARK_BATCH_ROWS, left - first))
+
+
+def _rows(to_read: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([to_read], schema=TO_READ)
