@@ -19,8 +19,8 @@ HERE = Path(__file__).parent
 KEY_TYPES = ("RSA", "Ed25519", "secp256k1")
 # Who we are when the reference has this type of key: every type is seen on both sides.
 OUR_KEY_TYPES = {"RSA": "Ed25519", "Ed25519": "secp256k1", "secp256k1": "RSA"}
-START_S_MAX = 20.0  # node loads some 600 packages
-WAIT_S_MAX = 10.0
+START_S_MAX = 60.0  # node loads some 600 packages
+WAIT_S_MAX = 30.0
 
 Event = dict[str, Any]
 

@@ -17,7 +17,7 @@ from weft.testing import mesh
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=unavailable() or "")
 
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 30.0
 NAMESPACE = "h-coaty"
 
 
