@@ -17,9 +17,10 @@ from weft.limits import PACKET_PARCEL_ROWS
 from weft.pipelines.packet_decoding import judge
 from weft.pipelines.packet_judging import Terms
 from weft.pipelines.packet_keys import KeyFiles
+from weft.pipelines.packet_parcels import unwrap, wrap
 from weft.pipelines.packet_replays import SLOT_US, Window
 from weft.pipelines.packet_schema import JUDGED
-from weft.pipelines.packet_state import Packing, ReplayProcessor, unwrap, unwrap_all, wrap
+from weft.pipelines.packet_state import Packing, ReplayProcessor
 from weft.security.secret import Secret
 from weft.security.trust_file import DeviceKey, KeyKind, add_device, add_group
 from weft.wire import emm
@@ -73,12 +74,6 @@ def test_it_travels_without_keys_of_devices(packing: Packing) -> None:
     assert SECRET not in pickle.dumps(packing)
     assert KEY.hex() not in repr(packing)
     assert repr(KEY) not in repr(packing)
-
-
-def test_a_column_of_parcels_is_unwrapped() -> None:
-    (judged,) = judge(rows([event(1), event(2)]), means())
-    column = pa.record_batch({"packets": pa.array([wrap(judged.slice(0, 1)), wrap(judged.slice(1))], pa.binary())})
-    assert pa.Table.from_batches(unwrap_all([column])).equals(pa.Table.from_batches([judged]))
 
 
 # --- the operator ------------------------------------------------------------------------------------------------

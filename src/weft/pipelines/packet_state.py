@@ -1,7 +1,7 @@
 """Replay detection in Spark: packets travel through it in parcels, state is kept in RocksDB.
 
 Spark's stateful operator for Python costs some microseconds for every row and column. So the rows it sees are parcels:
-a few thousand judged packets of one bucket as one Arrow message (``Packing``). ``ReplayProcessor`` reads the marks in
+a few thousand judged packets of one bucket (``Packing``, ``packet_parcels``). ``ReplayProcessor`` reads the marks in
 them, has ``packet_replays`` decide, and passes the parcels on with replays and late packets marked. A bucket is a
 share of all marks by their hash, so copies of a packet meet in one, wherever they were received.
 """
@@ -25,6 +25,7 @@ from weft.pipelines.packet_decoding import judge
 from weft.pipelines.packet_judging import Means, Terms
 from weft.pipelines.packet_keys import KeyFiles, keys_here
 from weft.pipelines.packet_marks import Hasher
+from weft.pipelines.packet_parcels import Parcel, separated, wrap
 from weft.pipelines.packet_replays import Found, Marks, Window, find_replays
 from weft.pipelines.packet_schema import JUDGED
 from weft.pipelines.progress import OBSERVED, OBSERVED_ROWS
@@ -50,24 +51,7 @@ def with_replays_marked(packets: DataFrame, packing: Packing, window: Window) ->
     return packed.groupBy("bucket").transformWithStateInPandas(ReplayProcessor(window), PARCELS, "append", "none")
 
 
-# --- parcels -----------------------------------------------------------------------------------------------------
-
-
-def wrap(packets: pa.RecordBatch) -> bytes:
-    """A parcel. Its schema is known to both ends and does not travel."""
-    parcel: bytes = packets.serialize().to_pybytes()
-    return parcel
-
-
-def unwrap(parcel: bytes | pa.Buffer) -> pa.RecordBatch:
-    return pa.ipc.read_record_batch(pa.py_buffer(parcel), JUDGED)
-
-
-def unwrap_all(parcels: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For ``mapInArrow``: the packets in a column of parcels."""
-    for batch in parcels:
-        for parcel in batch.column("packets"):
-            yield unwrap(parcel.as_buffer())
+# --- packing -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +76,19 @@ class Packing:
 
     def _pack(self, packets: pa.RecordBatch) -> pa.RecordBatch:
         buckets = _buckets(packets, self.buckets)
-        ordered = packets.take(pa.array(np.argsort(buckets, kind="stable")))
+        common, others = separated(packets)
+        ordered = others.take(pa.array(np.argsort(buckets, kind="stable")))
         sizes = np.bincount(buckets, minlength=self.buckets)
         used = np.flatnonzero(sizes)
         begins = np.cumsum(sizes) - sizes
-        parcels = [ordered.slice(begins[bucket], sizes[bucket]).serialize() for bucket in used]
-        offsets = np.cumsum([0, *(parcel.size for parcel in parcels)], dtype=np.int32)
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(parcels))]  # one copy, where pa.array makes two
-        column = pa.Array.from_buffers(pa.binary(), len(parcels), buffers)
-        counts = pa.array(sizes[used], pa.int32())
-        return pa.record_batch({"bucket": pa.array(used, pa.int32()), "packets": column, "count": counts})
+        parcels = [common.parcel(ordered.slice(begins[bucket], sizes[bucket])) for bucket in used]
+        return pa.record_batch(
+            {
+                "bucket": pa.array(used, pa.int32()),
+                "packets": pa.array(parcels, pa.binary()),
+                "count": pa.array(sizes[used], pa.int32()),
+            }
+        )
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -124,7 +111,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 def _buckets(packets: pa.RecordBatch, count: int) -> npt.NDArray[np.int64]:
     """The share that each packet belongs to; those that do not count for replays go anywhere."""
-    admitted = _flags(packets, "admitted")
+    admitted = _flags(packets.column("admitted"))
     by_mark = (numbers(packets.column("hash_high")) % np.uint64(count)).astype(np.int64)
     return np.where(admitted, by_mark, np.arange(len(admitted)) % count)
 
@@ -148,45 +135,45 @@ class ReplayProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803  Spark's name
     ) -> Iterator[pd.DataFrame]:
         parcels = [parcel for frame in rows for parcel in frame["packets"]]
-        batches = [unwrap(parcel) for parcel in parcels]
-        admitted = [_flags(batch, "admitted") for batch in batches]
+        opened = list(map(Parcel, parcels))
+        admitted = [_flags(parcel.column("admitted")) for parcel in opened]
         slots = {int(slot): bytes(marks) for (slot,), (marks,) in self._slots.iterator()}
-        found = find_replays(_marks(batches, admitted), slots, self._window)
+        found = find_replays(_marks(opened, admitted), slots, self._window)
         for slot in found.gone:
             self._slots.removeKey((slot,))
         for slot, marks in found.written.items():
             self._slots.updateValue((slot,), (marks,))
-        yield pd.DataFrame({"packets": list(_marked(parcels, batches, admitted, found))})
+        yield pd.DataFrame({"packets": list(_marked(parcels, opened, admitted, found))})
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-def _flags(packets: pa.RecordBatch, name: str) -> Mask:
-    found: Mask = packets.column(name).to_numpy(zero_copy_only=False)
+def _flags(column: pa.Array) -> Mask:
+    found: Mask = column.to_numpy(zero_copy_only=False)
     return found
 
 
-def _marks(batches: list[pa.RecordBatch], admitted: list[Mask]) -> Marks:
-    parts = [_marks_of(batch).pick(rows) for batch, rows in zip(batches, admitted, strict=True)]
+def _marks(parcels: list[Parcel], admitted: list[Mask]) -> Marks:
+    parts = [_marks_of(parcel).pick(rows) for parcel, rows in zip(parcels, admitted, strict=True)]
     return Marks(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _marks_of(packets: pa.RecordBatch) -> Marks:
-    high, low, seen_at_us = (numbers(packets.column(name)) for name in ("hash_high", "hash_low", "seen_at_us"))
-    arrived = packets.column("arrived")
+def _marks_of(parcel: Parcel) -> Marks:
+    high, low, seen_at_us = (numbers(parcel.column(name)) for name in ("hash_high", "hash_low", "seen_at_us"))
+    arrived = parcel.column("arrived")
     return Marks(high, low, np.where(valid(arrived), numbers(arrived), seen_at_us), seen_at_us)
 
 
-def _marked(parcels: list[bytes], batches: list[pa.RecordBatch], admitted: list[Mask], found: Found) -> Iterator[bytes]:
+def _marked(parcels: list[bytes], opened: list[Parcel], admitted: list[Mask], found: Found) -> Iterator[bytes]:
     """The parcels as they came, but for those with something to mark in them."""
     begin = 0
-    for parcel, batch, rows in zip(parcels, batches, admitted, strict=True):
+    for raw, parcel, rows in zip(parcels, opened, admitted, strict=True):
         end = begin + int(np.count_nonzero(rows))
         replays, late = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
         replays[rows], late[rows] = found.replays[begin:end], found.late[begin:end]
         begin = end
-        yield wrap(_mark(batch, replays, late)) if replays.any() or late.any() else parcel
+        yield wrap(_mark(parcel.packets(), replays, late)) if replays.any() or late.any() else raw
 
 
 def _mark(packets: pa.RecordBatch, replays: Mask, late: Mask) -> pa.RecordBatch:
@@ -195,7 +182,7 @@ def _mark(packets: pa.RecordBatch, replays: Mask, late: Mask) -> pa.RecordBatch:
     changed: dict[str, pa.Array] = {
         "reason": pc.if_else(again, str(Reject.REPLAY), packets.column("reason")),
         "detail": pc.if_else(again, REPLAY_DETAIL, packets.column("detail")),
-        "late": pa.array(_flags(packets, "late") | late),
+        "late": pa.array(_flags(packets.column("late")) | late),
     }
     columns = [changed.get(name, packets.column(name)) for name in JUDGED.names]
     return pa.RecordBatch.from_arrays(columns, schema=JUDGED)

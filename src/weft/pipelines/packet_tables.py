@@ -23,8 +23,8 @@ from weft.pipelines import lake
 from weft.pipelines.lake.files import WrittenFile
 from weft.pipelines.lake.staging import write_files
 from weft.pipelines.packet_columns import numbers, valid
+from weft.pipelines.packet_parcels import unwrap_all
 from weft.pipelines.packet_schema import EVENTS, QUARANTINE
-from weft.pipelines.packet_state import unwrap_all
 from weft.security.files import read_private, write_private
 from weft.wire.columns import nullify
 
