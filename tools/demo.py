@@ -1,4 +1,4 @@
-"""``make demo``: what Weft can do today, in under a minute. Every line shown is made on the spot."""
+"""``make demo``: what Weft can do today, in about a minute. Every line shown is made on the spot."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.rule import Rule
 
 from tools.demo_mesh import show_mesh
+from tools.demo_pipeline import show_pipeline
 from weft.cli.packet_input import Captured
 from weft.cli.packet_output import print_tree
 from weft.model import Batch, Event, matches, parse_pattern, parse_topic
@@ -91,4 +92,5 @@ if __name__ == "__main__":
     attackers_try(device_sends_an_event(credentials, gateway), gateway)
     events_travel_in_batches()
     gateways_decode_columns(credentials)
+    show_pipeline(console, say)
     say("Next: start a mesh of your own (README.md), or take packets apart with `.venv/bin/weft packet decode --help`.")

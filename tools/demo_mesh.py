@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,8 +25,12 @@ WAIT_S = 60.0  # for anything; a machine that is busy with something else is no 
 class DemoNode:
     """A node in a process of its own."""
 
-    def __init__(self, place: Path, name: str, peers: Sequence[DemoNode] = ()) -> None:
+    def __init__(
+        self, place: Path, name: str, peers: Sequence[DemoNode] = (), settings: Mapping[str, str] | None = None
+    ) -> None:
+        """``settings`` are variables, as docs/configuration.md names them."""
         self.name = name
+        self._variables = os.environ | dict(settings or {})
         self.address = _free_address()
         self._errors = place / f"{name}.err"
         self._command = [
@@ -37,7 +42,9 @@ class DemoNode:
 
     def start(self) -> None:
         with self._errors.open("w") as errors:
-            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=errors, text=True)
+            self._process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=errors, text=True, env=self._variables
+            )
         assert self._process.stdout is not None
         if self._process.stdout.readline() != "ready\n":
             raise SystemExit(f"node {self.name} did not start: {self._errors.read_text()}")

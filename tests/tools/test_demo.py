@@ -21,5 +21,8 @@ def test_the_demo_runs_to_its_end() -> None:
         "1,000 events",
         "matches",
         "rejected: truncated",
+        "100  emm.plant.line1.temp",
+        "5  weft.quarantine.emm",
+        "archive 300 rows",
     )
     assert [words for words in shown if words not in done.stdout] == []
