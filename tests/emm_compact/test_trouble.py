@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from random import Random
@@ -38,13 +38,13 @@ class TroubledWay:
         self._to_right = stack.enter_context(await UdpSocket.bind("127.0.0.1", 0, self._from_right))
         return self._to_left.address
 
-    def _from_left(self, datagrams: list[Datagram]) -> None:
+    def _from_left(self, datagrams: Sequence[Datagram]) -> None:
         self._pass(datagrams, self._to_right, self._right)
 
-    def _from_right(self, datagrams: list[Datagram]) -> None:
+    def _from_right(self, datagrams: Sequence[Datagram]) -> None:
         self._pass(datagrams, self._to_left, self._left)
 
-    def _pass(self, datagrams: list[Datagram], through: UdpSocket, target: Address) -> None:
+    def _pass(self, datagrams: Sequence[Datagram], through: UdpSocket, target: Address) -> None:
         for each in datagrams:
             if self._random.random() < LOSS:
                 self.lost += 1

@@ -10,6 +10,7 @@ from uuid import UUID
 from tests.fuzz.pieces import pieces
 from weft.gateway.emm.accepting import Acceptance
 from weft.gateway.emm.batches import batches, quarantined
+from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.compact_judge import CompactJudge
 from weft.gateway.emm.judge import Judge
 from weft.gateway.emm.rows import Arrived, Judged
@@ -27,6 +28,7 @@ _TRUST = TrustStore(TrustPolicy.ANY)
 _TRUST.add_hmac_key(_NODE, _KEY_ID, bytes.fromhex(_EMM["hmac_key"]))
 _TRUST.add_public_key(_NODE, _KEY_ID, SigningKey(bytes(32)).public_key)
 _SALT = bytes(range(SALT_BYTES))
+_CHECKERS = Checkers(helpers=0)
 
 
 def emm(data: bytes) -> None:
@@ -36,7 +38,7 @@ def emm(data: bytes) -> None:
     found = []
     for few_max in (0, len(arrived)):
         seen, acceptance = Seen(_SALT, entries_max=64), Acceptance(TopicMap())
-        judge = Judge(_TRUST, seen, acceptance, unsigned_allowed=True, few_max=few_max)
+        judge = Judge(_TRUST, seen, acceptance, _CHECKERS, unsigned_allowed=True, few_max=few_max)
         found.append(_accounted(judge, arrived, _EMM["timestamp_s"]))
     assert found[0] == found[1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 from uuid import UUID
@@ -263,7 +263,7 @@ class _Opened:
             )
         return True
 
-    def _on_datagrams(self, datagrams: list[Datagram]) -> None:
+    def _on_datagrams(self, datagrams: Sequence[Datagram]) -> None:
         self.session.receive_datagrams(datagrams, _now())
         self.work()
 

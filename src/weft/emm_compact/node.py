@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
@@ -246,7 +246,7 @@ class _Opened:
             self._tell(change)
         self.turns.happened(self.session.get_timer())
 
-    def _on_datagrams(self, datagrams: list[Datagram]) -> None:
+    def _on_datagrams(self, datagrams: Sequence[Datagram]) -> None:
         self.session.receive_datagrams(datagrams, _now())
         self.work()
 

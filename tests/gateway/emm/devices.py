@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from weft.gateway.emm.accepting import Acceptance, Payload
+from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.judge import Judge
 from weft.gateway.emm.rows import Accepted, Arrived
 from weft.gateway.emm.seen import SALT_BYTES, Seen
@@ -20,6 +21,7 @@ from weft.wire import emm
 NOW = 1_700_000_000
 KEY_ID = b"key1"
 SOURCE = "10.0.0.9:4700"
+CHECKERS = Checkers(helpers=1)
 _numbers = count(1)
 
 
@@ -94,7 +96,7 @@ def judge_of(
         device.add_to(store)
     seen = Seen(bytes(range(SALT_BYTES)))
     acceptance = Acceptance(TopicMap(), payload)
-    return Judge(store, seen, acceptance, unsigned_allowed=unsigned_allowed, few_max=settings.few_max)
+    return Judge(store, seen, acceptance, CHECKERS, unsigned_allowed=unsigned_allowed, few_max=settings.few_max)
 
 
 def arrived(*packets: bytes, source: str = SOURCE) -> list[Arrived]:

@@ -9,7 +9,7 @@ from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.rows import Arrived, Rejected
 from weft.gateway.emm.sources import Sources
 from weft.gateway.emm.waiting import Line, Signatures
-from weft.transport.udp import Datagram
+from weft.transport.udp import Address
 from weft.wire.reject import Reject
 
 URGENT = Device().event("fire", urgent=True)
@@ -83,10 +83,18 @@ def test_the_quarantine_counts_everything_and_keeps_as_much_as_people_can_look_a
     assert len(quarantine.take(rejected(1), 99.0)) == 0  # a clock that goes back gives nothing
 
 
+def test_a_line_that_is_half_full_asks_for_no_more() -> None:
+    line = Line(datagrams_max=10)
+    line.put([Arrived(NORMAL, "a")] * 5)
+    assert line.has_room()
+    line.put([Arrived(NORMAL, "a")])
+    assert not line.has_room()
+
+
 def test_sources_both_ways() -> None:
     sources = Sources(sources_max=2)
-    datagrams = [Datagram(b"x", ("10.0.0.1", 1), 64, 0), Datagram(b"y", ("::1", 2, 0, 0), 64, 0)]
-    assert sources.arrived(datagrams) == [Arrived(b"x", "10.0.0.1:1"), Arrived(b"y", "[::1]:2")]
+    addresses: list[Address] = [("10.0.0.1", 1), ("::1", 2, 0, 0)]
+    assert sources.arrived([b"x", b"y"], addresses) == [Arrived(b"x", "10.0.0.1:1"), Arrived(b"y", "[::1]:2")]
     assert sources.address("[::1]:2") == ("::1", 2, 0, 0)
-    sources.arrived([Datagram(b"z", ("10.0.0.2", 3), 64, 0)])
+    sources.arrived([b"z"], [("10.0.0.2", 3)])
     assert sources.address("10.0.0.1:1") is None  # forgotten, and soon heard again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,8 +23,8 @@ class Arrivals:
         self.lists: list[list[Datagram]] = []
         self._changed = asyncio.Event()
 
-    def __call__(self, datagrams: list[Datagram]) -> None:
-        self.lists.append(datagrams)
+    def __call__(self, datagrams: Sequence[Datagram]) -> None:
+        self.lists.append(list(datagrams))
         self._changed.set()
 
     @property
@@ -80,6 +81,30 @@ async def test_many_datagrams_arrive_in_few_lists() -> None:
         assert [each.data[0] for each in got] == list(range(100))
         assert [len(each) for each in arrivals.lists] == [40, 40, 20]
         assert udp.figures.received == 100
+
+
+@on_loop
+async def test_an_owner_that_wants_more_gets_several_lists_before_others_have_their_turn() -> None:
+    arrivals, turns = Arrivals(), []
+    loop = asyncio.get_running_loop()
+
+    def note_turn() -> bool:
+        turns.append(len(arrivals.lists))
+        return len(arrivals.lists) != 7  # by then it has enough
+
+    with (
+        plain_socket("127.0.0.1") as plain,
+        await UdpSocket.bind("127.0.0.1", 0, arrivals, wants_more=note_turn, datagrams_at_once=5) as udp,
+    ):
+        for number in range(37):
+            plain.sendto(bytes((number,)), udp.address)
+        ends: list[int] = []
+        while len(arrivals.all) < 37:
+            loop.call_soon(lambda: ends.append(len(arrivals.lists)))
+            await asyncio.sleep(0)
+        assert [each.data[0] for each in arrivals.all] == list(range(37))
+        assert turns == list(range(1, 8))  # the last list was not full
+        assert set(ends) <= {0, 4, 7, 8}
 
 
 @on_loop

@@ -42,6 +42,35 @@ def test_every_known_case_at_once() -> None:
     check(pa.array([data for _, _, data, _ in REJECTIONS] + list(ACCEPTED.values()), pa.binary()))
 
 
+JSONS = [
+    b'{"a":"\xff"}',
+    b'{"\xff":1}',
+    b'{"a":"\xed\xa0\x80"}',
+    b'{"a":"\\ud800"}',
+    b'{"a":"\\q"}',
+    b'{"a":"\x01"}',
+    b'{"a":1e999}',
+    b'{"a":-1E+999}',
+    b'{"a":1.5e-7}',
+    b'{"a":01}',
+    b'{"a":nope}',
+    b'{"a":1,}',
+    b'{"a":1}x',
+    b"{1:2}",
+    b"null",
+    b' {"a":{"b":[1]},"a":2} ',
+    b"{}",
+]
+
+
+@pytest.mark.req("EMM-07")
+@pytest.mark.parametrize("text", JSONS)
+def test_json_of_every_kind(text: bytes) -> None:
+    """Beside a good one, which it must not take along."""
+    good = packet("01 01 61", "05 02 7b7d")
+    check(pa.array([good, packet("01 01 61", "05", f"{len(text):02x}", text.hex()), good], pa.binary()))
+
+
 def test_vectors(packets: dict[str, bytes]) -> None:
     check(pa.array(list(packets.values())))
     assert decode_column(pa.array(list(packets.values())))["reject"].null_count == len(packets)

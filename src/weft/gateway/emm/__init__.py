@@ -1,15 +1,17 @@
 """EMM and EMM-C joined to the mesh: devices' datagrams become events, events become datagrams for devices.
 
 A way in (``inbound``): datagrams of both header formats arrive on one UDP port or over QUIC, wait in ``waiting``, are
-judged in bulk (``judge``, ``compact_judge``: cheap questions first, HMACs together, signatures some at a time) or, if
-they are few, ``one_by_one``, and enter the log as batches per topic (``accepting``, ``values``, ``topics``,
-``batches``). What is refused goes to ``weft.quarantine.emm``, as much of it as people can look at (``quarantine``).
+judged in bulk (``judge``, ``compact_judge``: cheap questions first, HMACs together, signatures some at a time and on
+all cores, ``checkers``) or, if they are few, ``one_by_one``, and enter the log as batches per topic (``accepting``,
+``values``, ``topics``, ``batches``). What is refused goes to ``weft.quarantine.emm``, as much of it as people can look
+at (``quarantine``).
 
 A way out (``outbound``): events of chosen topics, packed and signed (``packing``). Events that came as datagrams carry
 headers that say so and never go out again, so there are no loops.
 
 ``relations`` answers devices that say Hello or join; ``identity`` is who the node is among them; ``gateway`` ties it
-all together and follows the trust store. Everything but ``inbound``, ``outbound`` and ``gateway`` is pure.
+all together and follows the trust store. Everything but ``inbound``, ``outbound``, ``gateway`` and the threads
+of ``checkers`` is pure.
 """
 
 from weft.gateway.emm.accepting import Payload

@@ -13,6 +13,7 @@ from structlog.stdlib import BoundLogger
 from weft.datagram_node import Instant
 from weft.errors import UsageError
 from weft.gateway.emm.accepting import Acceptance
+from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.compact_judge import CompactJudge
 from weft.gateway.emm.identity import FRESH_BYTES, settle_identity
 from weft.gateway.emm.inbound import Inbound
@@ -30,7 +31,7 @@ from weft.limits import EMM_PACKET_BYTES_MAX, GATEWAY_EMM_TURN_MAX, SECURITY_REL
 from weft.security import Credentials, Trust, TrustFile
 from weft.transport.grpc.mesh_node import MeshNode
 from weft.transport.quic import QuicLinks, is_quic
-from weft.transport.udp import Address, Datagram, UdpSocket, show
+from weft.transport.udp import Address, Datagram, Received, UdpSocket, show
 from weft.wire.datagram import DatagramProtocol
 from weft.wire.emm import TrustStore
 
@@ -62,9 +63,9 @@ class EmmGateway:
         self._relations = Relations(self._identity, settings.heartbeat_interval_s, secrets.randbits, at)
         self._packer = Packer(self._identity.node_id, secrets.randbits, at.unix_s)
         seen, topics = Seen(secrets.token_bytes(SALT_BYTES)), TopicMap(settings.rules, settings.prefix)
-        self._judge = Judge(
-            self._store, seen, Acceptance(topics, settings.payload), unsigned_allowed=settings.unsigned_allowed
-        )
+        self._checkers = Checkers()
+        acceptance = Acceptance(topics, settings.payload)
+        self._judge = Judge(self._store, seen, acceptance, self._checkers, unsigned_allowed=settings.unsigned_allowed)
         self._compact = CompactJudge(self._trust.key_ring(), seen, topics, settings.payload)
         self._take_over(self._trust_file.current(at.steady_s), at)
         quarantine = Quarantine(at.steady_s, per_s=settings.quarantine_per_s)
@@ -86,7 +87,8 @@ class EmmGateway:
         if settings.udp is not None:
             self._udp = await UdpSocket.bind(
                 *settings.udp,
-                self._on_datagrams,
+                self._on_received,
+                wants_more=self.inbound.line.has_room,
                 datagram_bytes_max=EMM_PACKET_BYTES_MAX,
                 datagrams_at_once=GATEWAY_EMM_TURN_MAX,
             )
@@ -121,6 +123,7 @@ class EmmGateway:
         self._quic.close()
         self.outbound.close()
         self.inbound.close()
+        self._checkers.close()
 
     # --- for the metrics -----------------------------------------------------------------------------------------
 
@@ -172,8 +175,12 @@ class EmmGateway:
         self._packer.credentials = self._identity.credentials(trust)
         self._packer.signer = self._identity.signer(trust)
 
-    def _on_datagrams(self, datagrams: list[Datagram]) -> None:
-        self.inbound.receive(self._sources.arrived(datagrams))
+    def _on_received(self, received: Received) -> None:
+        self.inbound.receive(self._sources.arrived(received.contents, received.sources))
+
+    def _on_datagrams(self, datagrams: Sequence[Datagram]) -> None:
+        contents, sources = [each.data for each in datagrams], [each.source for each in datagrams]
+        self.inbound.receive(self._sources.arrived(contents, sources))
 
     def _on_accepted(self, accepted: Accepted) -> None:
         """Hellos, joins and heartbeats, which are few, are heard one by one."""

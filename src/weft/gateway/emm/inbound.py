@@ -35,7 +35,7 @@ from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
 from weft.wire.reject import BadPacket, Reject
 
 EMM_FIRST: Final = b"\x01"
-MANY: Final = 256  # datagrams that are worth a turn of their own
+MANY: Final = 1024  # datagrams that are worth a turn of their own
 FULL_PAUSE_S: Final = 0.05  # before looking again whether the node has room for more
 
 

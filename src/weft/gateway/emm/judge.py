@@ -12,10 +12,9 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from nacl.bindings import crypto_sign_open
-from nacl.exceptions import CryptoError
 
 from weft.gateway.emm.accepting import Acceptance
+from weft.gateway.emm.checkers import Checkers, Signed
 from weft.gateway.emm.hmacs import DIGEST_BYTES, Prepared, digests, prepared
 from weft.gateway.emm.one_by_one import OneByOne
 from weft.gateway.emm.rows import Arrived, Judged, fixed_list, raw_bytes
@@ -45,6 +44,7 @@ class Judge:
         trust: TrustStore,
         seen: Seen,
         acceptance: Acceptance,
+        checkers: Checkers,
         *,
         rules: Rules = DEFAULT_RULES,
         unsigned_allowed: bool = False,
@@ -53,6 +53,7 @@ class Judge:
         self._trust = trust
         self._seen = seen
         self._acceptance = acceptance
+        self._checkers = checkers
         self._few = OneByOne(trust, seen, acceptance.topics, acceptance.payload, rules, unsigned_allowed)
         self._few_max = few_max
         self._rules = rules
@@ -94,17 +95,19 @@ class Judge:
         checked = np.flatnonzero(rows.good)
         sizes = rows.columns.column("signed_bytes").to_pylist()
         signatures = fixed_list(rows.columns.column("signature"), SIGNATURE_BYTES)
+        work: dict[int, Signed] = {}  # by row
         for row, sender in zip(checked.tolist(), rows.senders_of(checked), strict=True):
             data, size = waiting[row].data, sizes[row]
             try:
                 if size is None:
                     verdicts[row] = VERDICTS.index(self._authenticate(data))
                 else:  # ``sort_out`` has seen the HMAC, if there is one
-                    crypto_sign_open(signatures[row] + data[:size], self._trust.public_key(*sender))
-            except CryptoError:
-                rows.refuse_row(row, Reject.BAD_SIGNATURE)
+                    work[row] = signatures[row] + data[:size], self._trust.public_key(*sender)
             except BadPacket as error:
                 rows.refuse_row(row, error.reason)
+        for row, good in zip(work, self._checkers.check(list(work.values())), strict=True):
+            if not good:
+                rows.refuse_row(row, Reject.BAD_SIGNATURE)
         return self._judged(rows, rows.good, verdicts, self._hashes(rows), unix_s, ())
 
     def _judged(
@@ -134,13 +137,15 @@ class Judge:
     def _check_hmacs(self, rows: Sifted, checked: npt.NDArray[np.int64]) -> None:
         """Compute all of them, then compare all of them: every byte of every code, whatever it is (EMM-14)."""
         senders = rows.senders_of(checked)
-        keys = {sender: key for sender in set(senders) if (key := self._hmac(sender)) is not None}
-        unknown = np.array([sender not in keys for sender in senders], np.bool_)
-        rows.codes[checked[unknown]] = CODES[Reject.UNKNOWN_KEY]
-        checked = checked[~unknown]
+        known = {sender: self._hmac(sender) for sender in set(senders)}
+        keys = [known[sender] for sender in senders]
+        if None in known.values():
+            unknown = np.array([key is None for key in keys], np.bool_)
+            rows.codes[checked[unknown]] = CODES[Reject.UNKNOWN_KEY]
+            checked = checked[~unknown]
         if not len(checked):
             return
-        work = zip([keys[sender] for sender in senders if sender in keys], self._signed(rows, checked), strict=True)
+        work = zip([key for key in keys if key is not None], self._signed(rows, checked), strict=True)
         made = np.frombuffer(b"".join(digests(work)), np.uint8).reshape(-1, DIGEST_BYTES)
         found = raw_bytes(rows.columns.column("hmac"), DIGEST_BYTES)[checked]
         wrong = np.bitwise_or.reduce(found ^ made, axis=1) != 0
@@ -162,6 +167,8 @@ class Judge:
     def _signed(self, rows: Sifted, checked: npt.NDArray[np.int64]) -> list[bytes]:
         """The canonical bytes: nearly always those before the HMAC."""
         arrived, sizes = rows.arrived, rows.columns.column("signed_bytes").to_pylist()
+        if len(checked) == len(arrived) and None not in sizes:
+            return [data[:size] for (data, _), size in zip(arrived, sizes, strict=True)]
         return [
             arrived[row][0][: sizes[row]] if sizes[row] is not None else self._canonical(arrived[row][0])
             for row in checked.tolist()

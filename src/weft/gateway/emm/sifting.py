@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.gateway.emm.rows import Arrived, Bytes, Rejected, fixed_list, raw_bytes
+from weft.gateway.emm.rows import Arrived, Bytes, Rejected, raw_bytes
 from weft.wire.columns import BLOCK_ROWS
 from weft.wire.emm import Rules
 from weft.wire.emm.columnar import decode_column
@@ -72,10 +72,18 @@ class Sifted:
             self.codes[row] = CODES[reason]
 
     def senders_of(self, rows: npt.NDArray[np.int64]) -> list[Sender]:
-        """Node id and key id of rows that are authenticated, which have a node id (EMM-16)."""
+        """Node id and key id of rows that are authenticated, which have a node id (EMM-16). One sender's rows share one
+        tuple: there are many more packets than senders."""
         chosen = self.chosen(rows)
-        node_ids = fixed_list(chosen.column("node_id"), NODE_ID_BYTES)
-        return list(zip(node_ids, fixed_list(chosen.column("auth_key_id"), KEY_ID_BYTES), strict=True))
+        key_ids = chosen.column("auth_key_id")
+        # node id:16 key id:4 whether there is one:1
+        labels = np.zeros((len(rows), NODE_ID_BYTES + KEY_ID_BYTES + 1), np.uint8)
+        labels[:, :NODE_ID_BYTES] = raw_bytes(chosen.column("node_id"), NODE_ID_BYTES)
+        labels[:, NODE_ID_BYTES:-1] = raw_bytes(key_ids, KEY_ID_BYTES)
+        labels[:, -1] = 1 if not key_ids.null_count else key_ids.is_valid().to_numpy(zero_copy_only=False)
+        cells: list[bytes] = labels.view(f"V{labels.shape[1]}").ravel().tolist()
+        known = {cell: (cell[:NODE_ID_BYTES], cell[NODE_ID_BYTES:-1] if cell[-1] else None) for cell in set(cells)}
+        return [known[cell] for cell in cells]
 
     def senders(self) -> Bytes:
         """Sixteen bytes for each row: the node id, or what stands for the source (EMM-19) where nobody vouches for one:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import repeat
 from typing import Final
 
 from weft.gateway.emm.rows import Arrived
 from weft.limits import GATEWAY_EMM_SOURCES_MAX
 from weft.transport.quic import show_any
-from weft.transport.udp import Address, Datagram
+from weft.transport.udp import Address
 
 new_tuple: Final = tuple.__new__
 
@@ -20,10 +22,11 @@ class Sources:
         self._texts: dict[Address, str] = {}
         self._addresses: dict[str, Address] = {}
 
-    def arrived(self, datagrams: list[Datagram]) -> list[Arrived]:
-        texts = self._texts
+    def arrived(self, contents: Sequence[bytes], sources: Sequence[Address]) -> list[Arrived]:
+        known = self._texts
+        texts = [known.get(source) or self._text(source) for source in sources]
         # Without the named constructor, which takes three times as long.
-        return [new_tuple(Arrived, (data, texts.get(source) or self._text(source))) for data, source, _, _ in datagrams]
+        return list(map(new_tuple, repeat(Arrived), zip(contents, texts, strict=True)))
 
     def address(self, text: str) -> Address | None:
         return self._addresses.get(text)

@@ -33,6 +33,10 @@ class Line:
     def has_urgent(self) -> bool:
         return bool(self._urgent)
 
+    def has_room(self) -> bool:
+        """For a good deal more. What the line cannot take the system keeps, and drops at no cost to the node."""
+        return len(self) <= self._datagrams_max // 2
+
     def put(self, arrived: Sequence[Arrived]) -> None:
         room = max(self._datagrams_max - len(self), 0)
         self.dropped += max(len(arrived) - room, 0)

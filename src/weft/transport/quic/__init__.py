@@ -1,6 +1,6 @@
 """QUIC for datagram protocols: one packet per DATAGRAM frame (RFC 9221), ALPN ``emp/1`` (EMM-28).
 
-    links = QuicLinks(on_datagrams)                              # on_datagrams(list[Datagram]), as UdpSocket has it
+    links = QuicLinks(on_datagrams)                              # on_datagrams(Sequence[Datagram]), as UdpSocket has it
     address = await links.listen("127.0.0.1", 0, credentials)    # for others to connect
     target = await links.connect("node-b", 7443, root_pem)       # the certificate is checked against the mesh's root
     links.send(data, target)

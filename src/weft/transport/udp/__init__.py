@@ -1,6 +1,6 @@
 """UDP: sockets that take datagrams in lists and read and set TTL, DSCP and ECN for each.
 
-    udp = await UdpSocket.bind("127.0.0.1", 0, on_datagrams)    # on_datagrams(list[Datagram]), many per wake-up
+    udp = await UdpSocket.bind("127.0.0.1", 0, on_datagrams)    # on_datagrams(Sequence[Datagram]), many per wake-up
     udp.send(data, target, ttl=64, tos=0x62, urgent=True)       # at once, or from a bounded queue, urgent first
 
 - ``datagram``      the values: a datagram that arrived or is to be sent, with its marks
@@ -12,8 +12,8 @@
 Protocols know nothing of it and it knows nothing of them: their sessions take and give bytes, addresses and marks.
 """
 
-from weft.transport.udp.datagram import Address, Datagram, Outgoing, show
+from weft.transport.udp.datagram import Address, Datagram, Outgoing, Received, show
 from weft.transport.udp.udp_socket import Figures, OnDatagrams, UdpSocket
 from weft.transport.udp.urgent_first import UrgentFirst
 
-__all__ = ["Address", "Datagram", "Figures", "OnDatagrams", "Outgoing", "UdpSocket", "UrgentFirst", "show"]
+__all__ = ["Address", "Datagram", "Figures", "OnDatagrams", "Outgoing", "Received", "UdpSocket", "UrgentFirst", "show"]

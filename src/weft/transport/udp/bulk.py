@@ -11,13 +11,12 @@ import errno
 import os
 import socket
 import struct
-from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
 
 from weft.limits import UDP_SOURCES_KEPT
-from weft.transport.udp.datagram import Address, Datagram
+from weft.transport.udp.datagram import Address, Received
 from weft.transport.udp.marks import CONTROL_BYTES_MAX, Control, Marks
 
 NAME_BYTES: Final = 28  # sockaddr_in6, the longer of the two
@@ -28,14 +27,15 @@ IPV6_NAME: Final = struct.Struct("=2s2s4s16sI")
 # length:size_t level:int type:int, then the value, all aligned to the size of a size_t
 CONTROL_HEAD: Final = struct.Struct("@Nii")
 ALIGNMENT: Final = struct.calcsize("@N")
-new_tuple: Final = tuple.__new__
 
 
-class _Vector(ctypes.Structure):
+class Vector(ctypes.Structure):
+    """struct iovec."""
+
     _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
 
 
-class _Header(ctypes.Structure):
+class Header(ctypes.Structure):
     """struct msghdr."""
 
     _fields_ = [
@@ -49,11 +49,11 @@ class _Header(ctypes.Structure):
     ]
 
 
-class _Message(ctypes.Structure):
+class Message(ctypes.Structure):
     """struct mmsghdr: a header, and how many bytes came."""
 
     _anonymous_ = ("header",)
-    _fields_ = [("header", _Header), ("length", ctypes.c_uint)]
+    _fields_ = [("header", Header), ("length", ctypes.c_uint)]
 
 
 class BulkReceiver:
@@ -69,8 +69,8 @@ class BulkReceiver:
         self._data = ctypes.create_string_buffer(datagrams_max * datagram_bytes_max)
         self._names = ctypes.create_string_buffer(datagrams_max * NAME_BYTES)
         self._controls = ctypes.create_string_buffer(datagrams_max * CONTROL_BYTES_MAX)
-        self._vectors = (_Vector * datagrams_max)()
-        self._messages = (_Message * datagrams_max)()
+        self._vectors = (Vector * datagrams_max)()
+        self._messages = (Message * datagrams_max)()
         self._call: Any = ctypes.CDLL(None, use_errno=True).recvmmsg
         self._lay_out()
         self._view = _numpy_view(self._messages)
@@ -82,38 +82,36 @@ class BulkReceiver:
         for number, (vector, message) in enumerate(zip(self._vectors, self._messages, strict=True)):
             vector.base, vector.length = data + number * self._stride, self._stride
             message.name, message.name_bytes = names + number * NAME_BYTES, NAME_BYTES
-            message.vectors = ctypes.addressof(self._vectors) + number * ctypes.sizeof(_Vector)
+            message.vectors = ctypes.addressof(self._vectors) + number * ctypes.sizeof(Vector)
             message.vector_count = 1
             message.control = controls + number * CONTROL_BYTES_MAX
             message.control_bytes = CONTROL_BYTES_MAX
 
-    def receive(self) -> list[Datagram]:
+    def receive(self) -> Received:
         """What waits, none if nothing does. Raise OSError as recvmsg does, but for BlockingIOError."""
         count = self._call(self._file, self._messages, self._count, socket.MSG_DONTWAIT, None)
         if count < 0:
             code = ctypes.get_errno()
             if code in (errno.EAGAIN, errno.EINTR):
-                return []
+                return Received([], [], [], [])
             raise OSError(code, os.strerror(code))
         view = self._view[:count]
-        received = self._datagrams(count, view["length"].tolist(), view["control_bytes"].tolist())
+        received = self._received(count, view["length"].tolist(), view["control_bytes"].tolist())
         view["name_bytes"] = NAME_BYTES
         view["control_bytes"] = CONTROL_BYTES_MAX
         return received
 
-    def _datagrams(self, count: int, lengths: list[int], control_lengths: list[int]) -> list[Datagram]:
-        """Column by column, and without the named constructor: that takes a third of the time."""
-        data = ctypes.string_at(self._data, count * self._stride)
-        firsts = range(0, count * self._stride, self._stride)
-        contents = [data[first : first + length] for first, length in zip(firsts, lengths, strict=True)]
-        names = _cells(self._names, count, NAME_BYTES, NAME_BYTES)
-        controls = _cells(self._controls, count, CONTROL_BYTES_MAX, max(control_lengths))
-        if len(set(control_lengths)) > 1:
-            controls = [control[:length] for control, length in zip(controls, control_lengths, strict=True)]
+    def _received(self, count: int, lengths: list[int], control_lengths: list[int]) -> Received:
+        names = _labels(self._names, count, NAME_BYTES, [NAME_BYTES] * count)
+        controls = _labels(self._controls, count, CONTROL_BYTES_MAX, control_lengths)
         self._learn(set(names), set(controls))
-        sources = map(self._sources.__getitem__, names)
-        ttls, toses = zip(*map(self._read_marks.__getitem__, controls), strict=True)
-        return list(map(new_tuple, repeat(Datagram), zip(contents, sources, ttls, toses, strict=True)))
+        marks = [self._read_marks[control] for control in controls]
+        return Received(
+            _cells(self._data, count, self._stride, lengths),
+            [self._sources[name] for name in names],
+            [ttl for ttl, _ in marks],
+            [tos for _, tos in marks],
+        )
 
     def _learn(self, names: set[bytes], controls: set[bytes]) -> None:
         """Read what was not seen before."""
@@ -127,13 +125,26 @@ class BulkReceiver:
             self._read_marks[control] = self._marks.read(_controls(control))
 
 
-def _cells(buffer: Any, count: int, stride: int, width: int) -> list[bytes]:
-    """The first ``width`` bytes of each slot."""
-    if not width:
+def _cells(buffer: Any, count: int, stride: int, lengths: list[int]) -> list[bytes]:
+    """What each slot holds. All are cut from one copy: mostly they are equally long, and then numpy does that."""
+    longest = max(lengths)
+    if not longest:
         return [b""] * count
     slots = np.frombuffer(buffer, np.uint8, count * stride).reshape(count, stride)
-    cells: list[bytes] = np.ascontiguousarray(slots[:, :width]).view(f"V{width}").ravel().tolist()
-    return cells
+    cells: list[bytes] = np.ascontiguousarray(slots[:, :longest]).view(f"V{longest}").ravel().tolist()
+    if min(lengths) == longest:
+        return cells
+    return [cell[:length] for cell, length in zip(cells, lengths, strict=True)]
+
+
+def _labels(buffer: Any, count: int, stride: int, lengths: list[int]) -> list[bytes]:
+    """As ``_cells``, for slots that often hold all the same: then they share one value."""
+    length = max(lengths)
+    if min(lengths) == length:
+        slots = np.frombuffer(buffer, np.uint8, count * stride).reshape(count, stride)[:, :length]
+        if (slots == slots[0]).all():
+            return [slots[0].tobytes()] * count
+    return _cells(buffer, count, stride, lengths)
 
 
 def _address(name: bytes, is_ipv6: bool) -> Address:
@@ -163,8 +174,8 @@ def _numpy_view(messages: Any) -> Any:
         {
             "names": list(fields),
             "formats": list(fields.values()),
-            "offsets": [getattr(_Message, name).offset for name in fields],
-            "itemsize": ctypes.sizeof(_Message),
+            "offsets": [getattr(Message, name).offset for name in fields],
+            "itemsize": ctypes.sizeof(Message),
         }
     )
     return np.frombuffer(messages, layout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, cast
@@ -19,7 +19,7 @@ from weft.limits import (
     UDP_SEND_QUEUE_MAX,
 )
 from weft.transport.udp.bulk import BulkReceiver
-from weft.transport.udp.datagram import TTL_DEFAULT, Address, Datagram, Outgoing, check_marks, show
+from weft.transport.udp.datagram import TTL_DEFAULT, Address, Datagram, Outgoing, Received, check_marks, show
 from weft.transport.udp.marks import marks_of
 from weft.transport.udp.urgent_first import UrgentFirst
 
@@ -27,9 +27,15 @@ from weft.transport.udp.urgent_first import UrgentFirst
 SO_SNDBUFFORCE: Final = 32
 SO_RCVBUFFORCE: Final = 33
 SO_MEMINFO: Final = 55
+LISTS_AT_ONCE: Final = 4  # for owners that want more: then the loop's other tasks have their turn all the same
 MEMINFO_BYTES: Final = 36  # nine u32, of which the last counts datagrams that found the receive buffer full
 
-OnDatagrams = Callable[[list[Datagram]], None]
+OnDatagrams = Callable[[Sequence[Datagram]], None]
+OnReceived = Callable[[Received], None]  # what takes any sequence of datagrams takes these, too
+
+
+def never() -> bool:
+    return False
 
 
 @dataclass(slots=True)
@@ -47,14 +53,16 @@ class UdpSocket:
     """One bound socket. ``on_datagrams`` gets what has arrived, at most ``datagrams_at_once`` at a time.
 
     Between two lists the event loop serves its other tasks, so a flood cannot take it over; what the owner cannot keep
-    up with is dropped by the kernel and counted as ``overflowed``.
+    up with is dropped by the kernel and counted as ``overflowed``. An owner that sorts urgent datagrams out may want to
+    see more of what waits: while ``wants_more`` says so, up to ``LISTS_AT_ONCE`` full lists come one after the other.
     """
 
     def __init__(
         self,
         bound: socket.socket,
-        on_datagrams: OnDatagrams,
+        on_datagrams: OnReceived,
         *,
+        wants_more: Callable[[], bool] = never,
         datagram_bytes_max: int = UDP_DATAGRAM_BYTES_MAX,
         datagrams_at_once: int = UDP_DATAGRAMS_AT_ONCE,
         send_queue_max: int = UDP_SEND_QUEUE_MAX,
@@ -67,6 +75,7 @@ class UdpSocket:
         self._socket = bound
         self._marks = marks_of(bound.family)
         self._on_datagrams = on_datagrams
+        self._wants_more = wants_more
         self._datagrams_at_once = datagrams_at_once
         self._queue: UrgentFirst[Outgoing] = UrgentFirst(send_queue_max)
         self._receiver = BulkReceiver(bound, self._marks, datagrams_at_once, datagram_bytes_max + 1)
@@ -78,8 +87,9 @@ class UdpSocket:
         cls,
         host: str,
         port: int,
-        on_datagrams: OnDatagrams,
+        on_datagrams: OnReceived,
         *,
+        wants_more: Callable[[], bool] = never,
         datagram_bytes_max: int = UDP_DATAGRAM_BYTES_MAX,
         datagrams_at_once: int = UDP_DATAGRAMS_AT_ONCE,
         send_queue_max: int = UDP_SEND_QUEUE_MAX,
@@ -98,6 +108,7 @@ class UdpSocket:
         return cls(
             made,
             on_datagrams,
+            wants_more=wants_more,
             datagram_bytes_max=datagram_bytes_max,
             datagrams_at_once=datagrams_at_once,
             send_queue_max=send_queue_max,
@@ -170,14 +181,22 @@ class UdpSocket:
     # --- receiving -----------------------------------------------------------------------------------------------
 
     def _on_readable(self) -> None:
+        for _ in range(LISTS_AT_ONCE):
+            is_full = self._receive() == self._datagrams_at_once
+            if not is_full or self.is_closed or not self._wants_more():
+                return
+
+    def _receive(self) -> int:
+        """One list; how many were in it."""
         try:
             arrived = self._receiver.receive()
         except OSError as error:  # an ICMP message about something sent earlier: the next call works again
             self.figures.failure = f"receiving: {error.strerror}"
-            return
+            return 0
         self.figures.received += len(arrived)
         if arrived:
             self._on_datagrams(arrived)
+        return len(arrived)
 
     # --- closing -------------------------------------------------------------------------------------------------
 

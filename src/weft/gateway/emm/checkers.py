@@ -1,0 +1,56 @@
+"""Ed25519 checks of many packets, on every core that is free.
+
+libsodium works without Python's lock, so threads help. They take packets from one pile, and whoever asked works along:
+on a machine without a free core that is no slower than without them, and between two piles nobody runs at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from nacl.bindings import crypto_sign_open
+from nacl.exceptions import CryptoError
+
+HELPERS_MAX: Final = 3  # the node has other work, and one thread cannot prepare packets for more than a few
+
+Signed = tuple[bytes, bytes]  # a signature with its message behind it, and the public key
+
+
+class Checkers:
+    """``helpers`` are the threads beside the caller's own: by default one for every other core."""
+
+    def __init__(self, helpers: int | None = None) -> None:
+        if helpers is None:
+            helpers = min(len(os.sched_getaffinity(0)) - 1, HELPERS_MAX)
+        self._helpers = helpers
+        self._threads = ThreadPoolExecutor(max(helpers, 1), "weft-emm-signatures")  # starts them when they are needed
+
+    def check(self, work: Sequence[Signed]) -> list[bool]:
+        """Whether each signature is good. Back when all are checked."""
+        good = [False] * len(work)
+        pile = iter(range(len(work)))  # the interpreter hands out each number once
+
+        def take_from_pile() -> None:
+            for place in pile:
+                good[place] = is_good(*work[place])
+
+        others = [self._threads.submit(take_from_pile) for _ in range(min(self._helpers, len(work) - 1))]
+        take_from_pile()
+        for other in others:
+            if not other.cancel():  # it has begun, and may be at its last one
+                other.result()
+        return good
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+
+def is_good(signed: bytes, public_key: bytes) -> bool:
+    try:
+        crypto_sign_open(signed, public_key)
+    except CryptoError:
+        return False
+    return True
