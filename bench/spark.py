@@ -2,7 +2,7 @@
 
 The same rows from a node, from Parquet files and from Arrow batches that workers have in memory, into a sink that
 throws them away, one after the other in turn. The last two are what Spark itself can do on this machine.
-``--rows 50000000`` and ``--topics 1000`` show how it grows.
+``--topics 1000`` and ``--rows 50000000 --rounds 1 --warm-ups 0`` show how it grows.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def frames(spark: SparkSession, address: str, rows: int, parquet: Path) -> list[
     return [Run("mesh", mesh, rows), Run("Parquet", files, rows), Run("Arrow in memory", memory, rows)]
 
 
-def measure(rows: int, topics: int, rounds: int, place: Path) -> list[Figure]:
+def measure(rows: int, topics: int, rounds: int, warm_ups: int, place: Path) -> list[Figure]:
     with node(place, "one") as address:
         names = [f"bench.t{number}" for number in range(topics)]
         asyncio.run(fill(address, names, rows))
         spark = bench_session("weft bench")
         spark.dataSource.register(InMemory)
         runs = frames(spark, address, rows, place / "rows.parquet")
-        in_turn(runs, rounds)
+        in_turn(runs, rounds, warm_ups)
         spark.stop()
     mesh, parquet, memory = runs
     return [
@@ -66,12 +66,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--topics", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--warm-ups", type=int, default=2, help="none are needed where a round takes minutes")
     parser.add_argument("--dir", type=Path, default=None, help="where logs and files go")
     add_formats(parser)
     arguments = parser.parse_args()
     output: Format = arguments.format
     with tempfile.TemporaryDirectory(dir=arguments.dir) as place:
-        figures = measure(arguments.rows, arguments.topics, arguments.rounds, Path(place))
+        figures = measure(arguments.rows, arguments.topics, arguments.rounds, arguments.warm_ups, Path(place))
     report(figures, f"Spark: {arguments.rows:,} rows in {arguments.topics:,} topics, into noop", output)
 
 

@@ -109,14 +109,14 @@ class Run:
         return self.rows / (time.perf_counter() - begin)
 
 
-def in_turn(runs: Sequence[Run], rounds: int) -> None:
-    """Two rounds to warm up, for the JVM compiles what is hot; then so many that count."""
-    for number in range(rounds + 2):
-        console.print(f"round {number - 1} of {rounds}" if number > 1 else "warming up", style="dim")
+def in_turn(runs: Sequence[Run], rounds: int, warm_ups: int = 2) -> None:
+    """Some rounds to warm up, for the JVM compiles what is hot; then so many that count."""
+    for number in range(1 - warm_ups, rounds + 1):
+        console.print(f"round {number} of {rounds}" if number > 0 else "warming up", style="dim")
         for run in runs:
             before_s = tree_cpu_s()
             rate = run.once()
-            if number > 1:
+            if number > 0:
                 run.rates.append(rate)
                 run.cpu_s.append(tree_cpu_s() - before_s)
 
