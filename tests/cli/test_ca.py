@@ -77,6 +77,7 @@ def enrol_and_renew(weft: Weft, data: Path, to: Path, port: int) -> None:
 
         assert weft("ca", "revoke", "node-b", "--data", data).status == 0
         assert "was revoked" in weft("ca", "renew", "--to", to).err
+        assert "was revoked" in weft("ca", "issue", "node-b", "--data", data, "--to", to.with_name("more")).err
         assert weft("ca", "allow", "node-b", "--data", data).status == 0
         assert weft("ca", "renew", "--to", to).status == 0
         process.send_signal(signal.SIGTERM)

@@ -27,7 +27,7 @@ from weft.security.identity import Identity
 from weft.security.identity import client as client_identity
 from weft.security.identity import node as node_identity
 from weft.security.issuing import allow as allow_name
-from weft.security.issuing import provisioner_of, read_revoked
+from weft.security.issuing import check_not_revoked, provisioner_of, read_revoked
 from weft.security.issuing import revoke as revoke_name
 from weft.security.paths import ca_directory
 from weft.security.rotation import LocalSource
@@ -134,6 +134,7 @@ def issue(
     """Make key and certificate here, where the CA is, without token and service."""
     authority = _authority(data)
     names = _names(authority, name, client, host)
+    check_not_revoked(authority.directory, names.identity)
     found = LocalSource(authority).enrol(names, time.time())
     store = CertificateStore(to)
     store.save(found)

@@ -41,7 +41,7 @@ class Issuer:
         request = read_request_untrusted(request_pem)
         names = claims.names
         check_names(request, names)
-        self._check_not_revoked(names.identity)
+        check_not_revoked(self.authority.directory, names.identity)
         self._used.spend(claims.jti, claims.exp, now_s)
         return self.authority.issue(request.public_key(), names, now_s)
 
@@ -54,13 +54,9 @@ class Issuer:
         identity = read_identity_untrusted(certificate)
         if identity.mesh != self.authority.settings.mesh:
             raise CertificateRefused(Fault.WRONG_NAME, f"certificate is of mesh {identity.mesh}, not of this CA's")
-        self._check_not_revoked(identity)
+        check_not_revoked(self.authority.directory, identity)
         hosts = hosts_of(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
         return self.authority.issue(certificate.public_key(), Names(identity, tuple(hosts)), now_s)
-
-    def _check_not_revoked(self, identity: Identity) -> None:
-        if identity in read_revoked(self.authority.directory):
-            raise RequestRefused(f"{identity} was revoked: it gets no certificates (weft ca allow gives the name back)")
 
 
 def provisioner_of(authority: Authority) -> Provisioner:
@@ -120,6 +116,11 @@ def read_revoked(directory: Path) -> set[Identity]:
         return {parse_identity_untrusted(uri) for uri in msgspec.json.decode(text, type=_Revoked).revoked}
     except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as error:
         raise StorageError(f"{directory / REVOKED} is damaged: {error}") from None
+
+
+def check_not_revoked(directory: Path, identity: Identity) -> None:
+    if identity in read_revoked(directory):
+        raise RequestRefused(f"{identity} was revoked: it gets no certificates (weft ca allow gives the name back)")
 
 
 def revoke(directory: Path, identity: Identity) -> None:
