@@ -42,7 +42,7 @@ from weft.wire.emm.columnar import decode_column
 
 NODE, KEY_ID, SECRET = UUID("00112233-4455-6677-8899-aabbccddeeff"), b"key1", b"s" * 32
 NOW_S = 1_700_000_000
-PACKETS, FILES, ROUNDS = 1_000_000, 8, 5
+PACKETS, FILES, ROUNDS = 4_000_000, 8, 5
 PACKETS_PER_S = 50_000  # as they arrive; it decides how much state there is
 BUCKETS = 8
 HASH_KEY = bytes(32)
