@@ -17,7 +17,9 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 # A busy machine must not fail a test: examples may take as long as they take.
-settings.register_profile("weft", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in every run, so that a change is judged by what it changed; `make soak` looks for new ones.
+IS_SOAK = os.environ.get("WEFT_SOAK") == "1"
+settings.register_profile("weft", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not IS_SOAK)
 settings.load_profile("weft")
 
 OUTCOMES = Path(__file__).parent.parent / "build" / "requirements.json"

@@ -172,10 +172,11 @@ class LogMachine(RuleBasedStateMachine):
         first = self._skipped(at, skip)
         self.log.restart_copy(at, COPY_EPOCH, first)
         model = self._copy(at, first)
+        if first > model.end:  # else nobody can tell by the end whether it was lost
+            self.unsynced.append(((at, COPY_EPOCH), first))
         model.skip(first)
         model.start = model.durable = first
         model.starts.add(first)
-        self.unsynced.append(((at, COPY_EPOCH), first))
 
     def _skipped(self, at: Stream, skip: int) -> int:
         model = self.models.get((at, COPY_EPOCH))

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pipelines.packets import event, means, notification, rows
@@ -53,6 +53,7 @@ def bits(batch: pa.RecordBatch) -> list[list[Any]]:
     ]
 
 
+@settings(max_examples=30)  # of 33 columns each
 @given(batches())
 def test_what_is_put_in_comes_out(packets: pa.RecordBatch) -> None:
     found = unwrap(wrap(packets))
@@ -61,6 +62,7 @@ def test_what_is_put_in_comes_out(packets: pa.RecordBatch) -> None:
     assert bits(found) == bits(packets)
 
 
+@settings(max_examples=30)
 @given(batches(), st.data())
 def test_parts_share_what_is_common(packets: pa.RecordBatch, data: st.DataObject) -> None:
     common, others = separated(packets)
