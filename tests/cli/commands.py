@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.mesh.processes import ended_in_time
 from weft.cli.main import main
 
 END_TIMEOUT_S = 60
@@ -82,13 +83,21 @@ def running_node(data: Path, *flags: str) -> Iterator[RunningNode]:
     command = [sys.executable, "-c", "from weft.cli.main import main; main()", "up", "--data", str(data), "--insecure"]
     command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json", *flags]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+    with started(command, environ) as node:
+        yield node
+
+
+@contextmanager
+def started(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[RunningNode]:
+    """A node that logs JSON and has said ready."""
     with (
         tempfile.TemporaryFile("w+") as log,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environ) as process,
     ):
         try:
             assert process.stdout is not None
-            line = process.stdout.readline()
+            with ended_in_time(process):
+                line = process.stdout.readline()
             log.seek(0)
             text = log.read()
             assert line == "ready\n", text

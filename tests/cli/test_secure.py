@@ -11,7 +11,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ import pytest
 
 import weft as sdk
 from tests.cli.commands import END_TIMEOUT_S, Outcome, Weft
+from tests.mesh.processes import ended_in_time
 
 COMMAND = (sys.executable, "-c", "from weft.cli.main import main; main()", "up")
 FREE = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug")
@@ -45,17 +45,6 @@ class Node:
 
 
 @contextmanager
-def killed_in_time(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Whoever waits for it here does not wait for ever; what is done between takes as long as it takes."""
-    watch = threading.Timer(END_TIMEOUT_S, process.kill)
-    watch.start()
-    try:
-        yield
-    finally:
-        watch.cancel()
-
-
-@contextmanager
 def up(config: Path, data: Path, *flags: str, stdin: str = "") -> Iterator[Node]:
     """Until it is ready; at the end it is asked to stop, and ``said`` has all it wrote."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
@@ -69,7 +58,7 @@ def up(config: Path, data: Path, *flags: str, stdin: str = "") -> Iterator[Node]
     ):
         try:
             assert process.stdin is not None and process.stdout is not None
-            with killed_in_time(process):
+            with ended_in_time(process):
                 process.stdin.write(stdin)
                 process.stdin.close()
                 line = process.stdout.readline()
@@ -79,7 +68,7 @@ def up(config: Path, data: Path, *flags: str, stdin: str = "") -> Iterator[Node]
             lines = [json.loads(each) for each in text.splitlines() if each.startswith("{")]
             node = Node(process, next(each for each in lines if each["event"] == "node_ready"))
             yield node
-            with killed_in_time(process):
+            with ended_in_time(process):
                 process.send_signal(signal.SIGTERM)
                 node.said.append(line + process.stdout.read())
                 assert process.wait(END_TIMEOUT_S) == 0

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +15,8 @@ from typing import Any
 
 import yaml
 
+from tests.cli import commands
 from tests.cli.commands import END_TIMEOUT_S, RunningNode
-from tests.mesh.processes import ended_in_time
 from weft.node.config import NodeConfig
 from weft.node.config_loading import load_config
 
@@ -74,25 +72,9 @@ def moved(text: str, data: Path) -> str:
 
 @contextmanager
 def started(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[RunningNode]:
-    """A node that has said ready; its log says where it is."""
-    whole = {"PATH": path(), "WEFT_LOG_FORMAT": "json", **environ}
-    with (
-        tempfile.TemporaryFile("w+") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=whole) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            with ended_in_time(process):
-                said = process.stdout.readline()
-            log.seek(0)
-            text = log.read()
-            assert said == "ready\n", text
-            lines = (json.loads(line) for line in text.splitlines() if line.startswith("{"))
-            ready = next(line for line in lines if line["event"] == "node_ready")
-            yield RunningNode(process, ready["grpc"], ready["admin"])
-        finally:
-            if process.poll() is None:
-                process.kill()
+    """A node that has said ready, with nothing from this environment but where commands are."""
+    with commands.started(command, {"PATH": path(), "WEFT_LOG_FORMAT": "json", **environ}) as node:
+        yield node
 
 
 def path() -> str:

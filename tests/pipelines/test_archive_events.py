@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from functools import partial
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from weft.pipelines.archive import ByTopic, LayoutSection
-from weft.pipelines.archive_events import Events, bucket, days, first_token
+from weft.pipelines.archive_events import Events, bucket, first_token
 from weft.spark.options import COLUMNS
 from weft.spark.rows import schema_of
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def events(*topics: str) -> pa.RecordBatch:
@@ -29,30 +25,6 @@ def events(*topics: str) -> pa.RecordBatch:
     }
     made = [columns.get(each.name, pa.nulls(size, each.type)) for each in schema_of(COLUMNS)]
     return pa.RecordBatch.from_arrays(made, schema=schema_of(COLUMNS))
-
-
-@given(st.integers(-(2**63), 2**63 - 1))
-def test_an_event_has_the_day_of_its_time_if_that_can_be(micros: int) -> None:
-    (found,) = days(pa.array([micros], pa.int64()).cast(pa.timestamp("us", "UTC"))).to_pylist()
-    try:
-        day = (EPOCH + timedelta(microseconds=micros)).date()
-    except OverflowError:
-        day = None
-    assert found == (day if day is not None and date(2000, 1, 1) <= day < date(2100, 1, 1) else None)
-
-
-@pytest.mark.parametrize(
-    ("time", "day"),
-    [
-        (datetime(1999, 12, 31, 23, 59, 59, 999_999, UTC), None),
-        (datetime(2000, 1, 1, tzinfo=UTC), date(2000, 1, 1)),
-        (datetime(2026, 11, 15, 23, 59, 59, 999_999, UTC), date(2026, 11, 15)),
-        (datetime(2099, 12, 31, 23, 59, 59, 999_999, UTC), date(2099, 12, 31)),
-        (datetime(2100, 1, 1, tzinfo=UTC), None),
-    ],
-)
-def test_the_edges_of_days(time: datetime, day: date | None) -> None:
-    assert days(pa.array([time], pa.timestamp("us", "UTC"))).to_pylist() == [day]
 
 
 @pytest.mark.parametrize(

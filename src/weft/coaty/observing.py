@@ -55,6 +55,7 @@ class Observation(Generic[T]):
         """Observe no more. Who is waiting for the next event learns that there is none."""
         self._is_closed = True
         self._queue.clear()
+        self._queue_bytes = 0
         self.is_full = False
         self._arrived.set()
         self._leave()

@@ -5,21 +5,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from weft.pipelines.days import days
 from weft.pipelines.ranges import fetched
 from weft.spark.options import COLUMNS
 from weft.spark.rows import schema_of
-
-DAY_US: Final = 86_400_000_000
-
-# Publishers set timestamps, and a clock gone mad must not make a directory for every day there ever was, nor dates that
-# Python and the readers of Parquet cannot hold: such days are null.
-FIRST_DAY: Final = 10_957  # 2000-01-01
-END_DAY: Final = 47_482  # 2100-01-01
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +51,6 @@ class Events:
             values = [self.by_topic.of_topic(topic) for topic in topics.dictionary.to_pylist()]
             added.append(pa.array(values, self.by_topic.kind).take(topics.indices))
         return pa.RecordBatch.from_arrays([*events.columns, *added], schema=self.columns())
-
-
-def days(timestamps: pa.Array) -> pa.Array:
-    """The day of each by UTC; null for those that cannot be."""
-    micros = timestamps.cast(pa.int64())
-    found = pc.divide(micros, DAY_US)  # towards zero: right for all days that are kept
-    likely = pc.and_(pc.greater_equal(found, FIRST_DAY), pc.less(found, END_DAY))
-    return pc.if_else(likely, found, pa.scalar(None, pa.int64())).cast(pa.int32()).cast(pa.date32())
 
 
 def first_token(topic: str) -> str:

@@ -16,24 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from weft.pipelines import lake
+from weft.pipelines.days import days
 from weft.pipelines.lake.files import WrittenFile
 from weft.pipelines.lake.staging import write_files
-from weft.pipelines.packet_columns import numbers, valid
+from weft.pipelines.packet_columns import valid
 from weft.pipelines.packet_parcels import unwrap_all
 from weft.pipelines.packet_schema import EVENTS, QUARANTINE
 from weft.security.files import read_private, write_private
-from weft.wire.columns import nullify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DAY: Final = pa.field("date", pa.date32())  # of arrival; null for clocks gone mad
-DAY_US: Final = 86_400_000_000
-DAYS: Final = (10_957, 47_482)  # 2000 to 2099: others would make a directory each, or are no dates to Python
 PARTITION_BY: Final = (DAY.name,)
 EVENTS_STORED: Final = EVENTS.append(DAY)
 QUARANTINE_STORED: Final = QUARANTINE.append(DAY)
@@ -163,12 +160,5 @@ def _accepted(batches: Iterator[pa.RecordBatch], refused: list[pa.RecordBatch]) 
 
 
 def _stored(packets: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [_days(packets) if name == DAY.name else packets.column(name) for name in schema.names]
+    columns = [days(packets.column("arrived")) if name == DAY.name else packets.column(name) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _days(packets: pa.RecordBatch) -> pa.Array:
-    arrived = packets.column("arrived")
-    days = numbers(arrived) // DAY_US
-    known = valid(arrived) & (days >= DAYS[0]) & (days <= DAYS[1])
-    return nullify(pa.array(np.where(known, days, 0).astype(np.int32)).view(pa.date32()), known)

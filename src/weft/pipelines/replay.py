@@ -111,7 +111,6 @@ def run(spark: SparkSession, settings: ReplaySettings, run: JobRun) -> Outcome:
 
 def selected(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     """The rows of the table that are wanted."""
-
     wanted = settings.replay
     rows = lake.read(spark, settings.table.settings())
     if unknown := [name for name in NEEDED if name not in rows.columns]:
