@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import RunningNode, Weft, running_node
+from tests.cli.commands import Weft
+from tests.up import RunningNode, up
 
 
 @pytest.fixture
@@ -18,5 +19,5 @@ def weft(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     """One node for all tests, because it takes a while to start: each keeps to topics of its own."""
-    with running_node(tmp_path_factory.mktemp("node") / "data", "--node-id", "node-a") as running:
+    with up(tmp_path_factory.mktemp("node") / "data", "--insecure", "--node-id", "node-a") as running:
         yield running

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import END_TIMEOUT_S, Outcome, Weft
+from tests.cli.commands import Outcome, Weft
+from tests.up import END_TIMEOUT_S
 from weft.security import CertificateStore, Secret
 from weft.security.tokens import read_token_untrusted
 

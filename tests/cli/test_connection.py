@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.commands import RunningNode, Weft
+from tests.cli.commands import Weft
 from tests.transport.held_port import held_port
+from tests.up import RunningNode
 from weft.cli.connection import DEFAULT_NODE, choose_target
 from weft.cli.options import Where
 from weft.contexts import Context, Contexts, write_contexts

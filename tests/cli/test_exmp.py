@@ -16,9 +16,10 @@ from typing import TypeVar
 
 import pytest
 
-from tests.cli.commands import END_TIMEOUT_S, Weft
+from tests.cli.commands import Weft
 from tests.gateway.exmp.joined import address_of
 from tests.node.secured import key_for, secure_config, tls_of
+from tests.up import END_TIMEOUT_S
 from weft import exmp
 from weft.exmp import JsonObject
 from weft.node.runtime import Node

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import RunningNode, Weft
+from tests.cli.commands import Weft
+from tests.up import RunningNode
 from weft.cli import views
 from weft.client import GroupInfo, GroupStream, PeerInfo, Recipient, Status, TopicInfo
 from weft.model import Epoch, NodeId, Position, Stream, parse_topic

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Outcome, RunningNode, Weft
+from tests.cli.commands import Outcome, Weft
+from tests.up import RunningNode
 from weft.cli import subscribing
 from weft.cli.publishing import read_lines
 from weft.client import Received

@@ -3,80 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import re
-import signal
 import stat
-import subprocess
-import sys
-import tempfile
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
 import weft as sdk
-from tests.cli.commands import END_TIMEOUT_S, Outcome, Weft
-from tests.mesh.processes import ended_in_time
+from tests.cli.commands import Outcome, Weft
+from tests.up import FREE_PORTS, RunningNode, up
 
-COMMAND = (sys.executable, "-c", "from weft.cli.main import main; main()", "up")
-FREE = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug")
-
-
-@dataclass
-class Node:
-    process: subprocess.Popen[str]
-    ready: dict[str, Any]
-    said: list[str] = field(default_factory=list)  # filled when it has ended
-
-    @property
-    def grpc(self) -> str:
-        return str(self.ready["grpc"])
-
-    def metrics(self) -> str:
-        with urlopen(f"http://{self.ready['admin']}/metrics", timeout=20) as answer:
-            return bytes(answer.read()).decode()
+TALKATIVE = ("--log-level", "debug")
 
 
-@contextmanager
-def up(config: Path, data: Path, *flags: str, stdin: str = "") -> Iterator[Node]:
-    """Until it is ready; at the end it is asked to stop, and ``said`` has all it wrote."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
-    environ["WEFT_CONFIG_DIR"] = str(config)
-    command = [*COMMAND, "--data", str(data), *FREE, *flags]
-    with (
-        tempfile.TemporaryFile("w+") as log,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environ
-        ) as process,
-    ):
-        try:
-            assert process.stdin is not None and process.stdout is not None
-            with ended_in_time(process):
-                process.stdin.write(stdin)
-                process.stdin.close()
-                line = process.stdout.readline()
-            log.seek(0)
-            text = log.read()
-            assert line == "ready\n", text
-            lines = [json.loads(each) for each in text.splitlines() if each.startswith("{")]
-            node = Node(process, next(each for each in lines if each["event"] == "node_ready"))
-            yield node
-            with ended_in_time(process):
-                process.send_signal(signal.SIGTERM)
-                node.said.append(line + process.stdout.read())
-                assert process.wait(END_TIMEOUT_S) == 0
-            log.seek(0)
-            node.said.append(log.read())
-        finally:
-            if process.poll() is None:
-                process.kill()
+def ended(node: RunningNode) -> str:
+    """All that it wrote to its end."""
+    assert node.end() == 0
+    assert node.process.stdout is not None
+    return node.process.stdout.read() + node.said()
 
 
 def secrets_in(data: Path) -> set[str]:
@@ -103,7 +48,7 @@ def test_a_newcomer_needs_no_options_and_nothing_leaks(weft: Weft, tmp_path: Pat
         assert outcome.status == status, outcome.err
         return outcome
 
-    with up(weft.config, first, "--node-id", "a", "--ca-listen", "127.0.0.1:0") as node:
+    with up(first, "--node-id", "a", "--ca-listen", "127.0.0.1:0", *TALKATIVE, config=weft.config) as node:
         assert run("pub", "plant.temp", "21").out.startswith("plant.temp@a/0:")
         assert "21" in run("sub", "plant.temp", "--from", "earliest", "--count", "1").out
         assert run("status", "--json").document["node_id"] == "a"
@@ -136,15 +81,17 @@ def test_a_newcomer_needs_no_options_and_nothing_leaks(weft: Weft, tmp_path: Pat
         assert f"key {made['id']}" in outcome.err
         url = f"https://{node.ready['ca']}"
         enrolling = ("--peer", node.grpc, "--ca", url, "--token", "-")
-        with up(weft.config, second, *enrolling, stdin=f"{token}\n") as joined:
+        with up(second, *enrolling, *TALKATIVE, config=weft.config, stdin=f"{token}\n") as joined:
             assert joined.ready["node"] == "b"
             metrics = node.metrics() + joined.metrics()
+            written = [metrics, ended(joined)]
         assert 'weft_refusals_total{cause="publish"} 1.0' in metrics
         # The token was for one certificate, and a node with another id has no use for it.
-        again = run("up", "--data", tmp_path / "c", *FREE[:4], "--token", token, "--ca", url, status=1)
+        again = run("up", "--data", tmp_path / "c", *FREE_PORTS, "--token", token, "--ca", url, status=1)
         assert "token" in again.err
+        written.append(ended(node))
 
-    written = [metrics, *node.said, *joined.said, *(outcome.out + outcome.err for outcome in outcomes)]
+    written += [outcome.out + outcome.err for outcome in outcomes]
     hidden = {context["token"], made["key"], made["key"].split("_")[2], wrong, token, token.split(".")[2]}
     hidden |= secrets_in(first) | secrets_in(second)
     assert len(hidden) > 20, "the search would prove nothing"
@@ -164,8 +111,8 @@ async def publish_with_the_context() -> None:
 @pytest.mark.req("SEC-01")
 def test_what_it_writes_is_for_its_owner_only(weft: Weft, tmp_path: Path) -> None:
     data = tmp_path / "a"
-    with up(weft.config, data, "--node-id", "a"):
-        pass
+    with up(data, "--node-id", "a", config=weft.config) as node:
+        assert node.end() == 0
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
     private = [*(data / "ca").iterdir(), *(data / "tls").iterdir(), *(data / "client").iterdir(), data / "keys.json"]
     private.append(weft.config / "contexts.toml")
@@ -176,10 +123,10 @@ def test_what_it_writes_is_for_its_owner_only(weft: Weft, tmp_path: Path) -> Non
 def test_a_second_start_keeps_key_and_context(weft: Weft, tmp_path: Path) -> None:
     """Its port is another one, which the context learns; the key and the CA stay."""
     data = tmp_path / "a"
-    with up(weft.config, data, "--node-id", "a"):
-        pass
+    with up(data, "--node-id", "a", config=weft.config) as node:
+        assert node.end() == 0
     before = tomllib.loads((weft.config / "contexts.toml").read_text())["contexts"]["default"]
-    with up(weft.config, data) as node:
+    with up(data, config=weft.config) as node:
         after = tomllib.loads((weft.config / "contexts.toml").read_text())
         assert after["contexts"]["default"] == {**before, "nodes": [node.grpc]}
         assert after["current"] == "default"

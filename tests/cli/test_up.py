@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.commands import END_TIMEOUT_S, Weft, running_node
+from tests.cli.commands import Weft
+from tests.up import END_TIMEOUT_S, up
 from weft.cli import serving
 from weft.errors import StorageError, UsageError
 from weft.model import NodeId
@@ -27,7 +28,7 @@ CONFIG = NodeConfig(insecure=True)
 
 @pytest.mark.req("PL-01", "OBS-01")
 def test_a_node_serves_and_a_signal_drains_it(weft: Weft, tmp_path: Path) -> None:
-    with running_node(tmp_path / "data", "--node-id", "node-a") as node:
+    with up(tmp_path / "data", "--insecure", "--node-id", "node-a") as node:
         ready = httpx.get(f"http://{node.admin}/readyz", trust_env=False, timeout=END_TIMEOUT_S)
         assert ready.json() == {"ready": True, "reasons": []}
         assert weft("pub", "kept", "x", *node.flags).status == 0

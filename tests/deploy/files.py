@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from tests.cli import commands
-from tests.cli.commands import END_TIMEOUT_S, RunningNode
+from tests import up
+from tests.up import END_TIMEOUT_S, RunningNode
 from weft.node.config import NodeConfig
 from weft.node.config_loading import load_config
 
@@ -73,7 +73,7 @@ def moved(text: str, data: Path) -> str:
 @contextmanager
 def started(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[RunningNode]:
     """A node that has said ready, with nothing from this environment but where commands are."""
-    with commands.started(command, {"PATH": path(), "WEFT_LOG_FORMAT": "json", **environ}) as node:
+    with up.started(command, {"PATH": path(), "WEFT_LOG_FORMAT": "json", **environ}) as node:
         yield node
 
 

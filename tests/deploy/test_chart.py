@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.commands import END_TIMEOUT_S
 from tests.deploy.files import ADMIN, CA, CHART, GRPC, path, settings
+from tests.up import END_TIMEOUT_S
 from weft import __version__
 
 HELM = shutil.which("helm", path=path())

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import END_TIMEOUT_S, Weft
+from tests.cli.commands import Weft
 from tests.deploy.files import ENROL, compose_nodes, moved, path, started, status_of
+from tests.up import END_TIMEOUT_S
 
 HOSTS = ("a", "localhost")
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import END_TIMEOUT_S
 from tests.deploy.files import (
     ADMIN,
     CA,
@@ -29,6 +28,7 @@ from tests.deploy.files import (
     started,
     status_of,
 )
+from tests.up import END_TIMEOUT_S
 from weft.node.enrolling import CA_URL
 
 

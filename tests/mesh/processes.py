@@ -8,17 +8,15 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tests.node.raw_client import WAIT_S, RawClient
 from tests.transport.held_port import held_port
-
-COMMAND: Final = (sys.executable, "-c", "from weft.cli.main import main; main()")
+from tests.up import COMMAND, ended_in_time
 
 
 class NodeProcess:
@@ -88,17 +86,6 @@ class NodeProcess:
 
     def client(self) -> RawClient:
         return RawClient(self.address)
-
-
-@contextmanager
-def ended_in_time(process: subprocess.Popen[str]) -> Iterator[None]:
-    """What waits for the output of a process waits for its end at worst, and that comes."""
-    watch = threading.Timer(WAIT_S, process.kill)
-    watch.start()
-    try:
-        yield
-    finally:
-        watch.cancel()
 
 
 @contextmanager

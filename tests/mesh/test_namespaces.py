@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.mesh.processes import COMMAND, NodeProcess, ended_in_time
+from tests.mesh.processes import NodeProcess
 from tests.node.raw_client import WAIT_S
+from tests.up import COMMAND, ended_in_time
 
 HOSTS = ("127.77.0.1", "127.77.0.2")
 
