@@ -42,6 +42,11 @@ class RunningNode:
     def admin(self) -> str:
         return str(self.ready["admin"])
 
+    def gateway(self, name: str) -> str:
+        """The address of a gateway's listener: ``exmps``, ``emm-quic``."""
+        listeners = (listener.split() for listener in str(self.ready["gateways"]).split(", "))
+        return next(address for each, address in listeners if each == name)
+
     @property
     def flags(self) -> tuple[str, ...]:
         """For commands that use this node, if it is insecure."""
@@ -76,6 +81,11 @@ class RunningNode:
         """Its exit status."""
         self.process.send_signal(number)
         return self.process.wait(END_TIMEOUT_S)
+
+    def end_quietly(self) -> None:
+        """As it has to end when it is asked to, with no defect in its log."""
+        assert self.end() == 0, self.said()
+        assert "Traceback" not in self.said() and "exception" not in self.said(), self.said()
 
 
 @contextmanager

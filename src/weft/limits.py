@@ -424,6 +424,7 @@ AUTHORITY_LIFETIME_S: Final = 10 * 365 * 24 * 3600  # root and intermediate, as 
 CERTIFICATE_CHAIN_BYTES_MAX: Final = 64 * KIB  # a leaf and its intermediates take 2
 CERTIFICATE_CHAIN_MAX: Final = 8  # certificates in it; two are usual
 CERTIFICATE_NAMES_MAX: Final = 32  # DNS names and addresses of one node
+HANDSHAKE_BEGIN_S: Final = 0.25  # gRPC needs 50 us from asking for a certificate to having it, and a core to run on
 RENEWAL_BACKOFF_S_MIN: Final = 1.0  # a CA that restarts is back in a few seconds
 RENEWAL_BACKOFF_S_MAX: Final = 300.0  # a third of a day is left when renewal begins: a hundred attempts
 TOKEN_LIFETIME_S: Final = 300  # as step-ca's; long enough to carry it to another machine

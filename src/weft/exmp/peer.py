@@ -69,13 +69,12 @@ class Peer:
     @property
     def address(self) -> str:
         """Host and port at the other end."""
-        host, port = self._link.extra_info("peername")[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return str(self._link.peer_address)
 
     @property
     def certificate(self) -> bytes | None:
         """What the other side has shown, in DER; None if it showed none, or there is no TLS."""
-        tls = self._link.extra_info("ssl_object")
+        tls = self._link.tls
         return None if tls is None else tls.getpeercert(binary_form=True)
 
     async def call(self, op: str, data: JsonObject | None = None) -> JsonObject | None:

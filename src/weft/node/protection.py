@@ -39,6 +39,7 @@ from weft.security import (
 from weft.security.ca_server import CaServer
 from weft.transport.grpc.access import KeyAccess, OpenAccess
 from weft.transport.grpc.peer_gate import PlainGate, TlsGate
+from weft.transport.grpc.server_certificate import ServerCertificate
 from weft.transport.tcp.tls import server_context
 
 CACHE_KEY_BYTES: Final = 32
@@ -118,11 +119,8 @@ class Secured:
         return cls(config, settled, client, refusals, logger)
 
     def add_port(self, server: grpc.aio.Server, address: str) -> int:
-        """Certificates are asked for at every handshake, so new ones count from then on."""
-        credentials = grpc.dynamic_ssl_server_credentials(
-            self._server_certificate(), self._server_certificate, require_client_authentication=True
-        )
-        port: int = server.add_secure_port(address, credentials)
+        """A renewed certificate counts from the next handshake on."""
+        port: int = server.add_secure_port(address, ServerCertificate(self.certificate).server_credentials())
         return port
 
     def server_context(self) -> ssl.SSLContext:
@@ -133,14 +131,8 @@ class Secured:
         return self._tls[1]
 
     def certificate(self) -> Credentials:
-        """This node's own, of now."""
+        """This node's own, of now. Called by threads of gRPC, too."""
         return self._rotation.current
-
-    def _server_certificate(self) -> Any:
-        """Called by threads of gRPC, too."""
-        current = self._rotation.current
-        pair = (current.key_pem.reveal(), current.chain_pem)
-        return grpc.ssl_server_certificate_configuration([pair], current.root_pem)
 
     # --- while the node runs -------------------------------------------------------------------------------------
 

@@ -192,3 +192,17 @@ def test_new_certificates_count_from_the_next_connection_on(tmp_path: Path) -> N
             assert node.protection.renewals >= 1 and b"" not in seen
 
     asyncio.run(run())
+
+
+def test_who_was_at_the_other_end_is_known_after_the_end(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with protected(tmp_path) as node:
+            address = address_of(node, "exmps")
+            async with exmp.connect(address, tls=trusting(node)) as client:
+                peer = client.peer
+                assert peer is not None
+                shown = peer.certificate
+            await peer.wait_closed()
+            assert (peer.address, peer.certificate) == (address, shown)
+
+    asyncio.run(run())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.interop.coaty.js_agent import JsAgent, unavailable
+from tests.up import RunningNode, up
 from weft.client import Client, Received
 from weft.coaty import new_id
 from weft.gateway.coaty import CoatyGateway
@@ -94,3 +96,37 @@ def test_mesh_clients_and_the_reference_talk_to_each_other(js: JsAgent) -> None:
             assert (await heard("Return", sourceId=me))["data"] == {"result": 3}
 
     asyncio.run(story())
+
+
+@pytest.mark.req("COA-12", "COA-11")
+def test_a_node_as_users_start_it_and_the_reference_talk_to_each_other(js: JsAgent, tmp_path: Path) -> None:
+    """``weft up``, secured, on its own event loop."""
+    channel = f"coaty.{NAMESPACE}.CHN.line2"
+    file = tmp_path / "weft.toml"
+    settings = f'[gateway.coaty]\nnamespace = "{NAMESPACE}"\nbootstrap = ["{js.address}"]\nchannels = ["line2"]\n'
+    file.write_text(settings)
+
+    def thing(name: str) -> dict[str, str]:
+        return {"objectId": new_id(), "coreType": "CoatyObject", "objectType": "com.weft.Thing", "name": name}
+
+    async def story(node: RunningNode) -> None:
+        async with node.client() as client:
+            topic = f"coaty/1/{NAMESPACE}/CHNline2"
+            await asyncio.to_thread(
+                js.wait_for, lambda event: event["ev"] == "subs" and [True, topic] in event["subs"], WAIT_S_MAX
+            )
+            await asyncio.to_thread(js.command, "observe", what="Channel", id="line2")
+            theirs = thing("of the reference")
+            await asyncio.to_thread(js.command, "channel", id="line2", object=theirs)
+            await first(client, channel, lambda said: said["data"]["object"] == theirs)
+
+            said = {"sourceId": new_id(), "data": {"object": thing("of the mesh")}}
+            hearing = asyncio.create_task(asyncio.to_thread(js.wait, "Channel", WAIT_S_MAX, sourceId=said["sourceId"]))
+            while not hearing.done():  # Floodsub sends nothing before the bridge knows that somebody listens
+                await client.publish(channel, json.dumps(said))
+                await asyncio.wait([hearing], timeout=0.1)
+            assert hearing.result()["data"] == said["data"]
+
+    with up(tmp_path / "a", "--config", str(file)) as node:
+        asyncio.run(story(node))
+        node.end_quietly()

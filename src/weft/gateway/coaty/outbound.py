@@ -23,7 +23,15 @@ from weft.gateway.coaty.topics import coaty_topic
 from weft.limits import COATY_PAYLOAD_BYTES_MAX, COATY_QUESTION_S, COATY_QUESTIONS_MAX
 from weft.model import Batch, Event
 from weft.model import Topic as MeshTopic
-from weft.wire.coaty import RESPONSE_TO, Message, Topic, decode_payload_untrusted
+from weft.wire.coaty import (
+    RESPONSE_TO,
+    Advertise,
+    Message,
+    Topic,
+    Update,
+    decode_payload_untrusted,
+    topics_of,
+)
 
 US_PER_S = 1_000_000
 
@@ -105,18 +113,19 @@ class Outbound:
             return
         if found is None:
             return
-        target, message = found
+        targets, message = found
         if message.correlation_id is not None and self._is_stale(event):
             self.figures.stale += 1
             return
-        if target.event in RESPONSE_TO:
-            answers = Topic(self._namespace, RESPONSE_TO[target.event], correlation_id=message.correlation_id)
+        if message.event in RESPONSE_TO:
+            answers = Topic(self._namespace, RESPONSE_TO[message.event], correlation_id=message.correlation_id)
             self._questions.asked(answers, asyncio.get_running_loop().time())
-        await self._say(Publication(str(target), event.payload))
+        for target in targets:
+            await self._say(Publication(str(target), event.payload))
         self._objects.happened(message)
         self.figures.published += 1
 
-    def _read_untrusted(self, topic: MeshTopic, payload: bytes) -> tuple[Topic, Message] | None:
+    def _read_untrusted(self, topic: MeshTopic, payload: bytes) -> tuple[list[Topic], Message] | None:
         """Clients of the mesh can publish anything here; agents get what is a Coaty event."""
         if len(payload) > COATY_PAYLOAD_BYTES_MAX:
             raise UsageError("payload is too long for Coaty", have=len(payload), limit=COATY_PAYLOAD_BYTES_MAX)
@@ -126,10 +135,19 @@ class Outbound:
         message = decode_payload_untrusted(probe.event, payload)
         target = coaty_topic(self._namespace, topic, message.correlation_id)
         assert target is not None, "the same topic"
-        return target, message
+        return _everywhere(target, message), message
 
     def _is_stale(self, event: Event) -> bool:
         return event.timestamp_us < self._read_clock() - int(COATY_QUESTION_S * US_PER_S)
+
+
+def _everywhere(target: Topic, message: Message) -> list[Topic]:
+    """What is published under its core type is for those as well who observe the object type, as among agents."""
+    if isinstance(message.data, Advertise | Update):
+        topics = topics_of(target.namespace, message)
+        if target == topics[0]:
+            return topics
+    return [target]
 
 
 PLACEHOLDER = "00000000-0000-4000-8000-000000000000"  # a correlation id, until the payload has said which

@@ -99,7 +99,7 @@ class Session:
 
     def _begin(self) -> None:
         try:
-            known = self.credential.begin_untrusted(self._link.extra_info("ssl_object"))
+            known = self.credential.begin_untrusted(self._link.tls)
         except Refused as error:
             self._loop.call_soon(self._link.fail, ErrorCode.UNAVAILABLE, str(error))
             return
@@ -110,7 +110,7 @@ class Session:
 
     @property
     def host(self) -> str:
-        return str(self._link.extra_info("peername")[0])
+        return self._link.peer_address.host
 
     def trust(self) -> None:
         """Somebody who is known may say more at a time than a stranger."""

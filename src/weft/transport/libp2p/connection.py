@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from weft.errors import PeerError, WeftError
 from weft.limits import LIBP2P_NEGOTIATION_S, LIBP2P_UNSENT_BYTES_MAX, LIBP2P_UPGRADE_S
@@ -93,6 +93,7 @@ class Connection(asyncio.Protocol):
         self._can_write.set()
         self._is_lost = False
         self.is_made = False  # there is a TCP connection, or was one
+        self.endpoint: tuple[str, int]  # the address of the other end, once there is a connection
         self.closed_by_us = False
         self.reason: WeftError | None = None  # why it ended, if somebody is to blame
         self.stood: asyncio.Future[None] = self._loop.create_future()  # done once it stands, or never will
@@ -103,12 +104,6 @@ class Connection(asyncio.Protocol):
     @property
     def peer(self) -> PeerId:
         return self._up.remote.peer
-
-    @property
-    def endpoint(self) -> tuple[str, int]:
-        """The address of the other end."""
-        host, port = self._transport.get_extra_info("peername")[:2]
-        return str(host), int(port)
 
     @property
     def stands(self) -> bool:
@@ -140,13 +135,14 @@ class Connection(asyncio.Protocol):
         if self.is_made:
             self._transport.close()
         else:
-            self.reason = PeerError("closed before it stood")
+            self.abort(PeerError("closed before it stood"))
 
     def abort(self, reason: WeftError) -> None:
-        """Hang up at once, because of something the peer did."""
+        """Hang up at once, because of something the peer did; or as soon as there is a TCP connection."""
         if self.reason is None and not self._is_lost:
             self.reason = reason
-        self._transport.abort()
+        if self.is_made:
+            self._transport.abort()
 
     def pause_reading(self) -> None:
         if not self._is_lost:
@@ -175,15 +171,19 @@ class Connection(asyncio.Protocol):
     # --- what asyncio calls --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport), "TCP"
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         self.is_made = True
         self._upgrade_timer = self._loop.call_later(LIBP2P_UPGRADE_S, self._give_up)
+        peer_name = transport.get_extra_info("peername")
+        if peer_name is None:  # reset already; later it could be asked for in vain as well
+            self.abort(PeerError("peer hung up at once"))
+            return
+        self.endpoint = (peer_name[0], peer_name[1])
         if self.reason is not None:  # its owner did not want it from the start
-            transport.abort()
+            self._transport.abort()
             return
         assert self._upgrade is not None, "new"
-        transport.write(self._upgrade.data_to_send())
+        self._transport.write(self._upgrade.data_to_send())
 
     def data_received(self, data: bytes) -> None:
         try:

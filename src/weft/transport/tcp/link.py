@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, assert_never, cast
+from typing import Final, Protocol, TypeAlias, assert_never, cast
 
 from weft.errors import PeerError
 from weft.limits import EXMP_LINGER_S
+from weft.transport.addresses import Address
 from weft.wire.exmp import (
     Closed,
     Connection,
@@ -27,6 +29,8 @@ from weft.wire.exmp import (
     Settings,
     State,
 )
+
+NOWHERE: Final = ("unknown", 0)  # the address of a peer that has reset the connection before anybody looked
 
 Received: TypeAlias = RequestReceived | InvalidRequestReceived
 
@@ -76,6 +80,8 @@ class Link(asyncio.Protocol):
         self._user: LinkUser
         self._machine: Connection
         self._transport: asyncio.Transport
+        self.peer_address: Address  # kept, as is ``tls``: a transport forgets both when the connection is lost
+        self.tls: ssl.SSLObject | None  # None for plain text
         self._asked: deque[Callable[[Answer], None]] = deque()  # who waits for answers: they come in order (EXM-06)
         self._events: list[Event] = []  # not yet told; they may be caused while others are told
         self._telling = False
@@ -103,10 +109,6 @@ class Link(asyncio.Protocol):
     @property
     def pending_max(self) -> int:
         return self._settings.pending_max
-
-    def extra_info(self, name: str) -> Any:
-        """What the socket knows: ``peername``, ``ssl_object``."""
-        return self._transport.get_extra_info(name)
 
     def allow_message_bytes(self, bytes_max: int) -> None:
         """From now on, messages may be as long as that."""
@@ -150,6 +152,8 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self.peer_address = Address(*(transport.get_extra_info("peername") or NOWHERE)[:2])
+        self.tls = transport.get_extra_info("ssl_object")
         self._machine = Connection(self._settings, self._loop.time())
         self._user = self._make_user(self)
         self._flush()

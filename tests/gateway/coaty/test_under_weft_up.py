@@ -1,0 +1,108 @@
+"""The bridge in a node as users start it: ``weft up``, secured, on its own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.gateway.strangers import strangers
+from tests.up import RunningNode, up
+from weft.client import Client, Received
+from weft.coaty import Agent, CoatyObject, new_id
+from weft.transport.addresses import Address
+from weft.wire.libp2p import multiaddr
+
+WAIT_S: Final = 60.0
+NAMESPACE: Final = "plant"
+CHANNEL: Final = f"coaty/1/{NAMESPACE}/CHNline1"
+CONFIG: Final = """
+[gateway.coaty]
+namespace = "plant"
+channels = ["line1"]
+bootstrap = {bootstrap}
+"""
+
+
+def configured(directory: Path, *bootstrap: str) -> tuple[str, str]:
+    """Flags."""
+    file = directory / "weft.toml"
+    file.write_text(CONFIG.format(bootstrap=json.dumps(bootstrap)))
+    return "--config", str(file)
+
+
+def thing(name: str) -> CoatyObject:
+    return {"objectId": new_id(), "coreType": "CoatyObject", "objectType": "com.weft.Pump", "name": name}
+
+
+def said_by(source: str, item: CoatyObject) -> str:
+    return json.dumps({"sourceId": source, "data": {"object": item}})
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def first(client: Client, topic: str, item: CoatyObject) -> Received:
+    """The first event on a topic of the mesh that is about this object."""
+    async with asyncio.timeout(WAIT_S), client.subscribe(topic, start="earliest") as events:
+        async for event in events:
+            if json.loads(event.payload)["data"].get("object") == item:
+                return event
+    raise AssertionError("the subscription ended")
+
+
+async def exchange(node: RunningNode, agent: Agent) -> None:
+    """Advertised and said on a channel, from the agent to the mesh and back."""
+    heard, advertised = agent.observe_channel("line1"), agent.observe_advertise(object_type="com.weft.Pump")
+    await until(lambda: agent.peer.wanted_by(CHANNEL))
+    await agent.ready()
+    async with asyncio.timeout(WAIT_S), node.client() as client:
+        pump, valve, me = thing("pump"), thing("valve"), new_id()
+        await agent.advertise(pump)
+        await agent.channel("line1", pump)
+        for topic in ("ADV.CoatyObject", "CHN.line1"):
+            event = await first(client, f"coaty.{NAMESPACE}.{topic}", pump)
+            assert event.headers is not None
+            assert event.headers["coaty-source-id"] == agent.id
+        await client.publish(f"coaty.{NAMESPACE}.ADV.CoatyObject", said_by(me, valve))
+        await client.publish(f"coaty.{NAMESPACE}.CHN.line1", said_by(me, valve))
+        assert [(await heard.next(WAIT_S)).data.object for _ in range(2)] == [pump, valve]  # it hears itself as well
+        assert [(await advertised.next(WAIT_S)).data.object for _ in range(2)] == [pump, valve]
+
+
+@pytest.mark.req("COA-12")
+def test_agents_and_mesh_clients_hear_each_other(tmp_path: Path) -> None:
+    async def story(node: RunningNode) -> None:
+        async with Agent(NAMESPACE, name="dials the bridge", bootstrap=[node.gateway("coaty")]) as agent:
+            await exchange(node, agent)
+            await asyncio.to_thread(node.end_quietly)  # with an agent at the other end
+
+    with up(tmp_path / "a", *configured(tmp_path)) as node:
+        asyncio.run(story(node))
+
+
+@pytest.mark.req("COA-12")
+def test_a_bridge_dials_an_agent(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Agent(NAMESPACE, name="is dialled") as agent:
+            with up(tmp_path / "a", *configured(tmp_path, *agent.addresses)) as node:
+                await exchange(node, agent)
+                await asyncio.to_thread(node.end_quietly)
+
+    asyncio.run(story())
+
+
+def test_strangers_do_not_keep_a_node_from_ending(tmp_path: Path) -> None:
+    with up(tmp_path / "a", *configured(tmp_path)) as node:
+        endpoint = multiaddr.parse(node.gateway("coaty")).tcp_endpoint
+        assert endpoint is not None
+        with strangers(str(Address(*endpoint))):
+            node.metrics()  # by then the node's event loop has seen them
+            node.end_quietly()
