@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -250,6 +251,74 @@ def test_carried_keys_by_policy() -> None:
     anybody.add_public_key(NODE, b"key1", SIGNER.public_key)
     (taken,) = judged(rows([packet]), means(anybody))
     assert (taken["reason"], taken["verdict"]) == (None, Verdict.UNVERIFIED_IDENTITY)
+
+
+def _claim(message_id: int, credentials: emm.Credentials | None = None, node_id: UUID | None = NODE) -> bytes:
+    return emm.build(emm.draft_event(message_id, NOW_S, "n", node_id=node_id), credentials)
+
+
+def _stranger(seed: int) -> emm.Credentials:
+    return emm.Credentials(b"key9", signing_key=emm.SigningKey(bytes([seed]) * 32), carry_public_key=True)
+
+
+@pytest.mark.req("SPK-03", "EMM-19")
+def test_an_unproven_node_id_is_no_mark_of_that_node() -> None:
+    """A mark is made of what is proven: a verified node id, the key that signed, or the source address."""
+    signed = emm.Credentials(b"key1", signing_key=SIGNER)
+    datagrams = [_claim(1), _claim(1, _stranger(5)), _claim(1, _stranger(6)), event(1), _claim(1, signed)]
+    using = means(_trusting_anybody(), unsigned_allowed=True)
+    here, there = (judged(rows(datagrams, source=source), using) for source in ("192.0.2.7:1", "192.0.2.7:2"))
+    assert [row["reason"] for row in here] == [None] * len(datagrams)
+    marks = [(row["hash_high"], row["hash_low"]) for row in here]
+    assert len(set(marks[:4])) == 4
+    assert marks[3] == marks[4], "two proofs for one node id"
+    elsewhere = [(row["hash_high"], row["hash_low"]) for row in there]
+    assert [mark == other for mark, other in zip(marks, elsewhere, strict=True)] == [False, True, True, True, True]
+
+
+@pytest.mark.req("SPK-03", "EMM-19")
+@settings(max_examples=60)
+@given(st.data())
+def test_marks_of_columns_tell_packets_apart_as_the_receivers_cache_does(data: st.DataObject) -> None:
+    kinds: list[bytes] = [
+        maker(number)
+        for number in (1, 2)
+        for maker in (
+            event,
+            _claim,
+            lambda number: _claim(number, node_id=None),
+            lambda number: _claim(number, _stranger(5)),
+            lambda number: _claim(number, _stranger(6)),
+            lambda number: _claim(number, emm.Credentials(b"key1", signing_key=SIGNER)),
+        )
+    ]
+    arriving = st.tuples(st.sampled_from(kinds), st.sampled_from(["192.0.2.7:1", "192.0.2.7:2", None]))
+    chosen = data.draw(st.lists(arriving, max_size=12))
+    using = means(_trusting_anybody(), unsigned_allowed=True)
+    receiver = emm.Receiver(using.keys.trust, unsigned_allowed=True)
+    seen: set[tuple[int, int]] = set()
+    packets = [rows([datagram], source=source, first=place) for place, (datagram, source) in enumerate(chosen)]
+    for row, (datagram, source) in zip(judged(_joined(packets), using), chosen, strict=True):
+        mark = (row["hash_high"], row["hash_low"])
+        try:
+            receiver.receive_datagram(datagram, (source or "").encode(), NOW_S)
+        except BadPacket as refusal:
+            assert refusal.reason is Reject.REPLAY
+            assert mark in seen
+        else:
+            assert mark not in seen
+        seen.add(mark)
+
+
+def _trusting_anybody() -> emm.TrustStore:
+    store = emm.TrustStore(emm.TrustPolicy.ANY)
+    store.add_hmac_key(NODE, b"key1", SECRET)
+    store.add_public_key(NODE, b"key1", SIGNER.public_key)
+    return store
+
+
+def _joined(packets: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(packets) if packets else rows([])
 
 
 @pytest.mark.req("EMM-20")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from tests.pipelines.packets import (
     pcap_file,
     rows,
 )
+from tests.up import COMMAND
 from weft.configuration import BadConfig, Source, validated
 from weft.errors import UsageError
 from weft.pipelines.lake.delta import DeltaLake
@@ -81,6 +83,25 @@ class Lab:
         (query,) = start(spark, self.settings(**tables))
         query.awaitTermination()
         self.counted += sum(rows_of(each) for each in query.recentProgress)
+
+    def run_process(self, command: Sequence[str], values: dict[str, Any]) -> str:
+        """The pipeline in a process of its own, to its end; what it wrote."""
+        config, log = self.home / "packets.yaml", self.home / "driver.log"
+        config.write_text(json.dumps(values))  # JSON is YAML
+        with log.open("wb") as stream:
+            process = subprocess.Popen(
+                [*command, "--config", config, "--state-dir", self.home / "runs"],
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+            )
+        try:
+            assert process.wait(DRIVER_TIMEOUT_S) == 0, log.read_text()[-5000:]
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its Java and its workers too
+            process.wait()
+        return log.read_text()
 
     def run_captures(self, spark: SparkSession) -> None:
         self.run(spark, captures={"path": str(self.captures), "format": "parquet", "source_column": "source"})
@@ -194,6 +215,31 @@ def test_pcap_files_with_seals_signatures_and_damage(lab: Lab, spark: SparkSessi
     assert "neither pcap nor pcapng" in refused[2]["detail"]
 
 
+@pytest.mark.req("SPK-03", "EMM-19")
+def test_the_command_takes_real_packets_after_forgeries_of_them(lab: Lab) -> None:
+    """The forgeries claim a node and its message ids. One is unsigned, one is signed with a stranger's own key."""
+    stranger = emm.Credentials(b"key9", signing_key=emm.SigningKey(b"\x05" * 32), carry_public_key=True)
+    claims = [emm.draft_event(number, NOW_S, "forged", node_id=NODE) for number in (1, 2)]
+    forged = [emm.build(claims[0]), emm.build(claims[1], stranger)]
+    datagrams = [*forged, event(1), event(2), *forged, event(2)]
+    times_us = range(NOW_US, NOW_US + len(datagrams))
+    (lab.captures / "a.pcap").write_bytes(pcap_file(*zip(times_us, datagrams, strict=True)))
+    values = lab.values(
+        captures={"path": str(lab.captures)},
+        trust={"unsigned": True, "carried_keys": "any"},
+        replays={"buckets": 1},
+        spark={"master": "local[1]", "conf": {"spark.sql.shuffle.partitions": "1", "spark.ui.enabled": "false"}},
+    )
+    lab.run_process([*COMMAND, "pipeline", "run", "packets"], values)
+    assert [(row["message_id"], row["verdict"], row["event_name"]) for row in lab.read("events")] == [
+        (1, "unsigned", "forged"),
+        (2, "unverified-identity", "forged"),
+        (1, "verified", "plant.temp"),
+        (2, "verified", "plant.temp"),
+    ]
+    assert lab.reasons() == [(1, "replay"), (2, "replay"), (2, "replay")], "second copies of forgeries and real ones"
+
+
 @pytest.mark.req("SPK-03", "SPK-06")
 def test_topics_of_the_mesh(lab: Lab, spark: SparkSession) -> None:
     with blocking_mesh(nodes=2) as mesh:
@@ -258,22 +304,8 @@ def test_a_cluster_runs_it_unchanged(lab: Lab, cluster: Cluster) -> None:
     section: Any = cluster.spark_section()
     section["conf"]["spark.files"] = str(lab.trust / "trust.json")
     captures = {"path": str(lab.captures), "format": "parquet"}
-    config, log = lab.home / "packets.yaml", lab.home / "driver.log"
     values = lab.values(captures=captures, trust={"file": "trust.json"}, spark=section)
-    config.write_text(json.dumps(values))  # JSON is YAML
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "weft.pipelines.packets", "--config", config, "--state-dir", lab.home / "runs"],
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-        )
-    try:
-        assert process.wait(DRIVER_TIMEOUT_S) == 0, log.read_text()[-5000:]
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # its Java and its workers too
-        process.wait()
+    log = lab.run_process([sys.executable, "-m", "weft.pipelines.packets"], values)
     assert sorted(row["message_id"] for row in lab.read("events")) == [1, 2, 3 << 32 | 1 << 16 | 2]
     assert sorted(row["reason"] for row in lab.read("quarantine")) == ["protocol", "replay"]
-    assert SECRET.hex() not in log.read_text()
+    assert SECRET.hex() not in log

@@ -6,6 +6,7 @@ import hashlib
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,6 +32,7 @@ from weft.wire.columns import Mask
 from weft.wire.datagram import DatagramProtocol
 from weft.wire.emm.columnar import decode_column
 from weft.wire.emm.fields import FLAGS_SEALED, SIZES, Field, Flags
+from weft.wire.emm.replay import SENDER_BYTES, stand_in
 from weft.wire.reject import BadPacket
 
 _KINDS: Final = pa.array([None, *(kind.name.lower() for kind in sorted(emm.EventType))])
@@ -50,7 +52,7 @@ def accept(sightings: Sightings, means: Means) -> tuple[Rows, pa.RecordBatch]:
     arrived_us = np.where(sightings.has_arrived, sightings.arrived_us, fresh_us)
     age_us = arrived_us - fresh_us
     accepted = valid(table.column("message_id")) & ((numbers(table.column("flags")) & FLAGS_SEALED) == 0)
-    accepted &= ~valid(table.column("signature")) & valid(table.column("node_id"))  # without one, an address names it
+    accepted &= ~valid(table.column("signature"))
     accepted &= np.where(signed, valid(table.column("signed_bytes")), means.terms.unsigned_allowed)
     accepted &= (age_us <= means.terms.window_s * US_PER_S) & (-age_us <= means.terms.skew_s_max * US_PER_S)
     coded = np.flatnonzero(accepted & signed)
@@ -58,7 +60,7 @@ def accept(sightings: Sightings, means: Means) -> tuple[Rows, pa.RecordBatch]:
     rows = np.flatnonzero(accepted)
     kept = table if len(rows) == len(sightings) else table.take(pa.array(rows))
     columns = _columns(kept) | {"fields": _fields(kept, sightings, rows, means)}
-    columns |= means.marks(_words(kept), TAG_EMM, np.maximum(arrived_us, fresh_us)[rows])
+    columns |= means.marks(_words(kept, sightings, rows), TAG_EMM, np.maximum(arrived_us, fresh_us)[rows])
     return rows, verdict_batch(columns, len(rows))
 
 
@@ -134,8 +136,22 @@ def _fields(table: pa.RecordBatch, sightings: Sightings, rows: Rows, means: Mean
     return pa.array(texts, pa.string())
 
 
-def _words(table: pa.RecordBatch) -> Words:
-    """The marks of ``packet_marks.emm_mark``, as far as they are not zeros."""
-    senders: Any = raw_bytes(table.column("node_id")).view("<u4")
-    words: Words = np.column_stack([senders, numbers(table.column("message_id"))])
+def _words(table: pa.RecordBatch, sightings: Sightings, rows: Rows) -> Words:
+    """The marks of ``packet_marks.emm_mark``, as far as they are not zeros. Their senders are those of
+    ``wire.emm.replay_sender``: what has an HMAC is verified here, and the rest is unsigned."""
+    senders: Any = raw_bytes(table.column("node_id"))
+    signed = valid(table.column("hmac"))
+    if not signed.all():
+        senders = np.where(
+            signed[:, None], senders, _source_senders(sightings.packets.column("source").take(pa.array(rows)))
+        )
+    words: Words = np.column_stack([senders.view("<u4"), numbers(table.column("message_id"))])
     return words
+
+
+def _source_senders(sources: pa.Array) -> npt.NDArray[np.uint8]:
+    """What stands for the source of each row: there are many more packets than sources."""
+    coded = sources.fill_null("").dictionary_encode()
+    known = b"".join(stand_in(source.encode()) for source in coded.dictionary.to_pylist())
+    found: npt.NDArray[np.uint8] = np.frombuffer(known, np.uint8).reshape(-1, SENDER_BYTES)[numbers(coded.indices)]
+    return found

@@ -24,7 +24,6 @@ from weft.pipelines.packet_marks import (
     Words,
     compact_mark,
     emm_mark,
-    sender_of_source,
 )
 from weft.pipelines.packet_schema import Verdict
 from weft.wire import emm, emm_compact
@@ -113,10 +112,9 @@ def _judge_emm(row: dict[str, Any], datagram: bytes, arrived_us: int | None, sou
     fresh_at_us = min(packet.fresh_at_s, SEEN_S_MAX) * US_PER_S
     if arrived_us is not None:
         emm.check_fresh(packet.fresh_at_s, arrived_us / US_PER_S, terms.window_s, terms.skew_s_max)
-    sender = packet.fields.get(Field.NODE_ID) or sender_of_source(source)
     row |= {
         "admitted": True,
-        "mark": emm_mark(sender, packet.message_id),
+        "mark": emm_mark(emm.replay_sender(packet, verdict, source), packet.message_id),
         "tag": TAG_EMM,
         "seen_at_us": fresh_at_us if arrived_us is None else max(arrived_us, fresh_at_us),
     }

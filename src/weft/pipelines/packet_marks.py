@@ -1,6 +1,6 @@
 """What a packet is recognised by when it comes again: 128 bits of a keyed hash over sender and message id.
 
-EMM: the node id (the source address, if there is none) and the message id (EMM-19). EMM-C: event id, epoch and
+EMM: what ``wire.emm.replay_sender`` knows of the sender, and the message id (EMM-19). EMM-C: event id, epoch and
 offset with the signature's bytes (EMC-13), because triples of different nodes collide.
 
 The hash is four strongly universal ones of 32 bits (multilinear, as Lemire and Kaser write it: the upper half of
@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 KEY_BYTES: Final = 32
-SENDER_BYTES: Final = 16
 MARK_BYTES: Final = 72  # the longest, EMM-C's; shorter ones are as if filled up with zeros
 # One for each protocol, so that a mark of one is never one of the other
 TAG_EMM, TAG_EMM_COMPACT = 1, 2
@@ -28,11 +27,6 @@ Hashes = npt.NDArray[np.uint64]
 _WORDS: Final = MARK_BYTES // 4
 _HASHES: Final = 4
 _HALF: Final = np.uint64(32)
-
-
-def sender_of_source(source: bytes) -> bytes:
-    """What stands for the sender of a packet without a node id: its address, in as many bytes."""
-    return hashlib.blake2b(source, digest_size=SENDER_BYTES).digest()
 
 
 def emm_mark(sender: bytes, message_id: int) -> bytes:

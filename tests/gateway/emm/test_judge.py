@@ -174,6 +174,21 @@ def test_an_unsigned_packet_with_somebodys_id_does_not_keep_out_theirs() -> None
     assert reasons(judge.sort_out(arrived(emm.build(draft, SENSOR.credentials)), NOW)) == []
 
 
+@pytest.mark.req("EMM-19")
+@pytest.mark.parametrize("device", [SENSOR, SIGNER], ids=["hmac", "signature"])
+def test_a_strangers_signature_with_somebodys_id_does_not_keep_out_theirs(device: Device) -> None:
+    judge = judge_of(SENSOR, SIGNER, policy=emm.TrustPolicy.ANY)
+    draft = emm.draft_event(7, NOW, "n", node_id=device.node_id)
+    forgeries = [
+        emm.build(draft, emm.Credentials(signing_key=emm.SigningKey(bytes([seed]) * 32), carry_public_key=True))
+        for seed in (5, 6)
+    ]
+    real = emm.build(draft, device.credentials)
+    assert [reasons(verified(judge, packet)) for packet in (*forgeries, real)] == [[], [], []]
+    again = [reasons(verified(judge, packet)) for packet in (*forgeries, real)]
+    assert again == [[Reject.REPLAY]] * 3, "each is taken once"
+
+
 def test_hellos_and_heartbeats_have_topics_of_their_own_and_stay_datagrams() -> None:
     hello, heartbeat = SENSOR.hello(), SENSOR.heartbeat()
     rows = rows_of(judge_of(SENSOR).sort_out(arrived(hello, heartbeat, SENSOR.event()), NOW).accepted)

@@ -16,6 +16,7 @@ from weft.wire.emm import (
     Receiver,
     ReplayCache,
     SigningKey,
+    TrustPolicy,
     TrustStore,
     Verdict,
     build,
@@ -136,3 +137,16 @@ def test_an_unsigned_packet_with_somebodys_id_does_not_keep_out_theirs() -> None
     node = receiver(unsigned_allowed=True)
     assert node.receive_datagram(event(signer=None), HERE, NOW).verdict is Verdict.UNSIGNED
     assert node.receive_datagram(event(), HERE, NOW).verdict is Verdict.VERIFIED
+
+
+@pytest.mark.req("EMM-19")
+def test_a_strangers_signature_with_somebodys_id_does_not_keep_out_theirs() -> None:
+    """Under `any` a carried key proves that the sender holds it, and nothing about the node id."""
+    trust = TrustStore(TrustPolicy.ANY)
+    trust.add_hmac_key(NODE, b"key1", SECRET)
+    node = Receiver(trust)
+    strangers = [Credentials(signing_key=SigningKey(bytes([seed]) * 32), carry_public_key=True) for seed in (5, 6)]
+    for stranger in strangers:
+        assert node.receive_datagram(event(signer=stranger), HERE, NOW).verdict is Verdict.UNVERIFIED_IDENTITY
+    assert node.receive_datagram(event(), HERE, NOW).verdict is Verdict.VERIFIED
+    assert refusal(node, event(signer=strangers[0]), source=b"127.0.0.1:5001") is Reject.REPLAY

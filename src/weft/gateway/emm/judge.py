@@ -19,20 +19,25 @@ from weft.gateway.emm.hmacs import DIGEST_BYTES, Prepared, digests, prepared
 from weft.gateway.emm.one_by_one import OneByOne
 from weft.gateway.emm.rows import Arrived, Judged, fixed_list, raw_bytes
 from weft.gateway.emm.seen import Hashes, Seen
-from weft.gateway.emm.sifting import CODES, Mask, Sender, Sifted
+from weft.gateway.emm.sifting import (
+    CODES,
+    UNSIGNED,
+    UNVERIFIED_IDENTITY,
+    VERDICTS,
+    VERIFIED,
+    Mask,
+    Sender,
+    Sifted,
+    Verdicts,
+)
 from weft.limits import CLOCK_SKEW_S_MAX, GATEWAY_EMM_KEYS_KEPT_MAX, REPLAY_WINDOW_S
 from weft.wire import emm
 from weft.wire.emm import Field, Rules, TrustStore, Verdict
 from weft.wire.emm.fields import DEFAULT_RULES, SIZES
 from weft.wire.reject import BadPacket, Reject
 
-VERDICTS: Final = tuple(Verdict)
-VERIFIED: Final = VERDICTS.index(Verdict.VERIFIED)
-UNSIGNED: Final = VERDICTS.index(Verdict.UNSIGNED)
 FEW_MAX: Final = 48  # up to so many, one by one is quicker
 SIGNATURE_BYTES: Final = SIZES[Field.SIGNATURE]
-
-Verdicts = npt.NDArray[np.int8]
 
 
 class Judge:
@@ -78,10 +83,12 @@ class Judge:
         checked = np.flatnonzero(with_hmac & rows.good)
         if len(checked):
             self._check_hmacs(rows, checked)
-        hashes = self._hashes(rows)
         waiting = np.flatnonzero(signed & rows.good)
         if len(waiting):
-            self._look_ahead(rows, waiting, hashes)
+            self._judge_keys(rows, waiting, verdicts)
+        hashes = self._hashes(rows, verdicts)
+        if len(waiting):
+            self._refuse_seen(rows, waiting, hashes)
             waiting = np.flatnonzero(signed & rows.good)
         return self._judged(rows, rows.good & ~signed, verdicts, hashes, unix_s, rows.take(waiting))
 
@@ -108,7 +115,7 @@ class Judge:
         for row, good in zip(work, self._checkers.check(list(work.values())), strict=True):
             if not good:
                 rows.refuse_row(row, Reject.BAD_SIGNATURE)
-        return self._judged(rows, rows.good, verdicts, self._hashes(rows), unix_s, ())
+        return self._judged(rows, rows.good, verdicts, self._hashes(rows, verdicts), unix_s, ())
 
     def _judged(
         self,
@@ -125,8 +132,8 @@ class Judge:
         accepted = self._acceptance.accepted(rows, ready & rows.good, verdicts, unix_s)
         return Judged(accepted, rows.rejected(), waiting)
 
-    def _hashes(self, rows: Sifted) -> Hashes:
-        return self._seen.hashes(rows.senders(), rows.numbers("message_id"))
+    def _hashes(self, rows: Sifted, verdicts: Verdicts) -> Hashes:
+        return self._seen.hashes(rows.senders(verdicts), rows.numbers("message_id"))
 
     def _authenticate(self, data: bytes) -> Verdict:
         """The whole of it, for packets with a key of their own and others whose order is not that of the wire."""
@@ -180,21 +187,24 @@ class Judge:
 
     # --- before signatures ---------------------------------------------------------------------------------------
 
-    def _look_ahead(self, rows: Sifted, waiting: npt.NDArray[np.int64], hashes: Hashes) -> None:
-        """Refuse what no signature can help: a key that is not trusted, a packet that was seen."""
+    def _judge_keys(self, rows: Sifted, waiting: npt.NDArray[np.int64], verdicts: Verdicts) -> None:
+        """Refuse keys that are not trusted, and say what the verdict is if the signature fits."""
         senders, carried = rows.senders_of(waiting), rows.columns.column("public_key").to_pylist()
-        values = hashes[waiting].tolist()
-        for row, (node_id, key_id), value in zip(waiting.tolist(), senders, values, strict=True):
-            if value in self._seen:
-                rows.refuse_row(row, Reject.REPLAY)
-                continue
+        with_hmac = rows.has("hmac")
+        for row, (node_id, key_id) in zip(waiting.tolist(), senders, strict=True):
             try:
                 if carried[row] is None:
                     self._trust.public_key(node_id, key_id)
-                else:
-                    self._trust.judge_carried_key(node_id, carried[row])
+                elif not self._trust.judge_carried_key(node_id, carried[row]) and not with_hmac[row]:
+                    verdicts[row] = UNVERIFIED_IDENTITY
             except BadPacket as error:
                 rows.refuse_row(row, error.reason)
+
+    def _refuse_seen(self, rows: Sifted, waiting: npt.NDArray[np.int64], hashes: Hashes) -> None:
+        """A packet that was seen needs no second look at its signature."""
+        for row, value in zip(waiting.tolist(), hashes[waiting].tolist(), strict=True):
+            if value in self._seen:
+                rows.refuse_row(row, Reject.REPLAY)
 
 
 def _check_fresh(rows: Sifted, unix_s: float) -> None:

@@ -15,7 +15,6 @@ import pyarrow as pa
 from weft.gateway.emm.accepting import US_PER_S, Payload
 from weft.gateway.emm.rows import Accepted, Arrived, Header, Judged, Rejected
 from weft.gateway.emm.seen import Seen
-from weft.gateway.emm.sifting import stand_in
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, Place, TopicMap
 from weft.gateway.emm.values import ValueKind, payload_of
 from weft.wire import emm
@@ -95,7 +94,7 @@ class OneByOne:
 
     def _take(self, each: Arrived, packet: Packet, unix_s: float) -> _Taken:
         verdict = emm.authenticate(packet, self._trust)
-        if self._seen.admit([self._hash(each, packet)], unix_s):
+        if self._seen.admit([self._hash(each, packet, verdict)], unix_s):
             raise BadPacket(Reject.REPLAY, "packet was seen before")
         return _Taken(each, emm.unseal_untrusted(packet, rules=self._rules), verdict)
 
@@ -107,18 +106,18 @@ class OneByOne:
             raise BadPacket(Reject.BAD_HMAC, "HMAC does not fit")
 
     def _look_ahead(self, each: Arrived, packet: Packet) -> None:
-        """Refuse what no signature can help: a packet that was seen, a key that is not trusted."""
-        if self._hash(each, packet) in self._seen:
-            raise BadPacket(Reject.REPLAY, "packet was seen before")
+        """Refuse what no signature can help: a key that is not trusted, a packet that was seen."""
         node_id, carried = packet.fields[Field.NODE_ID], packet.fields.get(Field.PUBLIC_KEY)
+        verdict = Verdict.VERIFIED  # if the signature fits
         if carried is None:
             self._trust.public_key(node_id, packet.fields.get(Field.AUTH_KEY_ID))
-        else:
-            self._trust.judge_carried_key(node_id, carried)
+        elif not self._trust.judge_carried_key(node_id, carried) and Field.HMAC not in packet.fields:
+            verdict = Verdict.UNVERIFIED_IDENTITY
+        if self._hash(each, packet, verdict) in self._seen:
+            raise BadPacket(Reject.REPLAY, "packet was seen before")
 
-    def _hash(self, each: Arrived, packet: Packet) -> int:
-        vouched = Field.HMAC in packet.fields or Field.SIGNATURE in packet.fields
-        sender = packet.fields[Field.NODE_ID] if vouched else stand_in(each.source)
+    def _hash(self, each: Arrived, packet: Packet, verdict: Verdict) -> int:
+        sender = emm.replay_sender(packet, verdict, each.source.encode())
         hashes = self._seen.hashes(np.frombuffer(sender, np.uint8), np.array([packet.message_id], np.uint64))
         return int(hashes[0])
 

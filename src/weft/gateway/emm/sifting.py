@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -13,11 +12,13 @@ import pyarrow.compute as pc
 
 from weft.gateway.emm.rows import Arrived, Bytes, Rejected, raw_bytes
 from weft.wire.columns import BLOCK_ROWS
-from weft.wire.emm import Rules
+from weft.wire.emm import Rules, Verdict
 from weft.wire.emm.columnar import decode_column
+from weft.wire.emm.replay import stand_in
 from weft.wire.reject import Reject
 
 Mask = npt.NDArray[np.bool_]
+Verdicts = npt.NDArray[np.int8]  # places in VERDICTS
 
 NODE_ID_BYTES: Final = 16
 KEY_ID_BYTES: Final = 4
@@ -26,6 +27,10 @@ Sender = tuple[bytes, bytes | None]  # node id, auth key id
 REASONS: Final = tuple(Reject)
 CODES: Final = {reason: code for code, reason in enumerate(REASONS)}
 REASON_NAMES: Final = pa.array([str(reason) for reason in REASONS])
+VERDICTS: Final = tuple(Verdict)
+VERIFIED, UNVERIFIED_IDENTITY, UNSIGNED = (
+    VERDICTS.index(verdict) for verdict in (Verdict.VERIFIED, Verdict.UNVERIFIED_IDENTITY, Verdict.UNSIGNED)
+)
 
 
 class Sifted:
@@ -85,15 +90,16 @@ class Sifted:
         known = {cell: (cell[:NODE_ID_BYTES], cell[NODE_ID_BYTES:-1] if cell[-1] else None) for cell in set(cells)}
         return [known[cell] for cell in cells]
 
-    def senders(self) -> Bytes:
-        """Sixteen bytes for each row: the node id, or what stands for the source (EMM-19) where nobody vouches for one:
-        an unsigned packet with somebody's id must not keep out theirs."""
+    def senders(self, verdicts: Verdicts) -> Bytes:
+        """``wire.emm.replay_sender`` of each row (EMM-19); anything for rows that were refused."""
         senders = raw_bytes(self.columns.column("node_id"), NODE_ID_BYTES)
-        nameless = np.flatnonzero(~self.has("hmac") & ~self.has("signature")).tolist()
-        if nameless:
-            senders = senders.copy()
-            for row in nameless:
-                senders[row] = np.frombuffer(stand_in(self.arrived[row].source), np.uint8)
+        unproven = np.flatnonzero((verdicts != VERIFIED) & self.good).tolist()
+        if unproven:
+            senders, keys = senders.copy(), self.columns.column("public_key")
+            for row in unproven:
+                signed = verdicts[row] == UNVERIFIED_IDENTITY
+                known = keys[row].as_py() if signed else self.arrived[row].source.encode()
+                senders[row] = np.frombuffer(stand_in(known), np.uint8)
         return senders
 
     def chosen(self, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
@@ -105,11 +111,6 @@ class Sifted:
 
     def take(self, rows: Iterable[int]) -> tuple[Arrived, ...]:
         return tuple(self.arrived[row] for row in rows)
-
-
-def stand_in(source: str) -> bytes:
-    """What stands for a source in the place of a node id."""
-    return hashlib.blake2b(source.encode(), digest_size=NODE_ID_BYTES).digest()
 
 
 def rejected(arrived: Sequence[Arrived], codes: npt.NDArray[np.int8]) -> tuple[Rejected, ...]:

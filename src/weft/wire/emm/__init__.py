@@ -16,7 +16,7 @@ from weft.wire.emm.fields import Algorithm, EventType, Field, Flags, Profile, Ru
 from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import parse_untrusted
 from weft.wire.emm.receive import Intake, Received, Receiver
-from weft.wire.emm.replay import ReplayCache, check_fresh
+from weft.wire.emm.replay import ReplayCache, check_fresh, replay_sender
 from weft.wire.emm.seal import Seal, unseal_untrusted
 from weft.wire.emm.trust import TrustPolicy, TrustStore
 
@@ -48,5 +48,6 @@ __all__ = [
     "draft_heartbeat",
     "draft_hello",
     "parse_untrusted",
+    "replay_sender",
     "unseal_untrusted",
 ]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from weft.limits import CLOCK_SKEW_S_MAX, EMM_INTAKE_MAX
 from weft.wire.emm.auth import Verdict, authenticate
-from weft.wire.emm.fields import DEFAULT_RULES, Field, Flags, Rules
+from weft.wire.emm.fields import DEFAULT_RULES, Flags, Rules
 from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import parse_untrusted
-from weft.wire.emm.replay import ReplayCache, check_fresh
+from weft.wire.emm.replay import ReplayCache, check_fresh, replay_sender
 from weft.wire.emm.seal import KeyFinder, no_keys, unseal_untrusted
 from weft.wire.emm.trust import TrustStore
 from weft.wire.reject import BadPacket, Reject
@@ -51,17 +51,15 @@ class Receiver:
         self._skew_s_max = skew_s_max
 
     def receive_datagram(self, data: bytes, source: bytes, now_s: float) -> Received:
-        """One datagram from outside; raise only BadPacket. ``source`` stands in for a node id in replay detection
-        when nobody vouches for one (EMM-19)."""
+        """One datagram from outside; raise only BadPacket. ``source`` is its address: replays of unsigned packets are
+        told by it (EMM-19)."""
         packet = parse_untrusted(data, self.rules)
         verdict = authenticate(packet, self.trust)
         if verdict is Verdict.UNSIGNED and not self._unsigned_allowed:
             raise BadPacket(Reject.UNSIGNED, "packet has neither HMAC nor signature")
         fresh_at_s = packet.fresh_at_s
         check_fresh(fresh_at_s, now_s, self.replay.window_s, self._skew_s_max)
-        # Nobody vouches for the node id of an unsigned packet: it must not keep out a packet of that node.
-        sender = source if verdict is Verdict.UNSIGNED else packet.fields[Field.NODE_ID]
-        self.replay.admit(sender, packet.message_id, fresh_at_s, now_s)
+        self.replay.admit(replay_sender(packet, verdict, source), packet.message_id, fresh_at_s, now_s)
         return Received(unseal_untrusted(packet, self._find_key, self.rules), verdict)
 
 

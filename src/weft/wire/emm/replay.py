@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
+from typing import Final, assert_never
 
 from weft.limits import CLOCK_SKEW_S_MAX, REPLAY_CACHE_MAX, REPLAY_WINDOW_S
+from weft.wire.emm.auth import Verdict
+from weft.wire.emm.fields import SIZES, Field
+from weft.wire.emm.packet import Packet
 from weft.wire.reject import BadPacket, Reject
+
+SENDER_BYTES: Final = SIZES[Field.NODE_ID]
+
+
+def replay_sender(packet: Packet, verdict: Verdict, source: bytes) -> bytes:
+    """Whom the message id of a packet belongs to: as much of its sender as is proven (EMM-19).
+
+    A node id that nobody vouches for is only a claim: filed under it, a forgery would keep out the real packet.
+    """
+    match verdict:
+        case Verdict.VERIFIED:
+            return packet.fields[Field.NODE_ID]
+        case Verdict.UNVERIFIED_IDENTITY:
+            return stand_in(packet.fields[Field.PUBLIC_KEY])
+        case Verdict.UNSIGNED:
+            return stand_in(source)
+        case _:
+            assert_never(verdict)
+
+
+def stand_in(known: bytes) -> bytes:
+    """What takes the place of a node id, in as many bytes: for a public key, or for a source address."""
+    return hashlib.blake2b(known, digest_size=SENDER_BYTES).digest()
 
 
 def check_fresh(
@@ -23,8 +51,8 @@ class ReplayCache:
     """Which (sender, message id) pairs were seen lately.
 
     An entry lives for the window, and at least as long as its packet would count as fresh: a packet dated ahead of our
-    clock cannot be replayed once its entry is gone. The sender is the node id, or the source address of packets
-    without one. When the cache is full the oldest entry goes, and ``evicted`` counts it: those could be replayed.
+    clock cannot be replayed once its entry is gone. The sender is what ``replay_sender`` says. When the cache is full
+    the oldest entry goes, and ``evicted`` counts it: those could be replayed.
     """
 
     def __init__(self, entries_max: int = REPLAY_CACHE_MAX, window_s: float = REPLAY_WINDOW_S) -> None:
