@@ -285,6 +285,7 @@ INTEREST_DELAY_S: Final = 0.02  # subscriptions that come together are told toge
 RESUME_POSITIONS_MAX: Final = 4096  # in one message, about 300 KiB
 RESUME_PARTS_MAX: Final = 256  # messages of one resume: a million streams, ten times what a log is made for
 PLAIN_WINDOW_EVENTS: Final = 1000  # sent to a plain peer and not yet acknowledged
+PLAIN_GAP_S: Final = 3.0  # for a plain peer to go back to what is missing: many round trips; then its link is dropped
 PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
 
 # --- membership --------------------------------------------------------------------------------------------------
@@ -373,7 +374,7 @@ CLIENT_REQUESTS_MAX: Final = 65_536  # requests without a reply, per client
 
 PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
 GROUP_LABELS_MAX: Final = 256  # as peers
-REFUSAL_LABELS_MAX: Final = 32  # codes of refusals; there are fourteen
+REFUSAL_LABELS_MAX: Final = 32  # codes of refusals; there are fifteen
 ADMIN_CONNECTIONS_MAX: Final = 64  # to the admin HTTP server: a few scrapers and people; more get a 503
 
 # --- what a node does for clients --------------------------------------------------------------------------------
@@ -457,6 +458,9 @@ SPARK_PARTITIONS_MAX: Final = 100_000  # tasks of one job; Spark's scheduler get
 SPARK_UNAVAILABLE_S: Final = 60.0  # for nodes to come back before a query fails: a restart takes less
 SPARK_SILENT_S: Final = 30.0  # a node that did not answer is not waited for again so soon, while others answer
 SPARK_ASK_S: Final = 10.0  # for one node's positions; a hundred thousand streams take some seconds
+SPARK_OTHERS_ASKED_MAX: Final = 64  # nodes that a job does not name and asks whether they have more, to warn of it
+SPARK_OTHERS_AT_ONCE: Final = 16  # of these: each that is out of reach takes as long as the next line says
+SPARK_OTHERS_CONNECT_S: Final = 2.0  # a node in the same network answers in milliseconds
 SPARK_TOKEN_FILE_BYTES_MAX: Final = 4 * KIB  # an API key has 80 characters; a file of more is another file
 
 # --- derived tables: health, rollup, objects -------------------------------------------------------------------------

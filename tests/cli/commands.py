@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -47,7 +48,11 @@ class Weft:
             file.write(stdin)
             file.seek(0)
             self._patch.setattr(sys, "stdin", file)
-            with pytest.raises(SystemExit) as caught:
-                main()
+            umask = os.umask(0o022)  # the command's own is for its process, which this one is not
+            try:
+                with pytest.raises(SystemExit) as caught:
+                    main()
+            finally:
+                os.umask(umask)
         captured = self._capture.readouterr()
         return Outcome(int(caught.value.code or 0), captured.out, captured.err)

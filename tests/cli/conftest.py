@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,14 @@ import pytest
 
 from tests.cli.commands import Weft
 from tests.up import RunningNode, up
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    """As on most machines. Commands set another for their process, which in most of these tests is this one."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import sys
 import threading
@@ -47,6 +48,7 @@ def weft(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Log]:
     """A log that a node has open: 30 readings, one a second from noon on, and 4 states of two machines."""
+    os.umask(0o077)  # a node's; ``umask`` takes it back
     log = open_log(tmp_path / "data", lambda: Epoch(7))
     for first in range(0, 30, 10):
         readings = [

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import Weft
+from weft.pipelines.base import Outcome
 from weft.pipelines.catalogue import CATALOGUE, Entry
 from weft.pipelines.records import QueryRecord, Records, RunRecord
+from weft.pipelines.submitting import outcome_lines
 
 RUNNING = RunRecord("night", "archive", 1, "local[2]", "a.toml", 1, 2_000_000, "running")
 
@@ -67,6 +69,19 @@ def test_a_flag_that_means_nothing_here_is_refused(weft: Weft, tmp_path: Path, p
 def test_a_bad_override_is_a_misuse(weft: Weft, tmp_path: Path) -> None:
     outcome = weft("pipeline", "run", "archive", "--config", tmp_path / "a.toml", "--set", "nonsense")
     assert (outcome.status, "NAME=VALUE" in outcome.err) == (2, True)
+
+
+def test_an_outcome_is_told_with_its_warnings(weft: Weft, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = Outcome("1 stream agrees; not asked: b", [{"topic": "t"}], ok=False, warnings=["b cannot be asked: gone"])
+    monkeypatch.setattr("weft.pipelines.running.run", lambda *_: found)
+    run = ("pipeline", "run", "audit", "--config", tmp_path / "a.toml")
+    told = weft(*run)
+    assert told.status == 1
+    assert told.out.splitlines()[-2:] == [*found.warnings, found.summary]
+    assert outcome_lines(found) == ["topic=t", *found.warnings, found.summary]
+    assert weft(*run, "--json").document == {
+        "ok": False, "summary": found.summary, "rows": found.rows, "warnings": found.warnings,
+    }  # fmt: skip
 
 
 def test_status_tells_the_living_from_the_dead(weft: Weft, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import httpx
 import pytest
 
 from tests.cli.commands import Weft
-from tests.up import END_TIMEOUT_S, up
+from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
 from weft.cli import serving
 from weft.errors import StorageError, UsageError
 from weft.model import NodeId
@@ -43,6 +44,92 @@ def test_the_data_of_another_node_is_not_touched(weft: Weft, tmp_path: Path) -> 
     outcome = weft("up", "--data", tmp_path / "data", "--node-id", "node-b", "--insecure", *free)
     assert (outcome.status, outcome.out) == (1, "")
     assert "belongs to node node-a, not node-b" in outcome.err
+
+
+# --- its data directory ------------------------------------------------------------------------------------------
+
+
+async def publish(node: RunningNode, payload: bytes) -> None:
+    async with asyncio.timeout(END_TIMEOUT_S), node.client() as client:
+        await client.publish("formulas", payload)
+
+
+def open_to_others(directory: Path) -> list[str]:
+    """What group or others have any right to, links aside: theirs is what they point to."""
+    entries = (directory, *directory.rglob("*"))
+    return [str(each) for each in entries if not each.is_symlink() and each.stat().st_mode & 0o077]
+
+
+@pytest.mark.req("SEC-01")
+def test_nobody_else_can_read_the_data(tmp_path: Path) -> None:
+    """A directory that was there before, for all to read, holds events that are for nobody else to read."""
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    data.mkdir(mode=0o755)
+    elsewhere.mkdir(mode=0o755)
+    (elsewhere / "file").touch(0o644)
+    (data / "link").symlink_to(elsewhere)
+    (data / "linked-file").symlink_to(elsewhere / "file")
+    with up(data) as node:
+        asyncio.run(publish(node, b"for nobody else"))
+        assert open_to_others(data) == []
+        (told,) = [each for each in node.logged() if each["event"] == "data_was_open"]
+        assert (told["level"], told["path"], told["to"], told["first"]) == (
+            "warning",
+            str(data),
+            "everybody",
+            ". (0755)",
+        )
+        assert node.end() == 0
+    assert open_to_others(data) == []
+    assert sorted(open_to_others(elsewhere)) == [str(elsewhere), str(elsewhere / "file")], "links lead to other places"
+
+    entries = [each for each in (data, *data.rglob("*")) if not each.is_symlink()]
+    for each in entries:  # as an older version left it, or somebody opened it
+        each.chmod(0o750 if each.is_dir() else 0o640)
+    with up(data) as node:
+        assert open_to_others(data) == []
+        (told,) = [each for each in node.logged() if each["event"] == "data_was_open"]
+        assert (told["to"], told["count"]) == ("its group", len(entries))
+    with up(data) as node:
+        assert [each for each in node.logged() if each["event"].startswith("data_")] == [], "nothing to say"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give directories away")
+def test_a_data_directory_of_somebody_else_is_used_and_spoken_of(tmp_path: Path) -> None:
+    """As a volume in Kubernetes can be: it is root's, and open to the group of the pod."""
+    data = tmp_path / "data"
+    data.mkdir()
+    os.chown(data, 10001, -1)
+    data.chmod(0o2770)
+    with up(data) as node:
+        (told,) = [each for each in node.logged() if each["event"].startswith("data_")]
+        assert (told["event"], told["level"], told["to"]) == ("data_stays_open", "warning", "its group")
+        assert told["first"] == ". (2770, of user 10001)"
+        assert open_to_others(data) == [str(data)], "what the node makes there is closed all the same"
+
+
+def test_a_directory_that_all_users_share_is_no_place_for_data(weft: Weft, tmp_path: Path) -> None:
+    data = tmp_path / "like-tmp"
+    data.mkdir()
+    data.chmod(0o1777)
+    outcome = weft("up", "--data", data, "--insecure", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+    assert (outcome.status, outcome.out) == (1, "")
+    assert "like-tmp is shared by all users of this machine: give the node a directory of its own" in outcome.err
+    assert (data.stat().st_mode & 0o7777, list(data.iterdir())) == (0o1777, [])
+
+
+def test_commands_that_write_data_leave_nothing_open(tmp_path: Path) -> None:
+    data = tmp_path / "new" / "data"
+    device = ("--node-id", "22222222-2222-4222-8222-222222222222", "--key-id", "00000001", "--hmac-key", "00" * 16)
+    for arguments in (("ca", "init"), ("keys", "create", "--name", "a", "--admin"), ("trust", "add", *device)):
+        subprocess.run([*COMMAND, *arguments, "--data", str(data)], check=True, timeout=END_TIMEOUT_S)
+    assert open_to_others(data) == []
+    with up(data, "--insecure") as node:
+        assert node.end() == 0
+    for each in (data / "db", *(data / "db").rglob("*")):
+        each.chmod(0o755 if each.is_dir() else 0o644)
+    subprocess.run([*COMMAND, "log", "compact", ">", "--data", str(data)], check=True, timeout=END_TIMEOUT_S)
+    assert open_to_others(data) == []
 
 
 @pytest.mark.parametrize(

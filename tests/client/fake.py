@@ -56,7 +56,7 @@ class FakeNode:
         self.node_id = node_id
         self.epoch = 1
         self.log: dict[Key, list[Batch]] = {}
-        self.producers: dict[tuple[bytes, str, int], dict[int, tuple[int, int]]] = {}
+        self.producers: dict[tuple[bytes, str, int], dict[int, tuple[int, Batch]]] = {}
         self.groups: dict[str, Group] = {}
         self.faults = Faults()
         self.told_addresses: list[str] = []
@@ -161,15 +161,17 @@ class FakeNode:
             if known and batch.sequence < max(known):
                 return _refusal(request, pb.Error(code=pb.ERROR_OUT_OF_SEQUENCE, message="overtaken"))
             _, first = await self.store(request.topic, batch, request.partition)
-            known[batch.sequence] = first, len(batch)
+            known[batch.sequence] = first, batch
             if len(known) > PRODUCER_MEMORY:
                 del known[min(known)]
-        first, count = known[batch.sequence]
+        first, kept = known[batch.sequence]
+        if kept.body_crc != batch.body_crc:
+            return _refusal(request, pb.Error(code=pb.ERROR_SEQUENCE_REUSED, message="other events were sent under it"))
         receipt = pb.Receipt(
             request=request.request,
             stream=_ref((request.topic, self.node_id, self.epoch, request.partition)),
             first_offset=first,
-            count=count,
+            count=len(kept),
             copies=max(request.copies, 1),
             repeated=repeated,
         )

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import context, trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import Span
 
 from tests.client.fake import FakeNode, error, running
 from tests.client.story import Record, connect, play
-from weft.client import Hooks, NotAllowed
+from tests.up import END_TIMEOUT_S, RunningNode, up
+from weft.client import Hooks, NotAllowed, blocking
+from weft.client.client import tls_files
+from weft.model import Batch, Event
 from weft.wire.mesh import mesh_pb2 as pb
 
 
@@ -43,6 +49,28 @@ def test_hooks_tell_of_connections_batches_and_retries() -> None:
     assert latency_s >= 0
     assert [(topic, events) for topic, events, _ in hooks.of("delivered")] == [("a", 3)]
     assert [(topic, events) for topic, events, _ in hooks.of("failed")] == [("b", 1)]
+
+
+@pytest.mark.req("SDK-02")
+def test_why_a_publish_waits_is_told_at_every_try_and_logged_as_a_warning_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> Record:
+        node, hooks = FakeNode(), Record()
+        async with running(node) as addresses, connect(addresses, hooks) as client:
+            await client.publish("a", b"1")
+            node.faults.refuse = [error(pb.ERROR_DISK_FULL, "no room", free="3")] * 3
+            await client.publish("a", b"2")
+        return hooks
+
+    with caplog.at_level(logging.INFO, "weft.client"):
+        hooks = play(story())
+    reasons = {reason for _, _, reason in hooks.of("retry")}
+    assert reasons == {"no room (node node-a, free 3)"}, "the connection is well"
+    warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert len(warnings) == 1
+    assert "a is refused for now, trying again in" in warnings[0]
+    assert "no room (node node-a, free 3)" in warnings[0]
 
 
 @pytest.mark.req("SDK-02")
@@ -117,6 +145,76 @@ def test_there_is_a_span_per_batch_and_events_carry_the_current_one(spans: InMem
     assert [link.context.span_id for link in received.links] == [mine.context.span_id]
     (failed,) = named(spans, "b publish")
     assert not failed.status.is_ok
+
+
+def parent_of(span: ReadableSpan) -> int | None:
+    return None if span.parent is None else span.parent.span_id
+
+
+def linked_from(span: ReadableSpan) -> list[int]:
+    return [link.context.span_id for link in span.links]
+
+
+def span_id(span: Span) -> int:
+    return span.get_span_context().span_id
+
+
+@pytest.mark.req("SDK-02", "OBS-01")
+def test_batches_belong_to_the_spans_of_their_own_publishes(spans: InMemorySpanExporter, tmp_path: Path) -> None:
+    """A client outlives the spans in which it was made, first used and subscribed."""
+    tracer = trace.get_tracer("test")
+
+    async def story(node: RunningNode) -> list[Span]:
+        with tracer.start_as_current_span("start") as start:
+            async with node.client() as client:
+                with tracer.start_as_current_span("first") as first:
+                    await client.publish("in.first", b"1")
+                token = context.attach(context.Context())
+                await client.publish("in.none", b"2")
+                await client.publish_batch("in.none", Batch.from_events([Event(b"3", 1)]))
+                context.detach(token)
+                with tracer.start_as_current_span("second") as second:
+                    await client.publish("in.second", b"4")
+                    await client.publish_batch("in.second", Batch.from_events([Event(b"5", 1)]))
+                    client.publish_nowait("in.several", b"6")
+                client.publish_nowait("in.several", b"7")
+                await client.flush()
+        return [start, first, second]
+
+    with up(tmp_path / "data") as node:
+        start, first, second = play(story(node))
+    assert [parent_of(span) for span in named(spans, "in.first publish")] == [span_id(first)]
+    assert [parent_of(span) for span in named(spans, "in.none publish")] == [None, None]
+    assert [parent_of(span) for span in named(spans, "in.second publish")] == [span_id(second)] * 2
+    (several,) = named(spans, "in.several publish")
+    assert (parent_of(several), linked_from(several)) == (None, [span_id(second), span_id(start)])
+
+
+@pytest.mark.req("SDK-02", "OBS-01")
+def test_a_blocking_client_keeps_nothing_of_the_spans_it_was_first_used_in(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    """Replies are read by a task of the client, which the first request began."""
+    tracer = trace.get_tracer("test")
+    with up(tmp_path / "data") as node, ThreadPoolExecutor(1) as others:
+        files = node.context
+        with tracer.start_as_current_span("first") as first:
+            client = blocking.connect(list(files.nodes), token=files.token, tls=tls_files(files))
+            serving = client.requests("ask")
+            answering = others.submit(lambda: [next(serving).reply(b"answer") for _ in range(2)])
+            client.request("ask", b"1", timeout_s=END_TIMEOUT_S)
+            client.publish("other", b"1")
+        client.request("ask", b"2", timeout_s=END_TIMEOUT_S)
+        client.publish("other", b"2")
+        answering.result(END_TIMEOUT_S)
+        assert isinstance(serving, Generator)
+        serving.close()
+        client.close()
+    assert [parent_of(span) for span in named(spans, "ask publish")] == [span_id(first), None]
+    assert [parent_of(span) for span in named(spans, "other publish")] == [span_id(first), None]
+    inbox = [span for span in spans.get_finished_spans() if span.name.startswith("weft.inbox")]
+    received = [parent_of(span) for span in inbox if span.name.endswith("receive")]
+    assert received == [None, None]
 
 
 def test_without_a_tracer_events_are_left_alone() -> None:

@@ -20,6 +20,7 @@ from weft.core.messages import (
     Edge,
     Effect,
     Ended,
+    EventsGone,
     GroupMoved,
     Handled,
     Input,
@@ -103,6 +104,7 @@ class Actor:
         self.plain: list[PlainEvent] = []  # what plain peers got
         self.plain_acks: list[tuple[str, int]] = []
         self.damage: list[StorageError] = []
+        self.gone: list[EventsGone] = []
         self.requests = 0
         self.open(epoch)
 
@@ -190,6 +192,8 @@ class Actor:
                 self.stage.dropped.append((self.id, peer, reason))
             case DamageFound(error):
                 self.damage.append(error)
+            case EventsGone():
+                self.gone.append(effect)
 
     def say(self, **changes: object) -> None:
         self.state = replace(self.state, version=self.state.version + 1, **changes)  # type: ignore[arg-type]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.stage import Stage
-from weft.core.messages import LinkDown, LinkUp, PlainEvent, ReceivedPlain, ReceivedPlainAck
-from weft.limits import PLAIN_WINDOW_EVENTS
+from tests.core.stage import Reader, Stage
+from weft.core.messages import EventsGone, LinkDown, LinkUp, PlainEvent, ReceivedPlain, ReceivedPlainAck
+from weft.limits import PLAIN_GAP_S, PLAIN_WINDOW_EVENTS
 from weft.model import NodeId, parse_topic
 
 OLD = NodeId("old")
@@ -46,14 +46,142 @@ def test_what_it_sends_again_is_acknowledged_and_not_kept_twice() -> None:
     assert stage["a"].plain_acks == [("t", 0), ("t", 0)]
 
 
-def test_offsets_that_it_skips_do_not_exist() -> None:
+# --- what is missing -------------------------------------------------------------------------------------------------
+
+
+def with_a_gap(*offsets: int) -> tuple[Stage, Reader]:
+    """A peer on its first link has sent these offsets, and everything that follows at once is done."""
     stage = Stage("a")
     stage["a"].step(LinkUp(OLD, plain=True))
     reader = stage["a"].subscribe("t")
-    stage["a"].step(event(3, "x"))
-    stage["a"].step(event(7, "y"))
+    for offset in offsets:
+        stage["a"].step(event(offset, str(offset)))
+    stage.run(0.0)
+    return stage, reader
+
+
+def link_again(stage: Stage) -> None:
+    stage["a"].step(LinkDown(OLD))
+    stage["a"].step(LinkUp(OLD, plain=True))
+
+
+def test_a_stream_may_begin_anywhere() -> None:
+    stage, reader = with_a_gap(3, 4)
+    assert reader.texts == ["3", "4"]
+    assert stage["a"].plain_acks[-1] == ("t", 4)
+    assert not stage["a"].gone
+
+
+@pytest.mark.req("PL-04")
+def test_what_comes_behind_a_gap_is_not_taken_until_the_gap_is_filled() -> None:
+    stage, reader = with_a_gap(0, 1)
+    actor = stage["a"]
+    actor.plain_acks.clear()
+    for offset in (5, 6, 7):
+        actor.step(event(offset, str(offset)))
+    stage.run(0.0)
+    assert actor.plain_acks == [("t", 1)], "once for the gap, however much comes behind it"
+    for offset in (2, 3, 4, 5):
+        actor.step(event(offset, str(offset)))
+    stage.run(60.0)
+    assert reader.texts == ["0", "1", "2", "3", "4", "5"]
+    assert actor.plain_acks[-1] == ("t", 5)
+    assert not stage.dropped and not actor.gone
+
+
+def test_a_gap_before_anything_is_durable_is_acknowledged_after_the_sync() -> None:
+    stage = Stage("a")
+    stage["a"].step(LinkUp(OLD, plain=True))
+    stage["a"].step(event(0, "0"))
+    stage["a"].step(event(2, "2"))
+    assert not stage["a"].plain_acks
+    stage.run(0.0)
+    assert stage["a"].plain_acks == [("t", 0)]
+
+
+def test_every_gap_is_told() -> None:
+    stage, _ = with_a_gap(0, 2, 1)
+    assert stage["a"].plain_acks[-1] == ("t", 1)
+    stage["a"].plain_acks.clear()
+    stage["a"].step(event(3, "3"))
+    assert stage["a"].plain_acks == [("t", 1)]
+
+
+def test_who_does_not_go_back_loses_its_link_and_resumes_on_the_next() -> None:
+    stage, reader = with_a_gap(0, 1, 4)
+    stage.run(PLAIN_GAP_S - 0.1)
+    assert not stage.dropped
+    stage.run(0.2)
+    assert [(peer, reason) for _, peer, reason in stage.dropped] == [("old", "events are missing: t from 2 to 3")]
+    stage["a"].step(event(5, "5"))  # was under way
+    link_again(stage)
+    for offset in (2, 3, 4, 5):
+        stage["a"].step(event(offset, str(offset)))
+    stage.run(60.0)
+    assert reader.texts == ["0", "1", "2", "3", "4", "5"]
+    assert not stage["a"].gone and len(stage.dropped) == 1
+
+
+def test_a_gap_that_is_there_again_on_the_next_link_is_a_hole_and_said_to_be_one() -> None:
+    """The peer has lost its older events. Where the hole ends does not matter: meanwhile it may have lost more."""
+    stage, reader = with_a_gap(0, 1, 4)
+    link_again(stage)
+    for offset in (5, 6):
+        stage["a"].step(event(offset, str(offset)))
+    stage.run(60.0)
+    assert [place for place, _ in reader.events] == [f"t@old/0:e1:{offset}" for offset in (0, 1, 5, 6)]
+    assert stage["a"].plain_acks[-1] == ("t", 6)
+    assert stage["a"].gone == [EventsGone(OLD, T, 2, 5)]
+    assert not stage.dropped
+
+
+def test_a_peer_that_begins_anew_on_every_link_gets_over_its_holes() -> None:
+    stage, reader = with_a_gap(0, 1, 4)
+    link_again(stage)
+    for offset in (0, 1, 4):
+        stage["a"].step(event(offset, str(offset)))
+    stage.run(60.0)
+    assert reader.texts == ["0", "1", "4"]
+    assert stage["a"].gone == [EventsGone(OLD, T, 2, 4)]
+
+
+def test_a_gap_at_another_place_is_not_believed_on_the_next_link() -> None:
+    stage, reader = with_a_gap(0, 1, 4)
+    link_again(stage)
+    for offset in (2, 5):
+        stage["a"].step(event(offset, str(offset)))
+    stage.run(0.0)
+    assert reader.texts == ["0", "1", "2"]
+    assert stage["a"].plain_acks[-1] == ("t", 2)
+    assert not stage["a"].gone
+
+
+def test_topics_wait_for_their_own_gaps_only() -> None:
+    stage, _ = with_a_gap(0, 2)
+    other = stage["a"].subscribe("other")
+    for offset in (0, 1):
+        stage["a"].step(event(offset, str(offset), "other"))
+    stage.run(0.0)
+    assert other.texts == ["0", "1"]
+
+
+def test_a_hole_reaches_other_nodes() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    stage["a"].step(LinkUp(OLD, plain=True))
+    stage["a"].say(neighbours=(NodeId("b"), OLD))
+    reader = stage["b"].subscribe("t")
     stage.run()
-    assert [place for place, _ in reader.events] == ["t@old/0:e1:3", "t@old/0:e1:7"]
+    for offset in (0, 3):
+        stage["a"].step(event(offset, str(offset)))
+    stage.run(0.0)
+    link_again(stage)
+    stage["a"].step(event(3, "3"))
+    stage.run()
+    assert [place for place, _ in reader.events] == ["t@old/0:e1:0", "t@old/0:e1:3"]
+
+
+# --- what it gets and where it goes ----------------------------------------------------------------------------------
 
 
 def test_its_events_cross_the_mesh() -> None:

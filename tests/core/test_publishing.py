@@ -8,7 +8,7 @@ from tests.core.stage import Stage
 from weft.core import CopiesMissing
 from weft.core.messages import Publish
 from weft.limits import COPIES_MAX
-from weft.log.errors import DiskFull, OutOfSequence
+from weft.log.errors import DiskFull, OutOfSequence, SequenceReused
 from weft.model import Batch, parse_topic
 
 PRODUCER = bytes(range(16))
@@ -40,6 +40,22 @@ def test_a_batch_that_is_sent_again_gets_its_first_receipt() -> None:
     receipts = stage["a"].receipts
     assert receipts[first].receipt == receipts[again].receipt
     assert (receipts[first].repeated, receipts[again].repeated) == (False, True)
+
+
+@pytest.mark.req("SDK-01")
+def test_other_events_under_a_used_sequence_are_refused_when_those_they_are_told_of_are_durable() -> None:
+    """The refusal says where the first ones are: before the sync they could still be lost."""
+    stage = Stage("a")
+    actor = stage["a"]
+    first, other = sent(stage, 1, "x"), sent(stage, 1, "y")
+    assert not actor.receipts and not actor.refused
+    actor.sync()
+    assert str(actor.receipts[first].receipt) == "t@a/0:e7:0+1 synced"
+    error = actor.refused[other]
+    assert isinstance(error, SequenceReused)
+    assert str(error.facts["kept_at"]) == "t@a/0:e7:0"
+    later = sent(stage, 1, "z")
+    assert isinstance(actor.refused[later], SequenceReused), "there is nothing left to sync"
 
 
 def test_a_batch_that_is_too_old_to_tell_is_refused() -> None:

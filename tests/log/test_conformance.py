@@ -28,13 +28,14 @@ from tests.log.laboratory import (
 from weft.errors import UsageError
 from weft.limits import INDEX_BYTES, PRODUCER_RECEIPTS_MAX
 from weft.log import Log, keys
-from weft.log.errors import GapInCopy, OutOfSequence, PositionAhead, PositionExpired, UnknownStream
+from weft.log.compaction import compact
+from weft.log.errors import GapInCopy, OutOfSequence, PositionAhead, PositionExpired, SequenceReused, UnknownStream
 from weft.log.keys import NO_TIME_US
 from weft.log.retention import RetentionRule, retain
 from weft.log.store import Space
 from weft.log.survey import SEGMENT_END
 from weft.log.tail import TailReader
-from weft.model import Batch, Epoch, Position, Stream, parse_pattern
+from weft.model import Batch, Epoch, EventId, Position, Stream, parse_pattern
 
 TEMP, PRESSURE = stream("plant.temp"), stream("plant.pressure")
 OTHER = stream("plant.temp", "node-b")
@@ -270,10 +271,40 @@ def test_sequences_may_skip_but_not_go_back(log: Log) -> None:
     assert payloads(log, TEMP) == [b"a", b"b"]
 
 
-def test_one_sequence_for_two_batches_is_refused(log: Log) -> None:
-    log.append(TEMP, batch(b"a", producer=PRODUCER, sequence=1))
-    with pytest.raises(UsageError, match="one sequence for two batches"):
-        log.append(TEMP, batch(b"a", b"b", producer=PRODUCER, sequence=1))
+@pytest.mark.parametrize("settled", [False, True], ids=["in the write-ahead log", "in table files"])
+def test_one_sequence_for_two_batches_is_refused(lab: Laboratory, settled: bool) -> None:
+    lab.log.append(TEMP, numbered(0, 5))
+    sent = {sequence: batch(b"mine %d" % sequence, producer=PRODUCER, sequence=sequence) for sequence in range(3)}
+    for each in sent.values():
+        lab.log.append(TEMP, each)
+    settle(lab.log) if settled else lab.log.sync()
+    for log in lab.lives():
+        for sequence, first in sent.items():
+            for other in (batch(b"ours", producer=PRODUCER, sequence=sequence), batch(b"ours %d" % sequence, b"b")):
+                with pytest.raises(SequenceReused, match="a producer used one sequence for two batches") as caught:
+                    log.append(TEMP, other.with_producer(PRODUCER, sequence))
+                assert caught.value.facts == {
+                    "producer": PRODUCER.hex(),
+                    "sequence": sequence,
+                    "differs": "content",
+                    "kept_at": EventId(TEMP, log.epoch, 5 + sequence),
+                }
+            assert log.append(TEMP, first).first_offset == 5 + sequence
+        assert len(payloads(log, TEMP)) == 8
+
+
+def test_a_batch_that_was_compacted_is_recognised(lab: Laboratory) -> None:
+    """Its events are in other batches now, which are not what the producer sent."""
+    sent = [batch(b"%d" % number, keys=[b"k"], producer=PRODUCER, sequence=number) for number in range(3)]
+    for each in sent:
+        lab.log.append(TEMP, each)
+    settle(lab.log)
+    compact(lab.log, lab.log.state(TEMP, EPOCH), now_us=0)
+    for log in lab.lives():
+        assert payloads(log, TEMP) == [b"2"]
+        assert [log.append(TEMP, each).first_offset for each in sent] == [0, 1, 2]
+        with pytest.raises(SequenceReused):
+            log.append(TEMP, batch(b"x", keys=[b"k"], producer=PRODUCER, sequence=1))
 
 
 def test_producers_are_told_apart_by_stream(log: Log) -> None:

@@ -82,6 +82,22 @@ def test_publishing_is_refused_while_reading_goes_on() -> None:
     assert numbers(payloads(log, TEMP)) == list(range(written + 1))
 
 
+def test_the_log_says_why_it_refuses_for_as_long_as_it_does() -> None:
+    store = MemoryStore(disk_bytes_max=10 * MIB)
+    log = open_store(store, lambda: EPOCH, disk_reserve_bytes=2 * MIB, recent_bytes=0)
+    assert log.disk_full() is None
+    written = fill(log)
+    free = store.free_bytes()
+    assert free >= 2 * MIB, "more than the reserve, but not with the event that was refused"
+    assert str(log.disk_full()) == f"the disk is full: publishing is refused (free {free}, reserve {2 * MIB})"
+    log.append(TEMP, numbered(written, 1, size=1))
+    assert log.disk_full() is None, "there is room for a small one"
+    store.disk_bytes_max -= MIB
+    full = log.disk_full()
+    assert full is not None, "without anybody publishing, too"
+    assert full.facts == {"free": store.free_bytes(), "reserve": 2 * MIB}
+
+
 def test_retention_makes_room() -> None:
     log = open_store(MemoryStore(disk_bytes_max=10 * MIB), lambda: EPOCH, disk_reserve_bytes=2 * MIB, recent_bytes=0)
     written = fill(log)

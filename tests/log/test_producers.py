@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
 
-from tests.log.laboratory import EPOCH, batch, settle, stream
+from tests.log.laboratory import EPOCH, LABORATORIES, PRODUCER, batch, laboratory, settle, stream
 from weft.limits import PRODUCER_RECEIPTS_MAX
 from weft.log import MemoryStore, keys, open_store
-from weft.log.errors import OutOfSequence
-from weft.log.producers import Producers, Sent
-from weft.log.store import Space
+from weft.log.errors import OutOfSequence, SequenceReused
+from weft.log.producers import Producers, Sent, sent_as
+from weft.log.records import meta_write
+from weft.log.recovery import read_meta
+from weft.log.store import Put, Space
+from weft.model import Batch, Event
 
 TEMP = stream("plant.temp")
 
@@ -25,14 +29,80 @@ def test_the_last_batches_of_a_producer_are_remembered() -> None:
     key = (1, producer(1))
     assert producers.last_sequence(key) is None
     for sequence in range(100):
-        assert producers.find(key, sequence, 2) is None
-        producers.add(key, Sent(sequence, sequence * 2, 2))
+        assert producers.find(key, sequence) is None
+        producers.add(key, Sent(sequence, sequence * 2, sequence + 1))
     assert producers.last_sequence(key) == 99
     first = 100 - PRODUCER_RECEIPTS_MAX
     for sequence in range(first, 100):
-        assert producers.find(key, sequence, 2) == Sent(sequence, sequence * 2, 2)
+        assert producers.find(key, sequence) == Sent(sequence, sequence * 2, sequence + 1)
     with pytest.raises(OutOfSequence):
-        producers.find(key, first - 1, 2)
+        producers.find(key, first - 1)
+
+
+def test_a_batch_is_the_same_wherever_it_is_placed_and_whoever_reads_it() -> None:
+    sent = batch(b"a", keys=[b"k"], at_us=7, producer=PRODUCER, sequence=3)
+    kept = sent_as(sent, 100)
+    placed = sent.with_base_offset(100)
+    for same in (sent, placed, Batch.read_untrusted(sent.data), Batch.read_stored(placed.data)):
+        assert kept.difference(same) == ""
+    others = (
+        batch(b"b", keys=[b"k"], at_us=7, producer=PRODUCER, sequence=3),
+        batch(b"a", keys=[b"K"], at_us=7, producer=PRODUCER, sequence=3),
+        batch(b"a", keys=[b"k"], at_us=8, producer=PRODUCER, sequence=3),
+        batch(b"a", b"a", at_us=7, producer=PRODUCER, sequence=3),
+        Batch.from_events([Event(b"a", 7, b"k", {"h": "v"})], producer=PRODUCER, sequence=3),
+    )
+    assert [kept.difference(other) for other in others] == ["content"] * len(others)
+
+
+# --- logs of format 1 ------------------------------------------------------------------------------------------------
+
+# As version 0.1 wrote it: segment:u32, then sequence:u64 first_offset:u64 events:u32 of each batch.
+ROW_1 = struct.pack(">I QQI QQI", 5, 3, 40, 2, 4, 42, 1)
+
+
+def test_batches_of_an_old_log_are_known_by_their_number_of_events() -> None:
+    store = MemoryStore()
+    store.write([Put(Space.TABLES, keys.producer_key(7, producer(1)), ROW_1)])
+    producers = Producers()
+    producers.load(store)
+    key = (7, producer(1))
+    assert producers.last_sequence(key) == 4
+    found = producers.find(key, 3)
+    assert found == Sent(3, 40, None, 2)
+    assert (found.difference(batch(b"a", b"b")), found.difference(batch(b"a"))) == ("", "number of events")
+    producers.add(key, Sent(5, 43, 1234))
+    store.write(producers.writes(6))
+    again = Producers()
+    again.load(store)
+    assert [again.find(key, sequence) for sequence in (3, 4, 5)] == [found, Sent(4, 42, None, 1), Sent(5, 43, 1234)]
+
+
+@pytest.mark.parametrize("kind", LABORATORIES)
+def test_a_log_of_format_1_opens_and_is_of_this_format_then(kind: str, tmp_path: Path) -> None:
+    lab = laboratory(kind, tmp_path)
+    lab.log.append(TEMP, batch(b"a", b"b", producer=PRODUCER, sequence=3))
+    settle(lab.log)
+    number = lab.log.state(TEMP, EPOCH).id
+    row = struct.pack(">I QQI", 1, 3, 0, 2)
+    lab.log.store.write([Put(Space.TABLES, keys.producer_key(number, PRODUCER), row), meta_write("format", 1)])
+    lab.log.sync()
+    for open_again in (lab.kill, lab.reopen):
+        log = open_again()
+        assert read_meta(log.store, "format") == 2
+        assert log.append(TEMP, batch(b"c", b"d", producer=PRODUCER, sequence=3)).repeated, "nobody knows better"
+        with pytest.raises(SequenceReused, match="differs number of events"):
+            log.append(TEMP, batch(b"a", producer=PRODUCER, sequence=3))
+    log.append(TEMP, batch(b"e", producer=PRODUCER, sequence=4))
+    log.sync()
+    for open_again in (lab.kill, lab.reopen):
+        log = open_again()
+        with pytest.raises(SequenceReused, match="differs content"):
+            log.append(TEMP, batch(b"f", producer=PRODUCER, sequence=4))
+    lab.close()
+
+
+# --- what is forgotten -----------------------------------------------------------------------------------------------
 
 
 def test_who_was_silent_longest_is_forgotten() -> None:

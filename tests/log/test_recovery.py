@@ -174,7 +174,7 @@ def test_a_log_without_a_record_of_its_promises_is_refused(marks: bytes | None) 
 
 def test_a_log_of_another_format_is_refused() -> None:
     lab = MemoryLaboratory()
-    lab.store.write([meta_write("format", 2)])
+    lab.store.write([meta_write("format", 3)])
     with pytest.raises(LogDamaged, match="a format that this version of Weft does not know"):
         lab.kill()
 

@@ -70,7 +70,7 @@ def test_a_peer_has_one_place_to_count() -> None:
 def test_clients_and_the_log() -> None:
     figures = NodeFigures(
         log_bytes=5, log_streams=4, log_appended=9, log_synced=8, log_cuts=1, log_lost_events=2, disk_free_bytes=7,
-        members={"alive": 3, "dead": 1}, clients=6, subscriptions=11,
+        disk_full=True, members={"alive": 3, "dead": 1}, clients=6, subscriptions=11,
     )  # fmt: skip
     metrics = Metrics(lambda: figures)
     metrics.published(100, 1000)
@@ -94,6 +94,7 @@ def test_clients_and_the_log() -> None:
     assert plain["weft_log_cuts"] == 1
     assert plain["weft_log_lost_events"] == 2
     assert plain["weft_disk_free_bytes"] == 7
+    assert plain["weft_disk_full"] == 1
     assert plain["weft_clients"] == 6
     assert plain["weft_subscriptions"] == 11
     assert plain["weft_log_sync_seconds_count"] == 2

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from tests.node.raw_client import RawClient, RawPublisher, batch_of
+from tests.node.raw_client import PRODUCER, RawClient, RawPublisher, batch_of
 from tests.node.running import running_node
+from tests.up import RunningNode, up
 from weft.limits import BATCH_BYTES_MAX, PUBLISH_BATCHES_MAX
 from weft.model import Batch, NodeId, Stream, Topic
 from weft.wire.mesh import mesh_pb2 as pb
@@ -50,6 +52,43 @@ def test_a_batch_that_comes_again_gets_its_first_receipt(tmp_path: Path) -> None
             assert (await publisher.answers(1))[3].code == pb.ERROR_OUT_OF_SEQUENCE
 
     asyncio.run(story())
+
+
+@pytest.mark.req("SDK-01")
+def test_other_bytes_under_a_used_number_are_refused_and_the_same_get_their_receipt(tmp_path: Path) -> None:
+    """Two clients with one producer id, say: neither gets a receipt for the other's events. Also not after a crash."""
+    first, other = batch_of(b"mine", sequence=7), batch_of(b"ours", sequence=7)
+    assert len(first.data) == len(other.data)
+
+    async def story(node: RunningNode, *, is_new: bool) -> None:
+        async with RawClient(node.grpc) as client:
+            publisher = await client.publisher()
+            for request, batch in enumerate((first, other, first, other)):
+                await publisher.send(request, "plant.t", batch)
+            answers = await publisher.answers(4)
+            receipts = [answers[0], answers[2]]
+            assert [(each.first_offset, each.count, each.repeated) for each in receipts] == [
+                (0, 1, not is_new),
+                (0, 1, True),
+            ]
+            refused = answers[1]
+            assert refused == answers[3]
+            assert refused.code == pb.ERROR_SEQUENCE_REUSED
+            assert refused.message == "a producer used one sequence for two batches"
+            facts = dict(refused.facts)
+            assert (facts["producer"], facts["sequence"], facts["differs"]) == (PRODUCER.hex(), "7", "content")
+            assert facts["kept_at"] == f"plant.t@a/0:e{publisher.opened.epoch}:0"
+            subscriber = await client.subscriber("plant.t")
+            await publisher.publish("plant.t", b"the next")
+            assert (await subscriber.payloads(2))[:2] == [b"mine", b"the next"]
+
+    for is_new, end in ((True, signal.SIGKILL), (False, signal.SIGTERM), (False, signal.SIGTERM)):
+        with up(tmp_path / "a", "--insecure", "--node-id", "a") as node:
+            asyncio.run(story(node, is_new=is_new))
+            (line,) = [each for each in node.logged() if each["event"] == "sequence_reused"]  # one a minute is enough
+            assert (line["level"], line["producer"], line["sequence"]) == ("warning", PRODUCER.hex(), 7)
+            assert 'weft_refused_total{code="ERROR_SEQUENCE_REUSED"} 2.0' in node.metrics()
+            node.end(end)
 
 
 async def send_all(publisher: RawPublisher, topic: str, batch: Batch, count: int, copies: int = 0) -> None:

@@ -123,6 +123,7 @@ def test_positions_of_streams_of_a_group_and_of_a_time(tmp_path: Path) -> None:
             assert not (await client.call("Commit", commit, pb.CommitReply)).HasField("error")
             request = pb.PositionsRequest(pattern="plant.*", group="billing", timestamp_us=3500)
             reply = await client.call("Positions", request, pb.PositionsReply)
+            assert (reply.node_id, list(reply.members)) == (node.node_id, [])
             t, u = reply.streams
             assert (t.info.stream, t.info.earliest_offset, t.info.latest_offset) == (ref(node), 0, 10)
             assert (t.info.first_timestamp_us, t.info.last_timestamp_us) == (0, 9000)

@@ -19,10 +19,12 @@ from weft.core.messages import (
     Receipted,
     Receipts,
     ReceivedCopies,
+    ReceivedPlain,
     SendAcks,
     SendCopies,
     SendResume,
 )
+from weft.core.plain import PLAIN_EPOCH
 from weft.core.topics import selects
 from weft.model import Batch, Epoch, Position, Receipt, Stream
 
@@ -138,6 +140,17 @@ class MixesEpochs(Broker):
         return min((info.epoch for info in self.log.streams() if info.stream == copy.stream), default=copy.epoch)
 
 
+class BelievesGaps(Broker):
+    """Takes what a plain peer sends behind a gap, as if what lies between did not exist."""
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        if isinstance(event, ReceivedPlain):
+            stream = Stream(event.event.topic, event.peer, 0)
+            if self.log.find(stream, PLAIN_EPOCH) is not None:
+                self.log.append_gap(stream, PLAIN_EPOCH, event.event.offset)
+        return super().step(event, now_s)
+
+
 MUTANTS: Final = (
     AcksBeforeSync,
     ResumesTooFar,
@@ -148,4 +161,5 @@ MUTANTS: Final = (
     SkipsOnTakeover,
     SendsTwice,
     MixesEpochs,
+    BelievesGaps,
 )

@@ -24,6 +24,8 @@ def happened(world: World) -> Counter[str]:
             "nodes gone for good": sum(node.retired for node in world.nodes.values()),
             "restarts": sum(node.life - 1 for node in world.nodes.values()),
             "plain peers": len(world.desk.plain),
+            "events lost on the way from plain peers": sum(len(peer.lost) for peer in world.desk.plain.values()),
+            "events that plain peers forgot": sum(len(peer.forgotten) for peer in world.desk.plain.values()),
         }
     )
 

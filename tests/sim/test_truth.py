@@ -52,6 +52,16 @@ def test_a_receipt_has_to_be_for_what_is_durable_there(origin: Origin) -> None:
         origin.truth.check_receipt(Receipt(STREAM, EPOCH, 3, 1, 1), (b"later",))
 
 
+def test_what_a_plain_peer_still_has_is_not_gone(origin: Origin) -> None:
+    origin.truth.streams[KEY].forgotten = {1, 2}
+    origin.truth.check_gone(B, KEY, 1, 3)
+    with pytest.raises(Violation, match="b takes t@a/0:e7 from 0 to 1 for gone, and 0 is not"):
+        origin.truth.check_gone(B, KEY, 0, 2)
+    origin.truth.check_gap("b", KEY, 1, 3, retention=False)
+    with pytest.raises(Violation, match="misses t@a/0:e7 from 0 on"):
+        origin.truth.check_gap("b", KEY, 0, 2, retention=False)
+
+
 def test_copies_have_to_be_on_as_many_disks(origin: Origin) -> None:
     two = Receipt(STREAM, EPOCH, 0, 2, 2)
     with pytest.raises(Violation, match="only 1 nodes"):

@@ -16,7 +16,9 @@ from weft.spark.planning import (
     Loss,
     Range,
     describe,
+    everything,
     fair_shares,
+    lacking,
     limited,
     losses,
     passed_over,
@@ -39,12 +41,32 @@ HELD = st.builds(
     st.integers(1, 300),
 )
 HOLDINGS = st.dictionaries(PLACES, HELD, max_size=4)
+OF_ONE_NODE = st.dictionaries(PLACES, SPANS.map(lambda span: Held((Copy("h:9", *span),), 1)), max_size=4)
 OFFSETS = st.dictionaries(PLACES, st.integers(0, 25), max_size=4)
 Event = tuple[Place, int]
 
 
 def events(found: Sequence[Range]) -> list[Event]:
     return [(each.place, offset) for each in found for offset in range(each.first, each.end)]
+
+
+# --- what there is ---------------------------------------------------------------------------------------------------
+
+
+@given(HOLDINGS, OF_ONE_NODE)
+def test_what_others_have_more_of_is_known_by_stream(here: dict[Place, Held], there: dict[Place, Held]) -> None:
+    """The slow definition: events one by one."""
+
+    def each_event(holdings: dict[Place, Held]) -> set[Event]:
+        return {
+            (place, offset)
+            for place, held in holdings.items()
+            for copy in held.copies
+            for offset in range(copy.first, copy.end)
+        }
+
+    assert sorted(events(everything(here))) == sorted(each_event(here))
+    assert lacking(here, there) == sorted({place for place, _ in each_event(there) - each_event(here)})
 
 
 # --- ranges ----------------------------------------------------------------------------------------------------------

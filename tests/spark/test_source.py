@@ -251,6 +251,17 @@ def test_available_now_ends_where_it_was_when_it_began(mesh: BlockingMesh, clien
     assert step(reader, end) == (end, [])
 
 
+def test_a_stream_begins_where_it_first_said(mesh: BlockingMesh, client: Client, readers: Readers) -> None:
+    """Spark asks again when it reads the first batch. By then there are more events, and streams that are new."""
+    fill(client, "again.a", "12")
+    reader = readers.stream(mesh.address("n0"), subscribe="again.>")
+    start = reader.initialOffset()
+    fill(client, "again.a", "3")
+    fill(client, "again.b", "4")
+    end = reader.latestOffset(start, ALL)
+    assert rows(reader, list(reader.partitions(reader.initialOffset(), end))) == ["3"]
+
+
 # --- losses ----------------------------------------------------------------------------------------------------------
 
 

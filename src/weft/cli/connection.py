@@ -23,6 +23,7 @@ from weft.errors import UsageError
 
 DEFAULT_NODE: Final = "127.0.0.1:7400"
 CONNECT_TIMEOUT_S: Final = 5.0  # a person waits
+PATIENCE_S: Final = 2.0  # so long a person waits without a word
 
 T = TypeVar("T")
 
@@ -85,10 +86,13 @@ def with_client(where: Where, work: Callable[[Client], Coroutine[Any, Any, T]]) 
 
 
 class Notes(Hooks):
-    """Tells on standard error when a node is lost and when there is one again, so that nobody wonders."""
+    """Tells on standard error when a node is lost, when there is one again, and why a publish waits, so that nobody
+    wonders."""
 
     def __init__(self) -> None:
         self._is_lost = False
+        self._reason = ""  # why the last publish was not taken
+        self._telling: asyncio.TimerHandle | None = None  # as long as publishes wait
 
     def on_disconnected(self, address: str, node: str, purpose: str, reason: str) -> None:
         if not self._is_lost:  # once, not for every try
@@ -99,6 +103,27 @@ class Notes(Hooks):
         if self._is_lost:
             err.print(escape(f"connected to {node} at {address}"), style="dim")
         self._is_lost = False
+
+    def on_retry(self, purpose: str, delay_s: float, reason: str) -> None:
+        if purpose != "publish":
+            return
+        self._reason = reason
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(PATIENCE_S, self._tell)
+
+    def on_published(self, topic: str, events: int, size_bytes: int, latency_s: float) -> None:
+        self._wait_no_more()
+
+    def on_publish_failed(self, topic: str, events: int, reason: str) -> None:
+        self._wait_no_more()
+
+    def _wait_no_more(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+        self._telling = None
+
+    def _tell(self) -> None:
+        err.print(escape(f"waiting: {self._reason}; trying again"), style="dim", soft_wrap=True)
 
 
 @asynccontextmanager

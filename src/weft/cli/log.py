@@ -18,6 +18,7 @@ from weft.cli.log_input import (
     EARLIEST,
     changing,
     check_place,
+    close_place,
     first_offsets,
     looking_at,
     parse_age_us,
@@ -162,6 +163,7 @@ def repair(
     """Go on with what is left of a damaged log. Shows first what will be given up, and asks."""
     check_place(data)
     Claim(data).release()  # who cannot repair need not be asked
+    close_place(data)
     health = _health(data)
     print_health(health)
     if health.is_sound:

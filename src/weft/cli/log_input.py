@@ -20,6 +20,7 @@ from weft.log.marks_file import MarksFile
 from weft.log.repair import REPAIRED_DIR
 from weft.log.rocks_store import holds_data
 from weft.model import BadName, BadPattern, Epoch, Stream, parse_pattern, parse_stream
+from weft.security.exposure import close_to_others
 
 EARLIEST: Final = "earliest"
 DAMAGE_LINES_MAX: Final = 20  # of a log that cannot be opened; a log can have lost a bit of every stream
@@ -48,6 +49,15 @@ def check_place(path: Path) -> None:
         raise UsageError(f"{path} holds no log")
 
 
+def close_place(path: Path) -> None:
+    """Whoever changes a log leaves it to its owner alone, as ``weft up`` does."""
+    closed = close_to_others(path).closed
+    if closed.count:
+        err.print(
+            f"{escape(str(path))} was open to {closed.to} and is closed now: {escape(closed.first)}", soft_wrap=True
+        )
+
+
 @contextmanager
 def looking_at(path: Path) -> Iterator[Log]:
     """The log as it is now, also while a node has it open."""
@@ -64,6 +74,7 @@ def looking_at(path: Path) -> Iterator[Log]:
 def changing(path: Path) -> Iterator[Log]:
     """The log, alone: raise LogInUse while a node has it open."""
     check_place(path)
+    close_place(path)
     with _explaining(path):
         log = open_log(path, partial(_no_log, path))
     for cut in log.cuts:

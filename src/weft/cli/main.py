@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -19,6 +19,9 @@ from weft.errors import WeftError
 
 # gRPC's own lines are for those who work on gRPC, and a stranger who knocks could fill a log with them.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+OTHERS: Final = 0o077  # all rights of group and others
+PIPELINE: Final = "pipeline"  # writes tables, which may well be for others
 
 app = typer.Typer(
     name="weft",
@@ -36,7 +39,7 @@ app.add_typer(context.app, name="context")
 app.add_typer(deferred("weft.cli.ca", "The mesh's certificates: a CA of its own, or a step-ca."), name="ca")
 app.add_typer(deferred("weft.cli.keys", "Create, list and revoke API keys."), name="keys")
 app.add_typer(deferred("weft.cli.trust", "Which keys of EMM devices are trusted."), name="trust")
-app.add_typer(deferred("weft.cli.pipeline", "Spark jobs between the mesh and lake tables."), name="pipeline")
+app.add_typer(deferred("weft.cli.pipeline", "Spark jobs between the mesh and lake tables."), name=PIPELINE)
 app.add_typer(deferred("weft.cli.emm", "Send, watch and find devices that speak EMM."), name="emm")
 app.add_typer(deferred("weft.cli.exmp", "Call operations over EXMP, or serve some."), name="exmp")
 app.add_typer(deferred("weft.cli.log", "Look into a log, check it, repair it, shrink it."), name="log")
@@ -51,9 +54,12 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    called: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
     """Weft, an event mesh for Python and Spark teams."""
+    if called.invoked_subcommand != PIPELINE:
+        os.umask(OTHERS)  # logs, keys and contexts are for their owner only, whoever makes the files
 
 
 def main() -> None:

@@ -46,7 +46,9 @@ def run_pipeline(
     wish = Wish(config, overrides, execute, available_now)
     outcome = run(entry.load(), wish, _records(state_dir), lambda line: err.print(escape(line), style="dim"))
     if json:
-        print_json({"ok": outcome.ok, "summary": outcome.summary, "rows": outcome.rows})
+        print_json(
+            {"ok": outcome.ok, "summary": outcome.summary, "rows": outcome.rows, "warnings": list(outcome.warnings)}
+        )
     else:
         _print_outcome(outcome)
     raise SystemExit(0 if outcome.ok else 1)
@@ -122,6 +124,8 @@ def _print_outcome(outcome: Outcome) -> None:
     if outcome.rows:
         headings = list(outcome.rows[0])
         print_table([heading.upper() for heading in headings], [_cells(row, headings) for row in outcome.rows])
+    for warning in outcome.warnings:
+        out.print(escape(warning), style="yellow")
     out.print(escape(outcome.summary), style="" if outcome.ok else "red")
 
 

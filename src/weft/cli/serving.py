@@ -20,8 +20,9 @@ from weft.contexts import contexts_path
 from weft.errors import StorageError, UsageError
 from weft.node.config import NodeConfig
 from weft.node.config_loading import load_config
-from weft.node.logs import configure_logs
+from weft.node.logs import configure_logs, plain_logger
 from weft.node.runtime import Node
+from weft.security.exposure import close_to_others
 from weft.transport.addresses import Address, parse_address
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -33,10 +34,25 @@ def serve(file: Path | None, flags: Mapping[str, object]) -> None:
     """Run a node to its end; raise WeftError if it does not start, or cannot keep its promises any more."""
     config = load_config(file, os.environ, flags)
     configure_logs(config.log.level, config.log.format)
+    _close_data(config.node.data)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         failure = runner.run(run(config))
     if failure is not None:
         raise failure
+
+
+def _close_data(data: Path) -> None:
+    """Events are for nobody else to read, whatever the directory was like before (new files: see ``main``)."""
+    exposure = close_to_others(data)
+    logger = plain_logger()
+    if (closed := exposure.closed).count:
+        advice = "closed now; what is secret in it may have been read"
+        logger.warning(
+            "data_was_open", path=str(data), to=closed.to, count=closed.count, first=closed.first, advice=advice
+        )
+    if (left := exposure.left).count:
+        advice = "only their owner can close them; what the node writes there is closed"
+        logger.warning("data_stays_open", path=str(data), to=left.to, count=left.count, first=left.first, advice=advice)
 
 
 async def run(config: NodeConfig) -> StorageError | None:

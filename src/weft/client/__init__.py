@@ -13,7 +13,17 @@ docs/sdk.md shows how to use it. How it is made, from the outside in:
 Nothing here imports what nodes are made of: the mesh is known by ``mesh.proto`` and the batch format alone.
 """
 
-from weft.client.admin import GroupInfo, GroupStream, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
+from weft.client.admin import (
+    GroupInfo,
+    GroupStream,
+    Member,
+    NodePositions,
+    PeerInfo,
+    Recipient,
+    Status,
+    StreamPositions,
+    TopicInfo,
+)
 from weft.client.chunk import Published
 from weft.client.client import Client, Connecting, connect
 from weft.client.errors import (
@@ -32,6 +42,7 @@ from weft.client.errors import (
     PositionExpired,
     PositionUnknown,
     PublishInDoubt,
+    SequenceReused,
     TooLarge,
     Unauthenticated,
     Unavailable,
@@ -57,7 +68,9 @@ __all__ = [
     "GroupStream",
     "Hooks",
     "LogCorrupt",
+    "Member",
     "NoReply",
+    "NodePositions",
     "NodeShuttingDown",
     "NotAllowed",
     "Options",
@@ -71,6 +84,7 @@ __all__ = [
     "ReceivedBatch",
     "Recipient",
     "Request",
+    "SequenceReused",
     "Status",
     "StreamPositions",
     "Subscription",

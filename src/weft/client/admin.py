@@ -26,6 +26,23 @@ class StreamPositions:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """Another node of the mesh, up or down, as the one that was asked knows it."""
+
+    node_id: str
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePositions:
+    """What the node that answered has, which node that is, and who else may have more."""
+
+    node_id: str
+    streams: tuple[StreamPositions, ...]
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicInfo:
     topic: str
     streams: int
@@ -100,10 +117,14 @@ class Admin:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
 
-    async def positions(self, pattern: str, group: str, timestamp_us: int | None) -> list[StreamPositions]:
+    async def positions(self, pattern: str, group: str, timestamp_us: int | None) -> NodePositions:
         request = pb.PositionsRequest(pattern=pattern, group=group, timestamp_us=timestamp_us)
         reply = await self._nodes.call("/weft.mesh.v1.Mesh/Positions", request, pb.PositionsReply)
-        return [_read_positions_untrusted(found) for found in reply.streams]
+        return NodePositions(
+            node_id=reply.node_id,
+            streams=tuple(_read_positions_untrusted(found) for found in reply.streams),
+            members=tuple(Member(each.node_id, tuple(each.addresses)) for each in reply.members),
+        )
 
     async def topics(self, pattern: str) -> list[TopicInfo]:
         reply = await self._nodes.call("/weft.mesh.v1.Mesh/Topics", pb.TopicsRequest(pattern=pattern), pb.TopicsReply)

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from weft.client import client as asynchronous
-from weft.client.admin import GroupInfo, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
+from weft.client.admin import GroupInfo, NodePositions, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
+from weft.client.background import begin
 from weft.client.chunk import Published, Whole
 from weft.client.loop_thread import LoopThread
 from weft.client.received import Received, ReceivedBatch
@@ -101,7 +102,7 @@ class Ahead:
 
     def __init__(self, items: Any) -> None:
         self._items = items
-        self._coming = asyncio.create_task(_next(items))
+        self._coming = begin(asyncio.get_running_loop(), _next(items))
         self.is_over = False
 
     @classmethod
@@ -112,7 +113,7 @@ class Ahead:
         """The next item; None if there is none."""
         item = await self._taken()
         if item is not None:
-            self._coming = asyncio.create_task(_next(self._items))
+            self._coming = begin(asyncio.get_running_loop(), _next(self._items))
             await asyncio.sleep(0)  # an iterator that is through says so at once
             if self._coming.done() and isinstance(self._coming.exception(), StopAsyncIteration):
                 self.is_over = True
@@ -269,6 +270,9 @@ class Client:
 
     def positions(self, pattern: str, group: str = "", timestamp: datetime | None = None) -> list[StreamPositions]:
         return self._thread.run(self._client.positions(pattern, group, timestamp))
+
+    def node_positions(self, pattern: str, group: str = "", timestamp: datetime | None = None) -> NodePositions:
+        return self._thread.run(self._client.node_positions(pattern, group, timestamp))
 
     def commit(self, group: str, positions: Sequence[Position]) -> None:
         self._thread.run(self._client.commit(group, positions))

@@ -34,7 +34,7 @@ class Chunk:
         self.payloads: list[bytes] = []
         self.timestamps_us: list[int] = []
         self.keys: list[bytes | None] | None = None
-        self.headers: list[Mapping[str, str] | None] | None = None
+        self.headers: list[Mapping[str, str] | None] | None = None  # of a whole batch: those of its publish, not sent
         self.whole: Whole | None = None  # what came as one batch; its timestamp, if it has none, is timestamps_us[0]
         self.size_bytes = 0  # as counted against the bound of what is unacknowledged
         self.events = 0  # known once sealed

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from weft.client.admin import Admin, GroupInfo, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
+from weft.client.admin import Admin, GroupInfo, NodePositions, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
 from weft.client.backoff import Chance
 from weft.client.chunk import Published, Whole
 from weft.client.errors import Backpressure, Closed, error_of
@@ -182,6 +182,10 @@ class Client:
         self, pattern: str, group: str = "", timestamp: datetime | None = None
     ) -> list[StreamPositions]:
         """Where the streams that match begin and end, where a group stands in them, and where a time lies."""
+        return list((await self.node_positions(pattern, group, timestamp)).streams)
+
+    async def node_positions(self, pattern: str, group: str = "", timestamp: datetime | None = None) -> NodePositions:
+        """The same, with the node that has these streams and the other nodes of the mesh, which may have more."""
         if timestamp is not None:
             parse_where(timestamp)
         timestamp_us = None if timestamp is None else timestamp_us_of(timestamp)

@@ -57,6 +57,11 @@ class OutOfSequence(UsageError):
     """The producer's later batch was there first: two clients with one producer id, or a client from a copied disk."""
 
 
+class SequenceReused(UsageError):
+    """The node has other events under this producer's sequence: two clients with one producer id, or a number that was
+    used twice. These events are not in the log; the fact ``kept_at`` says where the others are."""
+
+
 class CopiesMissing(WeftError):
     """The events are durable where they were published, but not on as many nodes as asked for."""
 
@@ -108,6 +113,7 @@ CLASSES: Final[dict[int, type[WeftError]]] = {
     ErrorCode.ERROR_DISK_FULL: DiskFull,
     ErrorCode.ERROR_SHUTTING_DOWN: NodeShuttingDown,
     ErrorCode.ERROR_OUT_OF_SEQUENCE: OutOfSequence,
+    ErrorCode.ERROR_SEQUENCE_REUSED: SequenceReused,
     ErrorCode.ERROR_COPIES: CopiesMissing,
     ErrorCode.ERROR_CORRUPT: LogCorrupt,
 }

@@ -28,7 +28,7 @@ class Link:
         self.unacknowledged: dict[int, Chunk] = {}
         self.in_flight: Counter[Lane] = Counter()  # of unacknowledged, by lane
         self.has_acknowledged = False
-        self.leaving = False  # the node wants no more: nothing new is sent to it
+        self.leaving: WeftError | None = None  # why the node wants no more: nothing new is sent to it
         self._call = call
         self._requests = count(1)
 

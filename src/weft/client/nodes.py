@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import grpc
 
+from weft.client.background import begin
 from weft.client.backoff import AddressBook, Backoff, Chance
 from weft.client.errors import RETRYABLE, Unavailable, error_of_status
 from weft.client.hooks import LOG, Hooks, notify
@@ -67,7 +68,7 @@ class Nodes:
         return dialled.channel
 
     def _retire(self, channel: grpc.aio.Channel) -> None:
-        task = asyncio.create_task(channel.close(RETIRED_S))
+        task = begin(asyncio.get_running_loop(), channel.close(RETIRED_S))
         self._retired[task] = channel
         task.add_done_callback(lambda _: self._retired.pop(task, None))
 

@@ -9,12 +9,14 @@ there is one: home takes over from a recovery.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from itertools import count
 from time import time_ns
 from typing import Final
 
 from weft.client import tracing
+from weft.client.background import begin
 from weft.client.chunk import Chunk, Lane, Whole, settled, size_of
 from weft.client.errors import (
     Closed,
@@ -70,6 +72,8 @@ class Publisher:
         """Publish a batch and wait for its receipt, for room before that."""
         await self.wait_for_room(size_of(whole), plenty=False)
         chunk = self.outbox.add_whole(topic, partition, whole, copies)
+        if self._nodes.tracing is not None:
+            chunk.headers = [self._nodes.tracing.headers(None)]
         await settled(chunk)
         if isinstance(chunk.outcome, Receipt):
             return chunk.outcome
@@ -121,7 +125,7 @@ class Publisher:
         if self._home is None:
             if self._closed:
                 raise Closed("the client is closed")
-            self._home = self._loop.create_task(self._run(), name="weft publish")
+            self._home = begin(self._loop, self._run(), "weft publish")
         self._wake.set()
 
     async def _run(self) -> None:
@@ -138,11 +142,12 @@ class Publisher:
     async def _run_home(self) -> None:
         backoff = self._nodes.backoff()
         preferred, avoided = self._nodes.last_good, None
+        reason: object = "connection lost"
         while True:
             while not (self.outbox.waiting or self._in_doubt.nodes):
                 self._wake.clear()
                 await self._wake.wait()
-            link = await self._open_home(self._nodes.attempts("publish", backoff, preferred, avoided))
+            link = await self._open_home(self._nodes.attempts("publish", backoff, preferred, avoided), reason)
             if link is None:
                 backoff.failed()
                 continue
@@ -159,10 +164,10 @@ class Publisher:
             if link.leaving or not link.has_acknowledged:
                 backoff.failed()
             preferred, avoided = (None, link.address) if link.leaving else (link.address, None)
+            reason = link.leaving or "connection lost"
 
-    async def _open_home(self, attempts: Attempts) -> Link | None:
+    async def _open_home(self, attempts: Attempts, reason: object) -> Link | None:
         """A link to the first node that takes it; None if one refused for good, which all that waits is told."""
-        reason: object = "connection lost"
         while True:
             address = await attempts.next(reason)
             try:
@@ -199,6 +204,7 @@ class Publisher:
 
     def _seal(self, chunk: Chunk) -> bool:
         """Make the batch of a chunk. One that none of its events can be in is settled by that."""
+        publishes = chunk.headers or ()
         if not chunk.seal(self._producer, next(self._sequences)):
             failure = UsageError("none of the events can be in a batch", topic=chunk.lane.topic)
             self._settle(chunk, next(iter(chunk.failures.values()), failure))
@@ -206,7 +212,7 @@ class Publisher:
         if chunk.first_sent_s is None:
             chunk.first_sent_s = self._loop.time()
             if self._nodes.tracing is not None:
-                chunk.span = self._nodes.tracing.sending(chunk.lane.topic, chunk.events)
+                chunk.span = self._nodes.tracing.sending(chunk.lane.topic, chunk.events, publishes)
         return True
 
     # --- links -----------------------------------------------------------------------------------------------------
@@ -224,7 +230,7 @@ class Publisher:
             for task in done:
                 if isinstance(error := task.exception(), WeftError):
                     reason = error
-                    link.leaving = link.leaving or isinstance(error, NodeShuttingDown)
+                    link.leaving = link.leaving or (error if isinstance(error, NodeShuttingDown) else None)
                 elif error is not None:
                     raise error
         finally:
@@ -262,7 +268,7 @@ class Publisher:
                 raise outcome
             self.outbox.refused(chunk)
             if isinstance(outcome, NodeShuttingDown | DiskFull):
-                link.leaving = True
+                link.leaving = outcome
                 self._wake.set()
         else:
             if isinstance(outcome, Receipt):
@@ -281,6 +287,8 @@ class Publisher:
         """Nothing of a lane is under way any more, and something was refused: it goes again, after a while."""
         self._refusals.failed()
         delay_s = self._refusals.delay_s()
+        level = logging.WARNING if self._refusals.failures == 1 else logging.INFO  # once, not for every try
+        LOG.log(level, "%s is refused for now, trying again in %.2f s: %s", lane.topic, delay_s, reason)
         notify(self._hooks.on_retry, "publish", delay_s, str(reason))
 
         def resume() -> None:
@@ -306,13 +314,13 @@ class Publisher:
             chunk.doubtful = True
         self._in_doubt.add(link.node, link.address, chunks, self._loop.time())
         if chunks and (self._expiry is None or self._expiry.done()):
-            self._expiry = self._loop.create_task(self._run_expiry(), name="weft in doubt")
+            self._expiry = begin(self._loop, self._run_expiry(), "weft in doubt")
 
     # --- in doubt --------------------------------------------------------------------------------------------------
 
     def _recover(self, node: str, address: str) -> None:
         if node not in self._recoveries or self._recoveries[node].done():
-            self._recoveries[node] = self._loop.create_task(self._run_recovery(node, address), name="weft recovery")
+            self._recoveries[node] = begin(self._loop, self._run_recovery(node, address), "weft recovery")
 
     async def _end_recovery(self, node: str) -> None:
         if (recovery := self._recoveries.pop(node, None)) is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
+from weft.client.background import begin
 from weft.client.errors import NoReply
 from weft.client.received import Received
 from weft.client.subscription import Subscription
@@ -91,7 +92,7 @@ class Requester:
         """Open the inbox, once. Replies are looked for from before the first request on."""
         if self._subscription is None or (self._task is not None and self._task.done()):
             self._subscription = self._subscribe(self._inbox)
-            self._task = asyncio.create_task(self._read(self._subscription), name="weft inbox")
+            self._task = begin(asyncio.get_running_loop(), self._read(self._subscription), "weft inbox")
         await self._subscription.opened()
 
     async def _read(self, subscription: Subscription) -> None:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Final, Literal, Self
 
+from weft.client.background import begin
 from weft.client.errors import Closed, NodeShuttingDown, PositionUnknown, Unavailable, is_retryable
 from weft.client.hooks import LOG, notify
 from weft.client.intake import Intake
@@ -60,7 +61,7 @@ class Subscription:
         self._opened_us = 0
         self._in_session = False
         self._end: WeftError | None = None
-        self._task = self._loop.create_task(self._run(), name=f"weft subscribe {pattern}")
+        self._task = begin(self._loop, self._run(), f"weft subscribe {pattern}")
 
     # --- for the application ---------------------------------------------------------------------------------------
 

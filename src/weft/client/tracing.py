@@ -6,15 +6,21 @@ All of it only if the application has configured a tracer provider before it con
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final
 
 from opentelemetry import trace
-from opentelemetry.trace import Link, Span, SpanKind, StatusCode
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from weft.client.received import ReceivedBatch
 
-PROPAGATOR = TraceContextTextMapPropagator()
+PROPAGATOR: Final = TraceContextTextMapPropagator()
+TRACEPARENT: Final = "traceparent"
+NOTHING: Final = Context()  # no span, whatever the current one is
+LINKS_MAX: Final = 128  # of one span, as OpenTelemetry's own limit has it
 
 
 class Tracing:
@@ -35,10 +41,21 @@ class Tracing:
         PROPAGATOR.inject(carrier)
         return carrier
 
-    def sending(self, topic: str, events: int) -> Span:
-        """A span from the first sending of a batch to its outcome; see ``settled``."""
-        attributes = _attributes("publish", topic, events)
-        return self._tracer.start_span(f"{topic} publish", kind=SpanKind.PRODUCER, attributes=attributes)
+    def sending(self, topic: str, events: int, publishes: Sequence[Mapping[str, str] | None]) -> Span:
+        """A span from the first sending of a batch to its outcome; see ``settled``.
+
+        ``publishes``: the headers that each of its events was published with. The span that all of them were published
+        in is the parent; if they were published in different ones, there are links to these.
+        """
+        found = _spans_of(publishes)
+        one = len(found) == 1 and all(headers and TRACEPARENT in headers for headers in publishes)
+        return self._tracer.start_span(
+            f"{topic} publish",
+            context=trace.set_span_in_context(NonRecordingSpan(found[0]), NOTHING) if one else NOTHING,
+            kind=SpanKind.PRODUCER,
+            attributes=_attributes("publish", topic, events),
+            links=[] if one else [Link(each) for each in found],
+        )
 
     def received(self, batch: ReceivedBatch) -> None:
         """A span for handing out a batch, linked to what the first of its events was published in."""
@@ -48,6 +65,14 @@ class Tracing:
         links = [Link(context)] if context.is_valid else []
         name = f"{batch.stream.topic} receive"
         self._tracer.start_span(name, kind=SpanKind.CONSUMER, attributes=attributes, links=links).end()
+
+
+def _spans_of(publishes: Iterable[Mapping[str, str] | None]) -> list[SpanContext]:
+    """The different spans that these headers name, in order; the first LINKS_MAX of them."""
+    named = {headers[TRACEPARENT]: headers for headers in publishes if headers and TRACEPARENT in headers}
+    contexts = (PROPAGATOR.extract(headers, NOTHING) for headers in islice(named.values(), LINKS_MAX))
+    spans = (trace.get_current_span(context).get_span_context() for context in contexts)
+    return [span for span in spans if span.is_valid]
 
 
 def settled(span: Span, failure: BaseException | None) -> None:

@@ -45,6 +45,7 @@ from weft.core.subscriptions import Subscriptions
 from weft.errors import UsageError, WeftError
 from weft.limits import COPIES_MAX, INTEREST_DELAY_S, ROUTES_DELAY_S
 from weft.log import Log
+from weft.log.errors import SequenceReused
 from weft.model import NodeId, Stream
 
 
@@ -113,7 +114,7 @@ class Broker:
             case ReceivedCopies() | ReceivedAcks() | ReceivedResume() | FramesDropped():
                 return self._from_peer(event, now_s)
             case ReceivedPlain():
-                return self.replication.received_plain(event, self._now_us(now_s))
+                return self.replication.received_plain(event, now_s, self._now_us(now_s))
             case ReceivedPlainAck():
                 return self.replication.received_plain_ack(event)
             case Tick():
@@ -134,8 +135,7 @@ class Broker:
         return effects
 
     def _tick(self, now_s: float) -> list[Effect]:
-        self.replication.expire(now_s)
-        return [*self._owed.expire(now_s), *self.group_work.tick(now_s)]
+        return [*self.replication.expire(now_s), *self._owed.expire(now_s), *self.group_work.tick(now_s)]
 
     def _now_us(self, now_s: float) -> int:
         return int((now_s + self._wall_offset_s) * 1_000_000)
@@ -148,6 +148,9 @@ class Broker:
             if copies > COPIES_MAX:
                 raise UsageError("too many copies asked for", copies=copies, limit=COPIES_MAX)
             appended = self.log.append(Stream(publish.topic, self.me, publish.partition), publish.batch)
+        except SequenceReused as error:  # it says where the first batch is, which has to be durable by then
+            self._owed.refuse(Refused(publish.request, error), self.log.appended)
+            return self._owed.synced(self.log.synced)
         except WeftError as error:
             return [Refused(publish.request, error)]
         self._owed.add(Owed(publish.request, appended, copies, now_s + self._settings.copies_timeout_s))

@@ -350,7 +350,7 @@ class SendPlainAck:
 
 @dataclass(frozen=True, slots=True)
 class DropLink:
-    """The peer broke the protocol: close the link and say why."""
+    """The peer broke the protocol, or a plain peer has to send again what is missing: close the link and say why."""
 
     peer: NodeId
     reason: str
@@ -361,6 +361,16 @@ class DamageFound:
     """Events that others were to have are damaged or gone in this log. That stream goes no further from here."""
 
     error: StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class EventsGone:
+    """A plain peer has lost events before we had them: those from ``first`` up to, not including, ``end``."""
+
+    peer: NodeId
+    topic: Topic
+    first: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,5 +396,6 @@ Effect: TypeAlias = (
     | SendPlainAck
     | DropLink
     | DamageFound
+    | EventsGone
     | TellInterest
 )

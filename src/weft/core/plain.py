@@ -1,23 +1,32 @@
 """Peers that know only the four messages of the design document (PL-05).
 
-What they send is the stream (topic, their node id, partition 0). What they get: all streams of a topic, merged into one
-sequence without gaps. The sequence is a stream of its own in our log, one per peer and topic, so that a number once
-given to an event stays with it over crashes; what has been merged is noted behind it, so a crash in between merges a
-few events again and loses none.
+What they send is the stream (topic, their node id, partition 0). An ack is for the highest durable offset that has
+everything before it (PL-04), so what comes behind a gap is not taken:
+
+1. The first event of a stream may have any offset: the peer has dropped what was before it.
+2. Behind a gap nothing is kept and nothing acknowledged. The peer gets the last ack again, so that it can go back.
+3. By the document a sender goes back only when its link is new. So a peer that has not gone back within PLAIN_GAP_S
+   loses its link, and resumes after the ack on the next one.
+4. A gap that is there on two links in a row is no accident: the peer no longer has these events. Its stream
+   goes on behind the gap, and the node says which events are gone (``EventsGone``).
+
+What they get: all streams of a topic, merged into one sequence without gaps. The sequence is a stream of its own in our
+log, one per peer and topic, so that a number once given to an event stays with it over crashes; what has been merged is
+noted behind it, so a crash in between merges a few events again and loses none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
-from weft.core.incoming import end_of
+from weft.core.incoming import Taken, end_of
 from weft.core.messages import PlainEvent, StreamKey
 from weft.core.topics import PLAIN_PREFIX, is_own, selects
 from weft.errors import StorageError
-from weft.limits import LINK_READ_BYTES_MAX, PLAIN_WINDOW_EVENTS
+from weft.limits import LINK_READ_BYTES_MAX, PLAIN_GAP_S, PLAIN_WINDOW_EVENTS
 from weft.log import Log
 from weft.log.errors import DiskFull, PositionExpired
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Stream, Topic, parse_topic
@@ -32,23 +41,20 @@ def merged_stream(me: NodeId, peer: NodeId, topic: Topic) -> Stream:
     return Stream(parse_topic(f"{PLAIN_PREFIX}{digest}"), me, 0)
 
 
-def take_plain(log: Log, peer: NodeId, event: PlainEvent, now_us: int) -> bool:
-    """Keep an event of a plain peer; False if it is here already. UsageError if it cannot be kept at all."""
-    stream = Stream(event.topic, peer, 0)
-    end = end_of(log, stream, PLAIN_EPOCH)
-    if end is not None and event.offset < end:
-        return False
-    batch = Batch.from_events([Event(event.payload, now_us, None, event.headers or None)])
-    if end is not None and event.offset > end:  # links are in order: what lies between does not exist at the peer
-        log.append_gap(stream, PLAIN_EPOCH, event.offset)
-    log.append_copy(stream, PLAIN_EPOCH, batch.with_base_offset(event.offset))
-    return True
+class Gap(NamedTuple):
+    """Offsets that have not come, from ``first`` up to, not including, ``end``, and since when they are missing."""
+
+    first: int
+    end: int
+    since_s: float
 
 
 class PlainLink:
-    """One plain peer, as long as its link stands."""
+    """One plain peer, as long as its link stands. ``gaps`` outlives it: topics that stopped before a gap, and where."""
 
-    def __init__(self, peer: NodeId, me: NodeId, log: Log, patterns: Iterable[Pattern]) -> None:
+    def __init__(
+        self, peer: NodeId, me: NodeId, log: Log, patterns: Iterable[Pattern], gaps: MutableMapping[Topic, int]
+    ) -> None:
         self.peer = peer
         self._me = me
         self._log = log
@@ -60,6 +66,9 @@ class PlainLink:
         self.unmerged: dict[StreamKey, None] = {}  # streams whose events found no room
         self._damaged: set[StreamKey] = set()  # streams that cannot be read any further
         self._untold: list[StorageError] = []
+        self._gaps = gaps
+        self._gaps_before = dict(gaps)  # found on earlier links
+        self._missing: dict[Topic, Gap] = {}  # what topics wait for
         for info in log.streams():
             self.stream_known((info.stream, info.epoch))
 
@@ -173,8 +182,54 @@ class PlainLink:
 
     # --- from the peer -------------------------------------------------------------------------------------------
 
-    def owe(self, topic: Topic) -> None:
+    def end_of(self, topic: Topic) -> int | None:
+        """Where the peer's stream ends here; None if there is nothing of it."""
+        return end_of(self._log, Stream(topic, self.peer, 0), PLAIN_EPOCH)
+
+    def pass_gap(self, event: PlainEvent) -> tuple[int, int] | None:
+        """If the event lies behind a gap that was there on an earlier link, too: go on behind it. The first offset
+        that is gone, and the one after the last; StorageError if there is no room to note it."""
+        end = self.end_of(event.topic)
+        if end is None or event.offset <= end or self._gaps_before.get(event.topic) != end:
+            return None
+        self._log.append_gap(Stream(event.topic, self.peer, 0), PLAIN_EPOCH, event.offset)
+        return end, event.offset
+
+    def take(self, event: PlainEvent, now_us: int) -> Taken:
+        """Keep an event if it follows what is here. UsageError if it cannot be kept at all, StorageError if there is
+        no room."""
+        topic, end = event.topic, self.end_of(event.topic)
+        if end is not None and event.offset > end:
+            return Taken.MISSING
+        self._missing.pop(topic, None)
         self._owed[topic] = None
+        if end is not None and event.offset < end:
+            return Taken.KNOWN
+        batch = Batch.from_events([Event(event.payload, now_us, None, event.headers or None)])
+        self._log.append_copy(Stream(topic, self.peer, 0), PLAIN_EPOCH, batch.with_base_offset(event.offset))
+        self._gaps.pop(topic, None)
+        return Taken.KEPT
+
+    def tell_missing(self, event: PlainEvent, now_s: float) -> bool:
+        """Whether the peer has to be told again what we have; once is enough until it goes on."""
+        topic, end = event.topic, self.end_of(event.topic)
+        assert end is not None, "a stream that is not here can begin anywhere"
+        if topic in self._missing:
+            return False
+        self._missing[topic] = Gap(end, event.offset, now_s)
+        self._gaps[topic] = end
+        self._owed[topic] = None
+        return True
+
+    @property
+    def gap_due_s(self) -> float | None:
+        """When a peer that does not go back has to go; None if nothing is missing."""
+        return min((gap.since_s + PLAIN_GAP_S for gap in self._missing.values()), default=None)
+
+    def missing(self) -> str:
+        """What has been missing longest, for people."""
+        topic, gap = min(self._missing.items(), key=lambda each: each[1].since_s)
+        return f"{topic} from {gap.first} to {gap.end - 1}"
 
     def acks(self) -> list[tuple[Topic, int]]:
         """Topics and the last number of each that is durable here."""

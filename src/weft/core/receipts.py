@@ -1,4 +1,5 @@
-"""Receipts that are owed. One comes only out of a sync, and with ``copies`` only when enough peers have synced, too."""
+"""Receipts that are owed. One comes only out of a sync, and with ``copies`` only when enough peers have synced, too.
+So does a refusal that says where something is."""
 
 from __future__ import annotations
 
@@ -40,12 +41,14 @@ class OwedReceipts:
         self._copies_at = copies_at
         self._unsynced: deque[Owed] = deque()  # by ticket
         self._uncopied: dict[StreamKey, deque[Owed]] = {}  # durable here, not yet on enough nodes; by offset
-
-    def __len__(self) -> int:
-        return len(self._unsynced) + sum(map(len, self._uncopied.values()))
+        self._refusals: deque[tuple[int, Refused]] = deque()  # by ticket
 
     def add(self, owed: Owed) -> None:
         self._unsynced.append(owed)
+
+    def refuse(self, refused: Refused, ticket: int) -> None:
+        """Once all tickets up to this one are durable."""
+        self._refusals.append((ticket, refused))
 
     def synced(self, ticket: int) -> list[Effect]:
         """All tickets up to this one are durable here."""
@@ -59,6 +62,8 @@ class OwedReceipts:
                 self._uncopied.setdefault(owed.key, deque()).append(owed)
                 waiting[owed.key] = None
         effects: list[Effect] = [Receipts(tuple(receipts))] if receipts else []
+        while self._refusals and self._refusals[0][0] <= ticket:
+            effects.append(self._refusals.popleft()[1])
         return [*effects, *(effect for key in waiting for effect in self.copied(key))]
 
     def copied(self, key: StreamKey) -> list[Effect]:

@@ -11,6 +11,7 @@ from weft.core.messages import (
     DamageFound,
     DropLink,
     Effect,
+    EventsGone,
     ReceivedAcks,
     ReceivedCopies,
     ReceivedPlain,
@@ -24,14 +25,14 @@ from weft.core.messages import (
     StreamKey,
 )
 from weft.core.outgoing import Outgoing
-from weft.core.plain import PlainLink, take_plain
+from weft.core.plain import PlainLink
 from weft.core.routes import Routes
 from weft.core.settings import BrokerSettings
 from weft.core.topics import is_own
 from weft.errors import StorageError, UsageError
 from weft.limits import ORPHAN_DELAY_S, RESUME_PARTS_MAX, RESUME_POSITIONS_MAX
 from weft.log import Log, StreamInfo
-from weft.model import NodeId, Position
+from weft.model import NodeId, Position, Topic
 
 MERGE_RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is tried again
 
@@ -53,6 +54,7 @@ class Replication:
     ) -> None:
         self.links: dict[NodeId, Link] = {}
         self.plain: dict[NodeId, PlainLink] = {}
+        self._plain_gaps: dict[NodeId, dict[Topic, int]] = {}  # what PlainLink says; as many as there are streams
         self._me = me
         self._log = log
         self._routes = routes
@@ -77,12 +79,15 @@ class Replication:
         self.links[peer] = Link(Incoming(peer, self._me, self._log), outgoing)
 
     def plain_link_up(self, peer: NodeId) -> list[Effect]:
-        self.plain[peer] = PlainLink(peer, self._me, self._log, self._settings.plain_patterns)
+        gaps = self._plain_gaps.setdefault(peer, {})
+        self.plain[peer] = PlainLink(peer, self._me, self._log, self._settings.plain_patterns, gaps)
         return self._send_plain(self.plain[peer])
 
     def link_down(self, peer: NodeId) -> None:
         self.links.pop(peer, None)
         self.plain.pop(peer, None)
+        if not self._plain_gaps.get(peer):
+            self._plain_gaps.pop(peer, None)
 
     # --- trees ---------------------------------------------------------------------------------------------------
 
@@ -205,7 +210,7 @@ class Replication:
         for plain in self.plain.values():
             for key in advanced:
                 plain.merge(key)
-            effects += (SendPlainAck(plain.peer, topic, offset) for topic, offset in plain.acks())
+            effects += self._plain_acks(plain)
             effects += self._send_plain(plain)
         return effects
 
@@ -267,12 +272,16 @@ class Replication:
         timeout_s = self._settings.ack_timeout_s
         links = (link.outgoing for link in self.links.values())
         timers_s = [each.progress_s + timeout_s for each in links if each.flying_bytes]
-        if any(plain.unmerged for plain in self.plain.values()):
-            timers_s.append(self._merge_due_s)
+        for plain in self.plain.values():
+            if plain.unmerged:
+                timers_s.append(self._merge_due_s)
+            if plain.gap_due_s is not None:
+                timers_s.append(plain.gap_due_s)
         return min(timers_s, default=None)
 
-    def expire(self, now_s: float) -> None:
-        """Send again what has not been acknowledged for too long, and see whether there is room again."""
+    def expire(self, now_s: float) -> list[Effect]:
+        """Send again what has not been acknowledged for too long, see whether there is room again, and leave plain
+        peers that do not go back to what is missing."""
         for link in self.links.values():
             outgoing = link.outgoing
             if outgoing.flying_bytes and now_s - outgoing.progress_s >= self._settings.ack_timeout_s:
@@ -281,23 +290,36 @@ class Replication:
             self._merge_due_s = now_s + MERGE_RETRY_S
             for plain in self.plain.values():
                 plain.merge_rest()
+        effects: list[Effect] = []
+        for plain in list(self.plain.values()):
+            if plain.gap_due_s is not None and plain.gap_due_s <= now_s:
+                effects += self._drop_plain(plain.peer, f"events are missing: {plain.missing()}")
+        return effects
 
     # --- plain peers -----------------------------------------------------------------------------------------------
 
-    def received_plain(self, received: ReceivedPlain, now_us: int) -> list[Effect]:
-        plain = self.plain.get(received.peer)
+    def received_plain(self, received: ReceivedPlain, now_s: float, now_us: int) -> list[Effect]:
+        peer, event = received.peer, received.event
+        plain = self.plain.get(peer)
         if plain is None:
             return []
-        if is_own(received.event.topic):
-            return self._drop_plain(received.peer, f"topics below weft. are the mesh's own: {received.event.topic}")
+        if is_own(event.topic):
+            return self._drop_plain(peer, f"topics below weft. are the mesh's own: {event.topic}")
+        effects: list[Effect] = []
         try:
-            kept = take_plain(self._log, received.peer, received.event, now_us)
+            if (gone := plain.pass_gap(event)) is not None:
+                effects.append(EventsGone(peer, event.topic, *gone))
+            taken = plain.take(event, now_us)
         except UsageError as error:
-            return self._drop_plain(received.peer, f"an event that cannot be kept: {error}")
+            return [*effects, *self._drop_plain(peer, f"an event that cannot be kept: {error}")]
         except StorageError as error:  # not acknowledged, and so sent again with the next link
-            return self._drop_plain(received.peer, f"no room for its events: {error}")
-        plain.owe(received.event.topic)
-        return [] if kept else [SendPlainAck(plain.peer, topic, offset) for topic, offset in plain.acks()]
+            return [*effects, *self._drop_plain(peer, f"no room for its events: {error}")]
+        if taken is Taken.KNOWN or (taken is Taken.MISSING and plain.tell_missing(event, now_s)):
+            effects += self._plain_acks(plain)
+        return effects
+
+    def _plain_acks(self, plain: PlainLink) -> list[Effect]:
+        return [SendPlainAck(plain.peer, topic, offset) for topic, offset in plain.acks()]
 
     def _drop_plain(self, peer: NodeId, reason: str) -> list[Effect]:
         """From here on nothing counts that is still under way: what follows an event that was not kept is no gap."""

@@ -69,6 +69,10 @@ class OutOfSequence(UsageError):
     """A producer's batch that is older than what is remembered, or that was skipped before."""
 
 
+class SequenceReused(UsageError):
+    """A producer sent other events under a sequence that it has used; ``facts`` say where the first ones are."""
+
+
 class GapInCopy(UsageError):
     """A copied batch that does not follow the one before it."""
 

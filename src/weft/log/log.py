@@ -20,10 +20,10 @@ from weft.log import index, keys
 from weft.log.catalogue import Catalogue, StreamInfo, info_of
 from weft.log.dropping import dropping
 from weft.log.entries import Kind, note
-from weft.log.errors import DiskFull, GapInCopy
+from weft.log.errors import DiskFull, GapInCopy, SequenceReused
 from weft.log.ledger import Group, Ledger
 from weft.log.places import Places
-from weft.log.producers import Sent
+from weft.log.producers import Sent, sent_as
 from weft.log.promises import Promised, Promises
 from weft.log.reading import read_range, seek_time
 from weft.log.recent import Recent
@@ -31,7 +31,7 @@ from weft.log.records import StreamState, new_record
 from weft.log.recovery import Cut, Recovered
 from weft.log.segments import Segments
 from weft.log.store import Put, Space, Store, Write
-from weft.model import Batch, Epoch, Pattern, Position, Stream
+from weft.model import Batch, Epoch, EventId, Pattern, Position, Stream
 
 Advanced = Mapping[tuple[Stream, Epoch], int]  # streams and how far they are durable now
 
@@ -79,6 +79,7 @@ class Log:
         self._named: list[int] = []  # streams that are new since the last sync began
         self._recent = Recent(recent_bytes)
         self._unchecked_bytes = 0  # that may be appended before the free space is looked at again
+        self._refused_bytes = 0  # of the last batch, if there was no room for it
         self._lock = threading.RLock()
         self._sync_lock = threading.Lock()
         self._groups = Places(store, keys.GROUPS)
@@ -105,20 +106,33 @@ class Log:
     # --- appending -----------------------------------------------------------------------------------------------
 
     def append(self, stream: Stream, batch: Batch) -> Appended:
-        """Give a batch of this node its offsets. A batch that its producer sent before gets its first place again."""
+        """Give a batch of this node its offsets. A batch that its producer sent before gets its first place again;
+        SequenceReused if it is not the same one."""
         with self._lock:
             state = self._states.get((stream, self.epoch))
             if batch.producer is not None and state is not None:
-                sent = self._producers.find((state.id, batch.producer), batch.sequence, len(batch))
+                sent = self._producers.find((state.id, batch.producer), batch.sequence)
                 if sent is not None:
-                    return Appended(stream, self.epoch, sent.first_offset, sent.events, self.appended, repeated=True)
+                    self._check_same(stream, sent, batch)
+                    return Appended(stream, self.epoch, sent.first_offset, len(batch), self.appended, repeated=True)
             appended = self._append(
                 stream, self.epoch, state, batch.with_base_offset(0 if state is None else state.end)
             )
             if batch.producer is not None:
                 key = (self._states[(stream, self.epoch)].id, batch.producer)
-                self._producers.add(key, Sent(batch.sequence, appended.first_offset, appended.count))
+                self._producers.add(key, sent_as(batch, appended.first_offset))
             return appended
+
+    def _check_same(self, stream: Stream, sent: Sent, batch: Batch) -> None:
+        difference = sent.difference(batch)
+        if difference:
+            raise SequenceReused(
+                "a producer used one sequence for two batches",
+                producer=(batch.producer or b"").hex(),
+                sequence=batch.sequence,
+                differs=difference,
+                kept_at=EventId(stream, self.epoch, sent.first_offset),
+            )
 
     def append_copy(self, stream: Stream, epoch: Epoch, batch: Batch) -> Appended | None:
         """Keep another node's batch with the offsets it has. None if it is here already."""
@@ -221,10 +235,19 @@ class Log:
         """Ask for the free space now and then, so that RocksDB never meets a full disk in the middle of its work."""
         self._unchecked_bytes -= size
         if self._unchecked_bytes < 0:
-            free = self.store.free_bytes()
-            if free < self._disk_reserve_bytes + size:
-                raise DiskFull("the disk is full: publishing is refused", free=free, reserve=self._disk_reserve_bytes)
-            self._unchecked_bytes = min(free - self._disk_reserve_bytes, self._disk_reserve_bytes) // 4
+            self._refused_bytes = size
+            if (full := self.disk_full()) is not None:
+                raise full
+            self._refused_bytes = 0
+            room = self.store.free_bytes() - self._disk_reserve_bytes
+            self._unchecked_bytes = min(room, self._disk_reserve_bytes) // 4
+
+    def disk_full(self) -> DiskFull | None:
+        """Why batches are refused, if they are just now: less is free than the reserve and the last one refused."""
+        free = self.store.free_bytes()
+        if free >= self._disk_reserve_bytes + self._refused_bytes:
+            return None
+        return DiskFull("the disk is full: publishing is refused", free=free, reserve=self._disk_reserve_bytes)
 
     # --- syncing -------------------------------------------------------------------------------------------------
 

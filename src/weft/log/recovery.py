@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from weft.log import keys
 from weft.log.entries import Entry, Kind, read_sound_entry
 from weft.log.errors import LogDamaged, Loss, StoreCorrupt
-from weft.log.producers import Producers, Sent
+from weft.log.producers import Producers, sent_as
 from weft.log.promises import Promises, Tally, decode
 from weft.log.records import StreamState, decode_record, meta_write
 from weft.log.store import DeleteRange, Space, Store, Write
@@ -27,7 +28,9 @@ from weft.log.survey import SEGMENT_END, Survey, losses
 from weft.model.batch import Batch
 from weft.model.stream import Epoch
 
-FORMAT = 1
+FORMAT: Final = 2
+# 1 had producers without checksums. It is read, and is 2 once the log is open: who knows only 1 would misread them.
+FORMATS_READ: Final = (1, FORMAT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Recovered:
     producers: Producers = field(default_factory=Producers)
     touched: set[int] = field(default_factory=set)  # streams in the current segment
     cuts: list[Cut] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)  # that make the cuts
+    writes: list[Write] = field(default_factory=list)  # that make the cuts, and this version's format of an older one
     stale: dict[int, dict[int, int]] = field(default_factory=dict)  # segment -> streams, before where they now start
 
 
@@ -101,6 +104,8 @@ def recover(store: Store, promises: Promises | None) -> Recovered | None:
         number = keys.STREAM_KEY.unpack(key)[1]
         recovered.states[number] = StreamState(number, decode_record(value))
     recovered.producers.load(store)
+    if read_meta(store, "format") != FORMAT:
+        recovered.writes.append(meta_write("format", FORMAT))
     tail = _Tail(store, recovered)
     tail.read()
     if not tail.adds_up():
@@ -121,8 +126,8 @@ def find_trouble(store: Store, promises: Promises | None, epoch: int | None) -> 
         return "the record of what was promised is missing"
     if promises.damaged_at is not None:
         return f"the record of what was promised is damaged at byte {promises.damaged_at}"
-    if read_meta(store, "format") != FORMAT:
-        return f"the log has a format that this version of Weft does not know; it knows {FORMAT}"
+    if read_meta(store, "format") not in FORMATS_READ:
+        return f"the log has a format that this version of Weft does not know; it knows {FORMATS_READ[0]} to {FORMAT}"
     if contradiction := store.contradiction(promises.fingerprint):
         return f"the books of the storage engine are damaged: {contradiction}"
     if store.sequence() < promises.sequence:
@@ -221,7 +226,7 @@ class _Tail:
         producers = self._recovered.producers
         last = producers.last_sequence(key)
         if last is None or batch.sequence > last:
-            producers.add(key, Sent(batch.sequence, batch.base_offset, len(batch)))
+            producers.add(key, sent_as(batch, batch.base_offset))
 
     def adds_up(self) -> bool:
         """Whether all that was promised is here, as far as the tail can tell."""

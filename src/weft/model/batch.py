@@ -150,7 +150,7 @@ class Batch:
     @property
     def intact(self) -> bool:
         """Whether the checksum fits. Always true of what read_untrusted returned."""
-        return crc_fits(self.data, self._crc_of_body())
+        return crc_fits(self.data, self.body_crc)
 
     # --- where it is ---------------------------------------------------------------------------------------------
 
@@ -192,13 +192,13 @@ class Batch:
         if not 0 <= offset <= OFFSET_MAX - len(self):
             raise UsageError("offset out of range", offset=offset, events=len(self), limit=OFFSET_MAX)
         head = self._head._replace(base_offset=offset)
-        return _sealed(head, memoryview(self.data)[HEADER_BYTES:], self._crc_of_body())
+        return _sealed(head, memoryview(self.data)[HEADER_BYTES:], self.body_crc)
 
     def with_producer(self, producer: bytes, sequence: int) -> Batch:
         """The same events, not placed yet, as what this producer sends under this number; nothing is decoded."""
         _check_producer(producer, sequence)
         head = self._head._replace(base_offset=0, producer=producer, sequence=sequence)
-        return _sealed(head, memoryview(self.data)[HEADER_BYTES:], self._crc_of_body())
+        return _sealed(head, memoryview(self.data)[HEADER_BYTES:], self.body_crc)
 
     # --- columns -------------------------------------------------------------------------------------------------
 
@@ -261,7 +261,9 @@ class Batch:
     def __repr__(self) -> str:
         return f"<Batch of {len(self)} from {self.base_offset}, {len(self.data)} bytes, compression {self.compression}>"
 
-    def _crc_of_body(self) -> int:
+    @property
+    def body_crc(self) -> int:
+        """CRC-32C of all its events as they were sent, wherever it was placed since."""
         if self._body_crc is None:
             self._body_crc = int(google_crc32c.value(pa.py_buffer(self.data).slice(HEADER_BYTES)))
         return self._body_crc

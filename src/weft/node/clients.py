@@ -27,7 +27,8 @@ from weft.core.messages import (
 from weft.errors import UsageError, WeftError
 from weft.limits import LOSSES_COUNTED_MAX
 from weft.log import Log
-from weft.log.errors import EventsLost, Loss
+from weft.log.errors import EventsLost, Loss, SequenceReused
+from weft.membership import NodeState
 from weft.model import Batch, NodeId, Pattern, Position, Topic
 from weft.model.batch_header import unpack_untrusted
 from weft.node.metrics import Metrics
@@ -40,7 +41,10 @@ ClientEffect = Receipts | Refused | GroupMoved | Opened | Deliver | Assigned | E
 
 
 class Clients:
-    """``MeshNode`` for the services on one side, the core's effects for clients on the other."""
+    """``MeshNode`` for the services on one side, the core's effects for clients on the other.
+
+    ``reused`` hears of batches whose sequence was used before, for others.
+    """
 
     def __init__(
         self,
@@ -49,16 +53,20 @@ class Clients:
         limits: ClientLimits,
         feed: Callable[[Input], None],
         addresses: Callable[[], list[str]],
+        members: Callable[[], list[NodeState]],
         metrics: Metrics,
+        reused: Callable[[SequenceReused], None],
     ) -> None:
         self.node_id = node_id
         self.log = log
         self.limits = limits
         self.addresses = addresses
+        self.members = members
         self.intake = Intake(limits.publish_bytes_max)
         self.draining = False
         self._feed = feed
         self._metrics = metrics
+        self._reused = reused
         self._numbers = count(1)
         self._publishers: dict[Publisher, None] = {}
         self._requests: dict[int, tuple[Publisher, int, int]] = {}  # number -> whose, its own number, bytes
@@ -124,6 +132,8 @@ class Clients:
         return sum(loss.end - loss.first for loss in self._losses)
 
     def _refused(self, number: int, error: WeftError) -> None:
+        if isinstance(error, SequenceReused):
+            self._reused(error)
         move = self._moves.pop(number, None)
         if move is not None and not move.done():
             move.set_exception(error)

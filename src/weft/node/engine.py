@@ -24,6 +24,7 @@ from weft.node.clients import ClientEffect
 
 PeerEffect = core.SendCopies | core.SendAcks | core.SendResume | core.SendPlain | core.SendPlainAck
 MemberNews = membership.MemberChanged | membership.MemberForgotten | membership.HealthChanged | membership.RoundTrip
+News = MemberNews | core.EventsGone
 
 
 class Links(Protocol):
@@ -39,8 +40,8 @@ class Links(Protocol):
 
 
 class Engine:
-    """``serve`` performs what is for clients, ``news`` hears what membership found out, ``kick`` has the log synced,
-    ``damaged`` hears of events that peers were to get and that the log has lost.
+    """``serve`` performs what is for clients, ``news`` hears what was found out about others, ``kick`` has the log
+    synced, ``damaged`` hears of events that peers were to get and that the log has lost.
 
     An error in a step ends the engine: ``failed`` is told once, and nothing is stepped any more.
     """
@@ -50,7 +51,7 @@ class Engine:
         broker: Broker,
         members: Members,
         serve: Callable[[ClientEffect], None],
-        news: Callable[[MemberNews], None],
+        news: Callable[[News], None],
         kick: Callable[[], None],
         damaged: Callable[[StorageError], None],
         failed: Callable[[StorageError], None],
@@ -160,6 +161,8 @@ class Engine:
                     self.links.disconnect(peer, reason)
                 case core.DamageFound(error):
                     self._damaged(error)
+                case core.EventsGone():
+                    self._news(effect)
                 case core.SendCopies() | core.SendAcks() | core.SendResume() | core.SendPlain() | core.SendPlainAck():
                     self.links.send(effect)
                 case _:

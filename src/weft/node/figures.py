@@ -101,6 +101,7 @@ class NodeFigures:
     log_cuts: int = 0  # streams cut on opening, behind what was promised
     log_lost_events: int = 0  # found damaged since the start
     disk_free_bytes: int = 0
+    disk_full: bool = False  # publishes are refused for want of room
     members: Mapping[str, int] = field(default_factory=dict)  # liveness -> nodes
     clients: int = 0
     subscriptions: int = 0

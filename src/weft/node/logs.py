@@ -32,7 +32,13 @@ logging.getLogger(ROOT).addHandler(logging.NullHandler())
 
 def node_logger(node_id: str) -> BoundLogger:
     """The logger of one node; every line says which."""
-    logger = structlog.wrap_logger(
+    bound: BoundLogger = plain_logger().bind(node=node_id)
+    return bound
+
+
+def plain_logger() -> BoundLogger:
+    """For what is said before there is a node."""
+    logger: BoundLogger = structlog.wrap_logger(
         logging.getLogger(f"{ROOT}.node"),
         wrapper_class=BoundLogger,
         processors=[
@@ -41,8 +47,7 @@ def node_logger(node_id: str) -> BoundLogger:
             ProcessorFormatter.wrap_for_formatter,
         ],
     )
-    bound: BoundLogger = logger.bind(node=node_id)
-    return bound
+    return logger
 
 
 def configure_logs(level: LogLevel, form: LogFormat, stream: IO[str] | None = None) -> None:

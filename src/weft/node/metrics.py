@@ -78,6 +78,7 @@ LOG_SYNC: Final = Definition("weft_log_sync_seconds", Kind.HISTOGRAM, "How long 
 LOG_CUTS: Final = Definition("weft_log_cuts", Kind.GAUGE, "Streams cut on opening: unfinished writes, never promised.")
 LOG_LOST: Final = Definition("weft_log_lost_events", Kind.GAUGE, "Events that the log had promised and cannot read.")
 DISK_FREE: Final = Definition("weft_disk_free_bytes", Kind.GAUGE, "Free space on the disk of the log.")
+DISK_FULL: Final = Definition("weft_disk_full", Kind.GAUGE, "1 while events are refused for want of space, else 0.")
 
 MEMBERS: Final = Definition("weft_members", Kind.GAUGE, "Nodes known, this one included, by liveness.", ("liveness",))
 CLIENTS: Final = Definition("weft_clients", Kind.GAUGE, "Client streams that are open.")
@@ -219,6 +220,7 @@ class Metrics(Collector):
         yield _single(LOG_CUTS, figures.log_cuts)
         yield _single(LOG_LOST, figures.log_lost_events)
         yield _single(DISK_FREE, figures.disk_free_bytes)
+        yield _single(DISK_FULL, figures.disk_full)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from weft.core import messages as core
 from weft.errors import PeerError
 from weft.membership import Health, HealthChanged, MemberChanged, MemberForgotten, RoundTrip
 from weft.model import NodeId
-from weft.node.engine import Engine, MemberNews
+from weft.node.engine import Engine, News
 from weft.node.figures import ConnectionState
 from weft.node.metrics import Metrics
 from weft.node.refusals import Refusals
@@ -99,7 +99,7 @@ class LinkNews:
         self._metrics.peer(peer).drops += frames
         self._logger.warning("frames_dropped", peer=peer, frames=frames)
 
-    def hear(self, news: MemberNews) -> None:
+    def hear(self, news: News) -> None:
         match news:
             case MemberChanged(before, after):
                 self._addresses[after.node_id] = after.addresses
@@ -122,5 +122,7 @@ class LinkNews:
                 self._logger.info("peer_health", peer=peer, before=before_health.value, after=after_health.value)
             case RoundTrip(peer, rtt_s):
                 self._metrics.peer(peer).rtt_ms = rtt_s * 1000
+            case core.EventsGone(peer, topic, first, end):
+                self._logger.warning("events_gone", peer=peer, topic=topic, first=first, last=end - 1)
             case _:
                 assert_never(news)

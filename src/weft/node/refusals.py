@@ -1,4 +1,5 @@
-"""What was refused for reasons of security: counted by cause, logged once a minute for each cause and caller."""
+"""What was refused for reasons of security: counted by cause, logged once a minute for each cause and caller. And what
+was refused because a producer used a sequence twice: logged once a minute for each producer."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Mapping
 from structlog.stdlib import BoundLogger
 
 from weft.errors import PeerError
+from weft.log.errors import SequenceReused
 from weft.security import Cause, CertificateRefused, RefusalLog, Refused
 from weft.transport.grpc.access import host_untrusted
 
@@ -16,10 +18,11 @@ class Refusals:
     def __init__(self, logger: BoundLogger) -> None:
         self._logger = logger
         self._kept = RefusalLog()
+        self._reused = RefusalLog()
 
     @property
     def totals(self) -> Mapping[str, int]:
-        return {cause.value: count for cause, count in self._kept.totals.items()}
+        return {str(cause): count for cause, count in self._kept.totals.items()}
 
     def call(self, error: Refused, who: str) -> None:
         """A client's; ``who`` is its key, or its address."""
@@ -31,6 +34,13 @@ class Refusals:
             return False
         self._note(Cause.PEER, host_untrusted(address), str(error))  # every attempt has a port of its own
         return True
+
+    def batch(self, error: SequenceReused) -> None:
+        """A producer's. It is counted with all that publishers are refused, by its code."""
+        times = self._reused.note("sequence", str(error.facts["producer"]), time.monotonic())
+        if times is not None:
+            facts = {**error.facts, "kept_at": str(error.facts["kept_at"])}
+            self._logger.warning("sequence_reused", **facts, times=times)
 
     def _note(self, cause: Cause, who: str, reason: str) -> None:
         times = self._kept.note(cause, who, time.monotonic())

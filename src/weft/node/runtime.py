@@ -24,12 +24,13 @@ from weft.gateway import Gateway
 from weft.gateway.emm import EmmGateway
 from weft.limits import CLIENT_ADDRESSES_MAX
 from weft.log import Log
-from weft.membership import Members, NodeState
+from weft.membership import Liveness, Members, NodeState
 from weft.model import NodeId, parse_node_id
 from weft.node.admin_http import AdminServer
 from weft.node.answers import NodeAnswers
 from weft.node.clients import Clients
 from weft.node.config import NodeConfig
+from weft.node.disk_watch import DiskWatch
 from weft.node.engine import Engine
 from weft.node.enrolling import is_ca_here, node_id_in, read_token
 from weft.node.figures import NodeFigures
@@ -91,6 +92,7 @@ class Node:
         self._metrics: Metrics
         self._engine: Engine
         self._storage: Storage
+        self._disk: DiskWatch
         self._topics = TopicSettings(config)
         self._parts = AsyncExitStack()  # what has been started, ended in reverse order
         self._phase = Phase.NEW
@@ -181,6 +183,9 @@ class Node:
         self._storage = Storage(self.log, self._feed, self._fail, self._metrics.synced, inline)
         self._parts.push_async_callback(self._storage.close)
         self._storage.start()
+        self._disk = DiskWatch(lambda: self._storage.disk_full or self.log.disk_full(), data, self._logger)
+        watching = asyncio.create_task(self._disk.run(), name="weft-disk-watch")
+        self._parts.callback(watching.cancel)
 
     async def _start_gateways(self) -> None:
         self.gateways = make_gateways(
@@ -230,7 +235,14 @@ class Node:
             wall_offset_s=time.time() - time.monotonic(),
         )
         self.clients = Clients(
-            self.node_id, self.log, client_limits(config), self._feed, self._addresses, self._metrics
+            self.node_id,
+            self.log,
+            client_limits(config),
+            self._feed,
+            self._addresses,
+            self._other_members,
+            self._metrics,
+            self._refusals.batch,
         )
         news = LinkNews(self._metrics, self._logger, self._refusals, self._undial)
         self._engine = Engine(
@@ -287,6 +299,11 @@ class Node:
         )
         return [self.advertised, *islice(others, CLIENT_ADDRESSES_MAX - 1)]
 
+    def _other_members(self) -> list[NodeState]:
+        """Also those that are down: they hold what was published there. Those that left for good are not missed."""
+        states = self.members.states.values()
+        return [each for each in states if each.node_id != self.node_id and each.liveness is not Liveness.LEFT]
+
     # --- ending --------------------------------------------------------------------------------------------------
 
     async def stop(self, drain: bool = True) -> None:
@@ -335,7 +352,7 @@ class Node:
             return [f"the node is {self._phase.value}"]
         if self._failure.done():
             return [f"the log has failed: {self._failure.result()}"]
-        full = self._storage.disk_full
+        full = self._disk.look()
         return [] if full is None else [str(full)]
 
     def status(self) -> Mapping[str, str | int | float | bool]:
@@ -367,6 +384,7 @@ class Node:
             log_cuts=len(self.log.cuts),
             log_lost_events=self.clients.lost_events,
             disk_free_bytes=self.log.store.free_bytes(),
+            disk_full=self._disk.look() is not None,
             members=Counter(state.liveness.name.lower() for state in self.members.states.values()),
             clients=self.clients.streams,
             subscriptions=self.clients.subscriptions,

@@ -5,11 +5,15 @@ depend on order. Only stretches that differ are then compared event by event. Al
 the table may be larger than any one machine; what comes back are ranges of offsets.
 
 The table is looked at before the log: what an ``archive`` adds meanwhile counts as not there yet, never as too much.
+
+The log is what all nodes of the mesh have: those that are named, and the other members that these know of. The audit
+asks each of them and plans the reading itself, so it knows who did not answer. It agrees only if nobody is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -20,8 +24,12 @@ from weft.configuration import Section
 from weft.limits import AUDIT_RANGES_MAX, AUDIT_STREAMS_SHOWN_MAX, AUDIT_STRETCH_BITS
 from weft.pipelines import lake
 from weft.pipelines.base import Job, JobRun, Outcome
+from weft.pipelines.ranges import read_planned
 from weft.pipelines.settings import JobSettings, PatternText
 from weft.pipelines.topics import selects
+from weft.spark.options import SourceOptions, parse_options
+from weft.spark.planning import everything
+from weft.spark.survey import Survey, Surveyor, Unread, listed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
 NAME: Final = "audit"
 STREAM: Final = ("topic", "origin", "epoch", "partition")
 COMPARED: Final = ("timestamp", "key", "value", "headers")
+StreamKey = tuple[str, str, int, int]  # the columns of STREAM
 
 
 class AuditSection(Section):
@@ -37,6 +46,9 @@ class AuditSection(Section):
     subscribe: PatternText = Field(description="Topics, by pattern; others in the table are not looked at.")
     ignore_tail: bool = Field(
         default=False, description="Do not mind that the last events of a stream are missing: the archive still runs."
+    )
+    retired: tuple[str, ...] = Field(
+        default=(), description="Nodes that need not answer, by id: gone for good, or plain peers, which keep no log."
     )
 
 
@@ -54,9 +66,10 @@ class Finding(StrEnum):
     DUPLICATED = "duplicated"  # in the table more than once
     KEPT = "kept"  # in the table only: retention or compaction took it from the log
     UNKNOWN = "unknown"  # in the table, after all that the log has
+    UNASKED = "unasked"  # in the table only, and the node that accepted it did not answer
 
 
-FAULTS: Final = frozenset({Finding.MISSING, Finding.DIFFERENT, Finding.DUPLICATED, Finding.UNKNOWN})
+FAULTS: Final = frozenset(Finding) - {Finding.BEHIND, Finding.KEPT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +98,7 @@ class Range:
 class StreamAudit:
     """Both sides of a stream, and where they differ."""
 
-    stream: tuple[str, str, int, int]
+    stream: StreamKey
     log: Side
     lake: Side
     ranges: Sequence[Range] = field(default_factory=tuple)
@@ -122,17 +135,39 @@ def run(spark: SparkSession, settings: AuditSettings, run: JobRun) -> Outcome:
     if unknown := [name for name in (*STREAM, "offset", *COMPARED) if name not in table.columns]:
         raise lake.TableError("this is no table of raw events", table=settings.table.path, missing=unknown[0])
     archived = table.where(selects(wanted.subscribe))
-    options = settings.mesh.options() | {"subscribe": wanted.subscribe, "failOnDataLoss": "false"}
-    events = spark.read.format("weft").options(**options).load()
+    options = parse_options(settings.mesh.options() | {"subscribe": wanted.subscribe, "failOnDataLoss": "false"})
+    run.say("asking the nodes what they have")
+    survey = ask_all(options)
+    events = read_planned(spark, options, everything(survey.held))
     run.say("adding up the table and the log")
-    audits = compare(events, archived)
+    audits = compare(events, archived, survey.answered.union(wanted.retired))
+    unread = [each for each in (*survey.unread(), *_unknown(audits, survey)) if each.node not in wanted.retired]
     faulty = [each for each in audits if not each.is_sound(ignore_tail=wanted.ignore_tail)]
     shown = [each for each in audits if each.ranges][:AUDIT_STREAMS_SHOWN_MAX]
-    return Outcome(_summary(audits, faulty), [each.row() for each in shown], ok=not faulty)
+    return Outcome(
+        _summary(audits, faulty, unread),
+        [each.row() for each in shown],
+        ok=not (faulty or unread),
+        warnings=[str(each) for each in unread],
+    )
 
 
-def compare(log: DataFrame, archived: DataFrame) -> list[StreamAudit]:
-    """Each stream that either side has; those with differences first."""
+def ask_all(options: SourceOptions) -> Survey:
+    """What the named nodes have, and the other members of the mesh; Unavailable if none of the named ones answers."""
+    with closing(Surveyor(options.connection, options.subscribe)) as surveyor:
+        return surveyor.look_around(surveyor.look(complete=False))
+
+
+def _unknown(audits: Sequence[StreamAudit], survey: Survey) -> list[Unread]:
+    """Nodes that accepted what the table has, and that are no members of the mesh as far as anybody knows."""
+    origins = {each.stream[1] for each in audits if each.events(Finding.UNASKED)}
+    why = "accepted events of the table, and no node that answered knows it as a member"
+    return [Unread(node, "", why) for node in sorted(origins - survey.missing_members().keys())]
+
+
+def compare(log: DataFrame, archived: DataFrame, asked: Collection[str]) -> list[StreamAudit]:
+    """Each stream that either side has; those with differences first. ``asked`` are the nodes that answered: only of
+    what they accepted it can be believed that the log has it no longer."""
     sums = _sums(log, "log").join(_sums(archived, "lake"), [*STREAM, "stretch"], "full_outer").cache()
     try:
         sides = _sides(sums)
@@ -141,19 +176,26 @@ def compare(log: DataFrame, archived: DataFrame) -> list[StreamAudit]:
     finally:
         sums.unpersist()
     audits = [
-        StreamAudit(stream, log_side, lake_side, classified(found.get(stream, []), log_side, lake_side))
+        StreamAudit(
+            stream,
+            log_side,
+            lake_side,
+            classified(found.get(stream, []), log_side, lake_side, was_asked=stream[1] in asked),
+        )
         for stream, (log_side, lake_side) in sides.items()
     ]
     return sorted(audits, key=lambda each: (not each.ranges, each.stream))
 
 
-def classified(ranges: Iterable[Range], log: Side, archived: Side) -> list[Range]:
+def classified(ranges: Iterable[Range], log: Side, archived: Side, *, was_asked: bool) -> list[Range]:
     """What Spark found to be on one side only, told apart by where it lies. Pure."""
     found = []
     for each in ranges:
         finding = each.finding
         if finding is Finding.MISSING and (archived.last is None or each.first > archived.last):
             finding = Finding.BEHIND
+        elif finding is Finding.KEPT and not was_asked:
+            finding = Finding.UNASKED
         elif finding is Finding.KEPT and log.last is not None and each.first > log.last:
             finding = Finding.UNKNOWN
         found.append(Range(finding, each.first, each.last, each.count))
@@ -195,7 +237,7 @@ def _differs() -> Column:
     return ~same
 
 
-def _sides(sums: DataFrame) -> dict[tuple[str, str, int, int], tuple[Side, Side]]:
+def _sides(sums: DataFrame) -> dict[StreamKey, tuple[Side, Side]]:
     from pyspark.sql import functions as f
 
     added = [
@@ -244,7 +286,7 @@ def _unequal(log: DataFrame, archived: DataFrame, differing: DataFrame) -> DataF
     return both.select(*STREAM, "offset", finding.alias("finding")).where(f.col("finding").isNotNull())
 
 
-def _ranges(unequal: DataFrame) -> dict[tuple[str, str, int, int], list[Range]]:
+def _ranges(unequal: DataFrame) -> dict[StreamKey, list[Range]]:
     """Neighbouring offsets of the same finding together; the first AUDIT_RANGES_MAX of each stream apart, the rest as
     one range, so that a table which lacks every other event can still be told of."""
     from pyspark.sql import Window
@@ -265,22 +307,28 @@ def _ranges(unequal: DataFrame) -> dict[tuple[str, str, int, int], list[Range]]:
         .orderBy(*STREAM, "finding", "first")
         .collect()
     )
-    found: dict[tuple[str, str, int, int], list[Range]] = {}
+    found: dict[StreamKey, list[Range]] = {}
     for row in rows:
         each = Range(Finding(row.finding), row.first, row.last, row.events)
         found.setdefault((row.topic, row.origin, row.epoch, row.partition), []).append(each)
     return found
 
 
-def _summary(audits: Sequence[StreamAudit], faulty: Sequence[StreamAudit]) -> str:
+def _summary(audits: Sequence[StreamAudit], faulty: Sequence[StreamAudit], unread: Sequence[Unread]) -> str:
+    compared = _compared(audits, faulty, "the nodes that answered" if unread else "the log")
+    return f"{compared}; not asked: {listed([each.name for each in unread])}" if unread else compared
+
+
+def _compared(audits: Sequence[StreamAudit], faulty: Sequence[StreamAudit], log: str) -> str:
     events = sum(each.lake.count for each in audits)
     totals = {finding: sum(each.events(finding) for each in audits) for finding in Finding}
     told = ", ".join(f"{count:,} {finding.value}" for finding, count in totals.items() if count)
     if faulty:
         first = faulty[0]
         worst = "@".join(first.stream[:2])
-        return f"{len(faulty)} of {len(audits)} streams differ: {told}; the first is {worst}"
-    same = f"{len(audits)} streams with {events:,} events in the table agree with the log"
+        differ = "differ or cannot be compared" if totals[Finding.UNASKED] else "differ"
+        return f"{len(faulty)} of {len(audits)} streams {differ}: {told}; the first is {worst}"
+    same = f"{len(audits)} streams with {events:,} events in the table agree with {log}"
     return f"{same} ({told})" if told else same
 
 

@@ -34,11 +34,13 @@ class Streaming(Generic[StreamingT]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended: a sentence, a table if there is something to show, and whether all is well."""
+    """How a job ended: a sentence, a table if there is something to show, what else people have to know, and whether
+    all is well."""
 
     summary: str
     rows: Sequence[dict[str, object]] = ()
     ok: bool = True
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,20 @@ only what to read. ``fetched``, in the task that wants the events, reads it.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from weft.errors import UsageError
 from weft.limits import SPARK_BATCH_ROWS
-from weft.spark.options import COLUMNS, parse_options
+from weft.spark.options import COLUMNS, SourceOptions, parse_options
+from weft.spark.planning import Range, split
 from weft.spark.reading import Reading
+from weft.spark.rows import schema_of
 from weft.spark.source import BatchReader, RangePartition, StreamReader, WeftSource
 
 if TYPE_CHECKING:
@@ -27,12 +30,20 @@ if TYPE_CHECKING:
 
 NAME: Final = "weft-ranges"
 TO_READ: Final = pa.schema([("to_read", pa.binary())])
+TO_READ_ROW: Final = StructType([StructField("to_read", BinaryType())])
 
 
 def read_ranges(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """A stream of what is to be read; options are those of ``format("weft")``. It goes through ``only_ranges``."""
     spark.dataSource.register(RangeSource)
     return spark.readStream.format(NAME).options(**options).load()
+
+
+def read_planned(spark: SparkSession, options: SourceOptions, planned: Sequence[Range]) -> DataFrame:
+    """The events of just these ranges, with all columns of ``format("weft")``: for a job that plans by itself."""
+    parts = split(planned, options.partitions_min)
+    rows = [(bytearray(_to_read(options, part)),) for part in parts]
+    return spark.createDataFrame(rows, TO_READ_ROW).mapInArrow(fetched, from_arrow_schema(schema_of(COLUMNS)))
 
 
 def only_ranges(rows: DataFrame) -> DataFrame:
@@ -56,7 +67,7 @@ class RangeSource(WeftSource):
         return NAME
 
     def schema(self) -> StructType:
-        return StructType([StructField("to_read", BinaryType())])
+        return TO_READ_ROW
 
     def reader(self, schema: StructType) -> BatchReader:
         raise UsageError("weft-ranges is for streams: read weft")
@@ -73,13 +84,16 @@ class RangeReader(StreamReader):
         look at its counts. The empty ones are dropped before anything is done with them."""
         if not isinstance(partition, RangePartition):
             return  # Spark makes one of its own when there is nothing to read
-        options = self._options
-        reading = Reading(options.connection, COLUMNS, options.fail_on_data_loss)
-        yield _rows(pa.array([pickle.dumps((reading, partition.ranges))], pa.binary()))
+        yield _rows(pa.array([_to_read(self._options, partition.ranges)], pa.binary()))
         left = sum(map(len, partition.ranges)) - 1
         empty = _rows(pa.nulls(SPARK_BATCH_ROWS, pa.binary()))
         for first in range(0, left, SPARK_BATCH_ROWS):
             yield empty.slice(0, min(SPARK_BATCH_ROWS, left - first))
+
+
+def _to_read(options: SourceOptions, ranges: Sequence[Range]) -> bytes:
+    """What ``fetched`` takes."""
+    return pickle.dumps((Reading(options.connection, COLUMNS, options.fail_on_data_loss), ranges))
 
 
 def _rows(to_read: pa.Array) -> pa.RecordBatch:

@@ -55,7 +55,7 @@ def read_overrides(settings: Sequence[str]) -> dict[str, object]:
 
 def outcome_lines(outcome: Outcome) -> list[str]:
     rows = ["  ".join(f"{name}={value}" for name, value in row.items()) for row in outcome.rows]
-    return [*rows, outcome.summary]
+    return [*rows, *outcome.warnings, outcome.summary]
 
 
 def _say(line: str) -> None:

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 from weft.limits import REFUSAL_INTERVAL_S, REFUSALS_KEPT_MAX
-from weft.security.errors import Cause
 
 
 @dataclass(slots=True)
@@ -20,10 +19,10 @@ class RefusalLog:
 
     def __init__(self, kept_max: int = REFUSALS_KEPT_MAX) -> None:
         self._kept_max = kept_max
-        self._kept: dict[tuple[Cause, str], _Kept] = {}  # in the order in which lines were last written
-        self.totals: Counter[Cause] = Counter()
+        self._kept: dict[tuple[str, str], _Kept] = {}  # in the order in which lines were last written
+        self.totals: Counter[str] = Counter()
 
-    def note(self, cause: Cause, who: str, now_s: float) -> int | None:
+    def note(self, cause: str, who: str, now_s: float) -> int | None:
         """How many refusals a line stands for, this one included; None if no line is due. ``who``: a key or address."""
         self.totals[cause] += 1
         kept = self._kept.get((cause, who))

@@ -67,6 +67,22 @@ def readable(offsets: Offsets, held: Holdings) -> dict[Place, int]:
     return {place: held[place].reach(offset) if place in held else offset for place, offset in offsets.items()}
 
 
+def everything(held: Holdings) -> list[Range]:
+    """All that is held."""
+    return ranges(*_edges(held), held)[0]
+
+
+def lacking(held: Holdings, elsewhere: Holdings) -> list[Place]:
+    """Streams of which there are events elsewhere that are not held."""
+    _, lost = ranges(*_edges(elsewhere), held)
+    return sorted({loss.place for loss in lost})
+
+
+def _edges(held: Holdings) -> tuple[Offsets, Offsets]:
+    """Where streams begin and end."""
+    return {place: each.earliest for place, each in held.items()}, {place: each.latest for place, each in held.items()}
+
+
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft.client import OutOfSequence, PositionExpired
+from weft.client import BadNode, OutOfSequence, PositionExpired, SequenceReused
 from weft.client.blocking import Client
 from weft.errors import UsageError
-from weft.model import Batch, Receipt, Stream
+from weft.model import BadName, Batch, Receipt, Stream, parse_event_id
 from weft.spark.sink_calls import StagingLost, now_us, payloads, receipt_of
 from weft.spark.staging import (
     Applied,
@@ -84,6 +84,8 @@ class Books:
         )
         try:
             return receipt_of(self.client.publish_batch_nowait(self.writing.decisions, batch))
+        except SequenceReused as error:
+            return _said_before(error)
         except OutOfSequence:
             return None
 
@@ -105,3 +107,12 @@ class Books:
         for payload in payloads(self.client, stream, epoch, first, None):
             with suppress(OthersDecision):
                 yield decode_untrusted(unseal_untrusted(payload, self.secret))
+
+
+def _said_before(error: SequenceReused) -> Receipt:
+    """The place of what was said first, by what the node says of it."""
+    try:
+        place = parse_event_id(str(error.facts.get("kept_at")))
+    except BadName:
+        raise BadNode(f"the node does not say where the first decision is: {error}") from None
+    return Receipt(place.stream, place.epoch, place.offset, 1, 1)

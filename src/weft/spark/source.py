@@ -29,6 +29,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from weft.errors import WeftError
+from weft.limits import SPARK_OTHERS_ASKED_MAX
 from weft.spark.holdings import Holdings, resolve
 from weft.spark.offsets import Json, Offsets, Place, from_json, to_json
 from weft.spark.options import SourceOptions, Where, parse_options
@@ -36,9 +37,10 @@ from weft.spark.planning import DataLoss, Loss, Range, describe, limited, losses
 from weft.spark.reading import Reading
 from weft.spark.rows import schema_of
 from weft.spark.sink import BatchSink, StreamSink
-from weft.spark.survey import Survey, Surveyor
+from weft.spark.survey import Survey, Surveyor, left_out, listed
 
 LOG: Final = logging.getLogger("weft.spark")
+UNTIL_COPIED: Final = ". While the query runs, they are copied to the nodes that it asks, and read when they are there"
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ class BatchReader(DataSourceReader):
         options = self._options
         with closing(Surveyor(options.connection, options.subscribe)) as surveyor:
             starting = options.starting or "earliest"
-            held = surveyor.look(_time(starting), complete=options.fail_on_data_loss).held
+            survey = surveyor.look(_time(starting), complete=options.fail_on_data_loss)
+            _warn(options, surveyor, survey)
+            held = survey.held
             start = resolve("startingOffsets", starting, held, otherwise="earliest")
             if isinstance(options.ending, datetime):
                 held = surveyor.look(options.ending, complete=options.fail_on_data_loss).held
@@ -104,6 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._surveyor: Surveyor | None = None  # made when first used: the copies in executors need none
         self._survey: Survey | None = None
+        self._initial: Json | None = None
         self._target: Offsets | None = None  # where Trigger.AvailableNow ends
         self._committed: Json | None = None
         self._told: set[Loss] = set()
@@ -111,9 +116,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- what Spark asks, in this order ----------------------------------------------------------------------------
 
     def initialOffset(self) -> Json:  # noqa: N802
-        where = self._options.starting or "latest"
-        held = self._look(_time(where), complete=True).held
-        return to_json(resolve("startingOffsets", where, held, otherwise="earliest"))
+        """Spark asks twice, to plan the first batch and to read it, and new streams may come in between."""
+        if self._initial is None:
+            where = self._options.starting or "latest"
+            held = self._look(_time(where), complete=True).held
+            self._initial = to_json(resolve("startingOffsets", where, held, otherwise="earliest"))
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """One limit is all that Spark takes; the other is kept to beside it."""
@@ -164,7 +172,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self, timestamp: datetime | None = None, *, complete: bool = False) -> Survey:
         if self._surveyor is None:
             self._surveyor = Surveyor(self._options.connection, self._options.subscribe)
+        is_first = self._survey is None
         self._survey = self._surveyor.look(timestamp, complete=complete)
+        if is_first:
+            _warn(self._options, self._surveyor, self._survey, UNTIL_COPIED)
         self._surveyor.hold()
         return self._survey
 
@@ -219,6 +230,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _time(where: Where) -> datetime | None:
     return where if isinstance(where, datetime) else None
+
+
+def _warn(options: SourceOptions, surveyor: Surveyor, survey: Survey, advice: str = "") -> None:
+    """Say which nodes may have events that are not read. This process' standard error is that of the driver."""
+    around = surveyor.look_around(survey, others_max=SPARK_OTHERS_ASKED_MAX)
+    if found := left_out(survey, around):
+        nodes = listed(list(map(str, found)))
+        LOG.warning("%s: events that only these nodes have are not read: %s%s", options.subscribe, nodes, advice)
 
 
 def _report(options: SourceOptions, lost: Sequence[Loss]) -> None:

@@ -4,7 +4,7 @@
    ``weft.staging.<id>``. What a failed, repeated or speculative task leaves there is garbage, because nobody names it.
 2. The driver **decides**: one event in ``weft.decisions.<id>`` lists what counts, by offsets. It carries the number of
    the write as its producer's sequence, so the node itself sees to it that there is one decision for each write: who
-   comes second gets the receipt of the first, and goes by that.
+   comes second is refused, is told where the first is, and goes by that.
 3. The driver **applies** the decision: it publishes the listed batches, each under a sequence that follows from the
    write and its place in the list. The node knows those it has, so a second application adds only what is missing.
    At the end a second event says that it is done, and then nothing of what was staged is needed any more.

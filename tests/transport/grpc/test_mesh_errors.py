@@ -15,6 +15,7 @@ from weft.log.errors import (
     OutOfSequence,
     PositionAhead,
     PositionExpired,
+    SequenceReused,
     StoreCorrupt,
     UnknownStream,
 )
@@ -42,6 +43,7 @@ LOST = Loss(Stream(Topic("t"), NodeId("a"), 0), Epoch(1), 3, 5)
         (PositionAhead("x"), pb.ERROR_POSITION_UNKNOWN),
         (UnknownStream("x"), pb.ERROR_POSITION_UNKNOWN),
         (OutOfSequence("x"), pb.ERROR_OUT_OF_SEQUENCE),
+        (SequenceReused("x"), pb.ERROR_SEQUENCE_REUSED),
         (CopiesMissing("x"), pb.ERROR_COPIES),
         (Busy("x"), pb.ERROR_BUSY),
         (ShuttingDown("x"), pb.ERROR_SHUTTING_DOWN),

@@ -176,9 +176,8 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
             world.schedule.at(chance.uniform(0.0, 12.0), member.connect)
     for number in range(mix.plain_peers):
         peer_id = parse_node_id(f"x{number}")
-        peer = PlainPeer(
-            peer_id, chance.choice(nodes), chance.randint(0, 20), world.schedule, world.desk.chance, world.truth
-        )
+        home, events, dice = chance.choice(nodes), chance.randint(0, 20), chance_of(world.seed, peer_id)
+        peer = PlainPeer(peer_id, home, events, world.schedule, world.desk.chance, dice, world.truth)
         world.desk.plain[peer_id] = peer
         world.schedule.at(chance.uniform(0.0, 6.0), peer.run)
 

@@ -12,13 +12,14 @@ from typing import Final, Protocol, assert_never
 from weft import membership
 from weft.core import Broker, BrokerSettings
 from weft.core import messages as core
+from weft.core.plain import PLAIN_EPOCH
 from weft.log import Log, MemoryStore, open_store
 from weft.log.compaction import compact
 from weft.log.errors import DiskFull
 from weft.log.memory_store import UNLIMITED
 from weft.log.retention import RetentionRule, retain
 from weft.membership import Members, NodeState
-from weft.model import Epoch, NodeId, Pattern, matches
+from weft.model import Epoch, NodeId, Pattern, Stream, matches
 from weft.testing.sim.network import Lane, Network
 from weft.testing.sim.schedule import Schedule, Violation
 from weft.testing.sim.truth import StreamKey, Truth
@@ -259,6 +260,8 @@ class SimNode:
                 self._clients.plain_frame(effect)
             case core.DropLink(peer, reason):
                 self._clients.drop_plain(me, peer, reason)
+            case core.EventsGone(peer, topic, first, end):
+                self._truth.check_gone(me, (Stream(topic, peer, 0), PLAIN_EPOCH), first, end)
             case core.DamageFound(error):
                 raise Violation(f"{me} finds damage on a disk that has none: {error}")
             case core.TellInterest(patterns, capped):

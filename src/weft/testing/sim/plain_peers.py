@@ -22,15 +22,34 @@ TOPIC: Final = parse_topic("plant.line1.temp")  # that it publishes
 
 
 class PlainPeer:
-    """Linked to one node. It keeps what it gets, and what it publishes until that is acknowledged."""
+    """Linked to one node. It keeps what it gets, and what it publishes until that is acknowledged.
+
+    Some lose events on their way, as a full queue does by the document. Of those, some go back when they get an ack
+    again, the others when they have a new link. Some forget their oldest events for good. ``dice`` is for these faults.
+    """
 
     def __init__(
-        self, node_id: NodeId, node: SimNode, events: int, schedule: Schedule, chance: Random, truth: Truth
+        self,
+        node_id: NodeId,
+        node: SimNode,
+        events: int,
+        schedule: Schedule,
+        chance: Random,
+        dice: Random,
+        truth: Truth,
     ) -> None:
         self.node_id = node_id
         self.node = node
         self.gone = False
+        self.lost: set[int] = set()  # events that did not arrive the first time
+        self.forgotten: set[int] = set()  # events that it can send no more
+        self._dice = dice
+        self._loses = dice.choice([0.0, 0.1, 0.3])
+        self._goes_back = dice.random() < 0.5
+        self._forgets = dice.choice([0.0, 0.0, 0.3])
+        self._went_back = (0, 0)  # on which connection, and to where
         self._left = events
+        self._last = events - 1
         self._leaves = chance.random() < 0.3
         self._schedule = schedule
         self._chance = chance
@@ -81,18 +100,39 @@ class PlainPeer:
         self._connection += 1
         self.node.link_up(self.node_id, plain=True)
         self._beat(self._connection)
-        for number in range(self._acked, len(self._published)):
-            self._send_event(number)
+        self._send_from(self._acked)
+
+    def _send_from(self, first: int) -> None:
+        for number in range(first, len(self._published)):
+            if number not in self.forgotten:
+                self._send_event(number)
 
     def disconnect(self) -> None:
         if self._is_linked:
             self._linked_life = 0
             self._connection += 1
             self.node.link_down(self.node_id)
+            if self._dice.random() < self._forgets:
+                self._forget()
+
+    def _forget(self) -> None:
+        """Its retention takes what it has not got rid of, but for the last: behind that nobody would notice a gap."""
+        self.forgotten.update(range(self._acked, len(self._published) - 1))
+        self._truth.streams[self.key].forgotten |= self.forgotten
 
     def _send_event(self, number: int) -> None:
+        if self._may_lose(number) and self._dice.random() < self._loses:
+            self.lost.add(number)
+            return
         event = PlainEvent(TOPIC, number, self._published[number], {})
         self._later("up", partial(self.node.tell, core.ReceivedPlain(self.node_id, event)))
+
+    def _may_lose(self, number: int) -> bool:
+        """Nobody can tell apart what was lost and what never was at the beginning of a stream, at its end, behind a
+        hole, or when it is lost on every link. So none of that is lost."""
+        if self._acked == 0 or number == self._last:
+            return False
+        return number not in self.lost and number - 1 not in self.forgotten
 
     def _later(self, way: str, action: partial[None]) -> None:
         now_s = self._schedule.now_s
@@ -112,6 +152,10 @@ class PlainPeer:
     def _take(self, effect: core.SendPlain | core.SendPlainAck) -> None:
         if isinstance(effect, core.SendPlainAck):
             self._check_ack(effect)
+            here = (self._connection, effect.offset + 1)
+            if self._goes_back and effect.offset + 1 == self._acked and here != self._went_back:
+                self._went_back = here
+                self._send_from(self._acked)
             self._acked = max(self._acked, effect.offset + 1)
             return
         for event in effect.events:

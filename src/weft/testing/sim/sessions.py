@@ -163,8 +163,9 @@ class Desk:
         self.plain[effect.peer].receive(effect)
 
     def drop_plain(self, node: NodeId, peer: NodeId, reason: str) -> None:
-        """Nobody here does anything wrong. But a node without room has no other way to have an event sent again."""
-        if peer not in self.plain or "no room" not in reason:
+        """Nobody here does anything wrong. But a node that has no room, or lacks an event, has no other way to have it
+        sent again."""
+        if peer not in self.plain or not reason.startswith(("no room", "events are missing")):
             raise Violation(f"{node} drops its link to {peer}, which does nothing wrong: {reason}")
         self.schedule.at(0.0, self.plain[peer].disconnect)
 

@@ -32,6 +32,9 @@ class History:
     places: dict[bytes, int] = field(default_factory=dict)  # payload -> offset
     latest: dict[bytes, int] = field(default_factory=dict)  # key -> offset of its last event
     expired: int = 0  # some node's retention has taken everything before this offset
+    forgotten: set[int] = field(
+        default_factory=set
+    )  # offsets that a plain peer lost before anybody else had to have it
 
     @property
     def end(self) -> int:
@@ -149,15 +152,23 @@ class Truth:
     def check_gap(self, who: str, key: StreamKey, first: int, end: int, *, retention: bool) -> None:
         """That no offset from ``first`` up to ``end`` still has to be there; ``retention`` may have taken it."""
         for offset in range(first, end):
-            if not self._is_compacted(key, offset) and not (retention and offset < self.streams[key].expired):
+            if not self._is_nowhere(key, offset) and not (retention and offset < self.streams[key].expired):
                 raise Violation(f"{who} misses {name_of(key)} from {offset} on; the next it gets is {end}")
 
     def may_be_gone(self, key: StreamKey, offset: int) -> bool:
-        return offset < self.streams[key].expired or self._is_compacted(key, offset)
+        return offset < self.streams[key].expired or self._is_nowhere(key, offset)
 
-    def _is_compacted(self, key: StreamKey, offset: int) -> bool:
-        """Whether compaction may have taken it: a later event has its key."""
+    def check_gone(self, node: NodeId, key: StreamKey, first: int, end: int) -> None:
+        """That a plain peer really has lost these."""
+        for offset in range(first, end):
+            if offset not in self.streams[key].forgotten:
+                raise Violation(f"{node} takes {name_of(key)} from {first} to {end - 1} for gone, and {offset} is not")
+
+    def _is_nowhere(self, key: StreamKey, offset: int) -> bool:
+        """Whether compaction may have taken it, because a later event has its key, or its origin lost it."""
         history = self.streams[key]
+        if offset in history.forgotten:
+            return True
         if offset >= history.end:
             return False
         event_key = history.keys[offset]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections.abc import Callable
 from functools import cached_property
@@ -230,7 +231,8 @@ class PeerLinks:
         return Backoff(settings.backoff_s_min, settings.backoff_s_max, settings.backoff_jitter, self._chance)
 
     def _begin(self, dialler: Dialler) -> None:
-        dialler.task = asyncio.create_task(self._keep_dialling(dialler))
+        # Without the span of the frame that told the address, which is over long before the link is
+        dialler.task = contextvars.Context().run(asyncio.create_task, self._keep_dialling(dialler))
         self._tasks.add(dialler.task)
         dialler.task.add_done_callback(self._on_dialler_done)
 
@@ -260,7 +262,7 @@ class PeerLinks:
 
     def _begin_replacing(self, dialler: Dialler) -> None:
         if self._running and dialler.link is not None and dialler.replacing is None:
-            dialler.replacing = asyncio.create_task(self._replace(dialler, dialler.link))
+            dialler.replacing = contextvars.Context().run(asyncio.create_task, self._replace(dialler, dialler.link))
             self._tasks.add(dialler.replacing)
             dialler.replacing.add_done_callback(self._on_dialler_done)
 

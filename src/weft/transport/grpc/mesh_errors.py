@@ -19,6 +19,7 @@ from weft.log.errors import (
     OutOfSequence,
     PositionAhead,
     PositionExpired,
+    SequenceReused,
     StoreCorrupt,
     UnknownStream,
 )
@@ -52,6 +53,7 @@ CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
     (PositionAhead, pb.ERROR_POSITION_UNKNOWN),
     (UnknownStream, pb.ERROR_POSITION_UNKNOWN),
     (OutOfSequence, pb.ERROR_OUT_OF_SEQUENCE),
+    (SequenceReused, pb.ERROR_SEQUENCE_REUSED),
     (CopiesMissing, pb.ERROR_COPIES),
     (Busy, pb.ERROR_BUSY),
     (ShuttingDown, pb.ERROR_SHUTTING_DOWN),
@@ -79,6 +81,7 @@ STATUSES: Final = {
     pb.ERROR_OUT_OF_SEQUENCE: grpc.StatusCode.FAILED_PRECONDITION,
     pb.ERROR_COPIES: grpc.StatusCode.FAILED_PRECONDITION,
     pb.ERROR_CORRUPT: grpc.StatusCode.DATA_LOSS,
+    pb.ERROR_SEQUENCE_REUSED: grpc.StatusCode.ALREADY_EXISTS,
 }
 
 

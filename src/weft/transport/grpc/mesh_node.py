@@ -9,6 +9,7 @@ from typing import Protocol
 from weft.core.messages import AddCredit, Delivered, Handled, Receipted, Start
 from weft.errors import WeftError
 from weft.log import Log
+from weft.membership import NodeState
 from weft.model import Batch, NodeId, Pattern, Position, Topic
 from weft.transport.grpc.mesh_intake import Intake
 
@@ -66,6 +67,9 @@ class MeshNode(Protocol):
 
     def addresses(self) -> list[str]:
         """Where clients may go: this node first, then others that are alive."""
+
+    def members(self) -> list[NodeState]:
+        """The other nodes of the mesh, also those that are down, but not those that have left for good."""
 
     def check_open(self) -> None:
         """Raise ShuttingDown if this node takes on nothing more."""

@@ -68,7 +68,8 @@ class Queries:
             caller.check_subscribe(pattern)
             stands = self._stands(request.group)
             timestamp_us = request.timestamp_us if request.HasField("timestamp_us") else None
-            reply = pb.PositionsReply()
+            members = (pb.Member(node_id=each.node_id, addresses=each.addresses) for each in self._node.members())
+            reply = pb.PositionsReply(node_id=self._node.node_id, members=members)
             async for info in _streams(self._node.log, pattern):
                 reply.streams.append(self._place(info, stands, timestamp_us))
             return reply

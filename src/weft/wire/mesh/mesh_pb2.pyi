@@ -29,6 +29,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_OUT_OF_SEQUENCE: _ClassVar[ErrorCode]
     ERROR_COPIES: _ClassVar[ErrorCode]
     ERROR_CORRUPT: _ClassVar[ErrorCode]
+    ERROR_SEQUENCE_REUSED: _ClassVar[ErrorCode]
 CODEC_NONE: Codec
 CODEC_LZ4: Codec
 CODEC_ZSTD: Codec
@@ -46,6 +47,7 @@ ERROR_SHUTTING_DOWN: ErrorCode
 ERROR_OUT_OF_SEQUENCE: ErrorCode
 ERROR_COPIES: ErrorCode
 ERROR_CORRUPT: ErrorCode
+ERROR_SEQUENCE_REUSED: ErrorCode
 
 class StreamRef(_message.Message):
     __slots__ = ("topic", "origin", "epoch", "partition")
@@ -341,10 +343,22 @@ class PositionsRequest(_message.Message):
     def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., timestamp_us: _Optional[int] = ...) -> None: ...
 
 class PositionsReply(_message.Message):
-    __slots__ = ("streams",)
+    __slots__ = ("streams", "node_id", "members")
     STREAMS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
     streams: _containers.RepeatedCompositeFieldContainer[PositionsOfStream]
-    def __init__(self, streams: _Optional[_Iterable[_Union[PositionsOfStream, _Mapping]]] = ...) -> None: ...
+    node_id: str
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    def __init__(self, streams: _Optional[_Iterable[_Union[PositionsOfStream, _Mapping]]] = ..., node_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
+
+class Member(_message.Message):
+    __slots__ = ("node_id", "addresses")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PositionsOfStream(_message.Message):
     __slots__ = ("info", "group_offset", "timestamp_offset")
