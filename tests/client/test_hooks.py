@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -190,18 +192,27 @@ def test_batches_belong_to_the_spans_of_their_own_publishes(spans: InMemorySpanE
     assert (parent_of(several), linked_from(several)) == (None, [span_id(second), span_id(start)])
 
 
+def wait_for_subscription(node: RunningNode) -> None:
+    deadline_s = time.monotonic() + END_TIMEOUT_S
+    while "weft_subscriptions 1.0" not in node.metrics():
+        assert time.monotonic() < deadline_s, "nobody subscribes"
+        time.sleep(0.02)
+
+
 @pytest.mark.req("SDK-02", "OBS-01")
 def test_a_blocking_client_keeps_nothing_of_the_spans_it_was_first_used_in(
     spans: InMemorySpanExporter, tmp_path: Path
 ) -> None:
     """Replies are read by a task of the client, which the first request began."""
     tracer = trace.get_tracer("test")
-    with up(tmp_path / "data") as node, ThreadPoolExecutor(1) as others:
+    with up(tmp_path / "data") as node, ThreadPoolExecutor(1) as others, ExitStack() as closing:
         files = node.context
         with tracer.start_as_current_span("first") as first:
             client = blocking.connect(list(files.nodes), token=files.token, tls=tls_files(files))
+            closing.callback(client.close)  # who answers waits until then, whatever goes wrong here
             serving = client.requests("ask")
             answering = others.submit(lambda: [next(serving).reply(b"answer") for _ in range(2)])
+            wait_for_subscription(node)  # requests before it would be answered by nobody
             client.request("ask", b"1", timeout_s=END_TIMEOUT_S)
             client.publish("other", b"1")
         client.request("ask", b"2", timeout_s=END_TIMEOUT_S)
@@ -209,7 +220,6 @@ def test_a_blocking_client_keeps_nothing_of_the_spans_it_was_first_used_in(
         answering.result(END_TIMEOUT_S)
         assert isinstance(serving, Generator)
         serving.close()
-        client.close()
     assert [parent_of(span) for span in named(spans, "ask publish")] == [span_id(first), None]
     assert [parent_of(span) for span in named(spans, "other publish")] == [span_id(first), None]
     inbox = [span for span in spans.get_finished_spans() if span.name.startswith("weft.inbox")]
