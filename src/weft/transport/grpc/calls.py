@@ -1,0 +1,371 @@
+"""The two ends of a gRPC call: messages in, messages out, and how it ended.
+
+A call's stream belongs to it from its first byte to its last. ``read`` and ``write`` may be cancelled at any time
+without harm to the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from weft.transport.http2.endpoint import Endpoint
+from weft.wire import rpc
+from weft.wire.http2 import ErrorCode, Headers, Stream
+from weft.wire.rpc import BadCall, Metadata, RpcError, StatusCode
+
+UNREAD_BYTES_MAX: Final = 4 << 20  # beyond, the peer gets no more window
+UNREAD_MESSAGE_BYTES: Final = 64  # about, of what is around a message
+UNSENT_BYTES_MAX: Final = 1 << 20  # beyond, ``write`` waits
+UNSENT_OF_CONNECTION_BYTES_MAX: Final = 16 << 20  # beyond, it waits until nothing of its own call is unsent
+DEADLINE_SLACK_S: Final = 0.01  # between two clocks that count in milliseconds
+DETAILS_MAX: Final = 1024  # characters of a status: clients take 8 KiB of headers, and each may become 12 bytes
+NO_COMPRESSION: Final = RpcError(
+    StatusCode.UNIMPLEMENTED,
+    "compressed messages are not understood: send them as they are",
+    [("grpc-accept-encoding", "identity")],
+)
+
+
+class Call:
+    """What both ends have in common. ``error`` is how it ended, if not well."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._stream: Stream
+        self._unread: deque[bytes] = deque()
+        self._unread_bytes = 0
+        self._reader: asyncio.Future[None] | None = None
+        self._writers: list[asyncio.Future[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended = False  # no more messages will come
+        self.error: RpcError | None = None
+        self.metadata: Metadata = ()  # that the other side began with
+
+    # --- messages ------------------------------------------------------------------------------------------------
+
+    async def read(self) -> bytes | None:
+        """The next message; None at the end; RpcError when the call has failed. One reader at a time."""
+        assert self._reader is None, "somebody else reads this call already"
+        while not self._unread:
+            if self._ended:
+                if self.error is not None:
+                    raise self._failure()
+                return None
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        message = self._unread.popleft()
+        self._unread_bytes -= len(message) + UNREAD_MESSAGE_BYTES
+        self._release()
+        return message
+
+    def deliver_to(self, take: Callable[[bytes], None]) -> None:
+        """From now on messages go here, as they come, and none waits. ``read`` is only for the end."""
+        self._stream.deliver = take
+        while self._unread:
+            take(self._unread.popleft())
+        self._unread_bytes = 0
+        self._release()
+
+    def _release(self) -> None:
+        """The peer may send again when half of what waited is read."""
+        if self._stream.held and 2 * self._unread_bytes < UNREAD_BYTES_MAX:
+            self._stream.release()
+            self._endpoint.flush_soon()
+
+    async def write(self, message: bytes) -> None:
+        """Done when there is room for more; RpcError when the call is over."""
+        self.write_nowait(message)
+        while self._is_full and not self._is_over:
+            room = asyncio.get_running_loop().create_future()
+            self._writers.append(room)
+            await room
+        if self._is_over:
+            raise self._failure()
+
+    def write_nowait(self, message: bytes) -> None:
+        """Never waits, and does nothing if the call is over: somebody reads, and hears of that."""
+        self._stream.send(message)
+        self._endpoint.flush_soon()
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._stream.waiting_bytes
+
+    @property
+    def _is_full(self) -> bool:
+        """The peer does not take what is sent: it is not read here, or on many other calls of its connection."""
+        unsent = self._stream.waiting_bytes
+        if unsent > UNSENT_BYTES_MAX:
+            return True
+        return unsent > 0 and self._endpoint.http2.out.waiting_bytes > UNSENT_OF_CONNECTION_BYTES_MAX
+
+    @property
+    def _is_over(self) -> bool:
+        """Nothing more can be written."""
+        return self._stream.closed
+
+    def _failure(self) -> RpcError:
+        """Made for each who hears of it: an exception remembers who raised it."""
+        if self.error is None:
+            return RpcError(StatusCode.CANCELLED, "the call is over")
+        return RpcError(self.error.status, self.error.details, self.error.metadata)
+
+    # --- what the stream says ------------------------------------------------------------------------------------
+
+    def on_message(self, message: bytes) -> None:
+        self._unread.append(message)
+        self._unread_bytes += len(message) + UNREAD_MESSAGE_BYTES
+        if self._unread_bytes > UNREAD_BYTES_MAX:
+            self._stream.hold()
+        if self._reader is not None:
+            _wake(self._reader)
+
+    def on_room(self) -> None:
+        if self._writers and (self._is_over or not self._is_full):
+            self._wake_writers()
+        if self._stream.closed:
+            self._stop_timer()
+
+    def on_reset(self, code: int, reason: str) -> None:
+        self._fail(RpcError(rpc.status_of_reset(code), reason))
+
+    def _fail(self, error: RpcError) -> None:
+        """It is over, and this is why, unless that is known already."""
+        self.error = self.error or error
+        self._stop_timer()
+        self._read_no_more()
+        self._wake_writers()
+
+    def _read_no_more(self) -> None:
+        self._ended = True
+        if self._reader is not None:
+            _wake(self._reader)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wake_writers(self) -> None:
+        writers, self._writers = self._writers, []
+        for writer in writers:
+            _wake(writer)
+
+    def _too_large(self, size: int) -> RpcError:
+        limit = self._endpoint.http2.settings.message_bytes_max
+        return RpcError(StatusCode.RESOURCE_EXHAUSTED, f"a message of {size} bytes is too large (limit {limit})")
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class ClientCall(Call):
+    """Our end of a call that we made. ``trailing`` came with its end, ``left_s`` is what is left of its time."""
+
+    def __init__(
+        self, endpoint: Endpoint, headers: Headers, timeout_s: float | None, left_s: float | None = None
+    ) -> None:
+        super().__init__(endpoint)
+        self.trailing: Metadata = ()
+        self.on_done: Callable[[], None] | None = None
+        self.is_refused = False  # the server has not even looked at it: it may be made again (RFC 9113, 8.7)
+        self._answered = False
+        self._has_status = False
+        self._stream = endpoint.http2.open_stream(self, headers)
+        if timeout_s is not None:
+            left_s = timeout_s if left_s is None else left_s
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._late, timeout_s)
+        endpoint.flush_soon()
+
+    @property
+    def done(self) -> bool:
+        """It has ended, well or not; messages may still wait to be read."""
+        return self._ended
+
+    @property
+    def _is_over(self) -> bool:
+        return self._ended
+
+    def end(self) -> None:
+        """We send no more."""
+        self._stream.end()
+        self._endpoint.flush_soon()
+
+    def cancel(self) -> None:
+        self._give_up(RpcError(StatusCode.CANCELLED, "cancelled by this side"))
+
+    def _late(self, timeout_s: float) -> None:
+        self._give_up(RpcError(StatusCode.DEADLINE_EXCEEDED, f"no answer within {timeout_s:g} s"))
+
+    def _give_up(self, error: RpcError) -> None:
+        if not self._ended:
+            self._stream.reset()
+            self._endpoint.flush_soon()
+            self._fail(error)
+
+    # --- what the stream says ------------------------------------------------------------------------------------
+
+    def on_headers(self, headers: Headers, ended: bool) -> None:
+        try:
+            if not self._answered:
+                self._answered = True
+                self._check_answer(headers)
+                if not ended:
+                    self.metadata = rpc.read_metadata_untrusted(headers)
+            if ended:
+                self._has_status = True
+                self.error = self.error or rpc.read_trailers_untrusted(headers)
+                self.trailing = rpc.read_metadata_untrusted(headers)
+        except (BadCall, RpcError) as error:
+            failure = error if isinstance(error, RpcError) else RpcError(StatusCode.INTERNAL, str(error))
+            self._stream.reset()
+            self._fail(failure)
+
+    def _check_answer(self, headers: Headers) -> None:
+        fields = dict(headers)
+        code = int(fields[":status"])
+        if code != 200:  # a proxy's, say
+            raise RpcError(rpc.status_of_http(code), f"the answer is HTTP status {code}, not gRPC")
+        if not rpc.is_grpc(fields):
+            raise RpcError(StatusCode.UNKNOWN, f"the answer is {fields.get('content-type', 'nothing')!r}, not gRPC")
+
+    def on_reset(self, code: int, reason: str) -> None:
+        """A server that keeps our deadline may be quicker than we are."""
+        self.is_refused = code == ErrorCode.REFUSED_STREAM
+        left_s = math.inf if self._timer is None else self._timer.when() - asyncio.get_running_loop().time()
+        if code == ErrorCode.CANCEL and left_s < DEADLINE_SLACK_S:
+            self._fail(RpcError(StatusCode.DEADLINE_EXCEEDED, "the server says that the deadline has passed"))
+        else:
+            super().on_reset(code, reason)
+
+    def on_end(self) -> None:
+        if self.error is None and not self._has_status:
+            self.error = RpcError(StatusCode.INTERNAL, "the call ended without a status")
+        self._stop_timer()
+        self._read_no_more()
+        self._wake_writers()  # the server does not read them
+
+    def on_refused(self, compressed: bool, size: int) -> None:
+        if compressed:
+            self._fail(RpcError(StatusCode.INTERNAL, "the server sent a compressed message, unasked"))
+        else:
+            self._fail(self._too_large(size))
+
+    def _read_no_more(self) -> None:
+        super()._read_no_more()
+        if self.on_done is not None:
+            self.on_done()
+            self.on_done = None
+
+
+class ServerCall(Call):
+    """Our end of a call that somebody made. ``path`` names the method, ``host`` and ``port`` are the caller's."""
+
+    def __init__(
+        self, endpoint: Endpoint, stream: Stream, host: str, port: int, begin: Callable[[ServerCall, Headers], None]
+    ) -> None:
+        super().__init__(endpoint)
+        self._stream = stream
+        self._begin = begin
+        self._answered = False
+        self._finished = False
+        self.path = ""
+        self.host = host
+        self.port = port
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def peer(self) -> str:
+        """``host:port`` of the caller."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def certificate(self) -> bytes | None:
+        """What the caller showed, as DER. TLS has seen to it that our CA made it."""
+        tls = self._endpoint.transport.get_extra_info("ssl_object")
+        return None if tls is None else tls.getpeercert(binary_form=True)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._finished or self._stream.closed
+
+    def write_nowait(self, message: bytes) -> None:
+        self.send_initial()
+        super().write_nowait(message)
+
+    def send_initial(self, metadata: Metadata = ()) -> None:
+        """The headers of the answer, if they are not out yet."""
+        if not self._answered:
+            headers = [*rpc.RESPONSE, *rpc.written_metadata(metadata)]
+            self._answered = True
+            self._stream.send_headers(headers)
+            self._endpoint.flush_soon()
+
+    def widen(self) -> None:
+        """The caller is welcome: it may send as much at a time as others. Before that, it gets one small window."""
+        self._stream.widen()
+        self._endpoint.flush_soon()
+
+    def set_deadline(self, timeout_s: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(timeout_s, self._late)
+
+    def finish(self, status: StatusCode, details: str = "", metadata: Metadata = ()) -> None:
+        """The end, after what waits. Once is enough."""
+        if self._finished:
+            return
+        trailers = rpc.trailers(status, details[:DETAILS_MAX], metadata)
+        self._finished = True
+        if self._answered:
+            self._stream.end(trailers)
+        else:
+            self._answered = True
+            self._stream.send_headers([*rpc.RESPONSE, *trailers], end=True)
+        if self._stream.closed:
+            self._stop_timer()  # else it is for the rest, if the caller does not take it
+        self._wake_writers()
+        self._endpoint.flush_soon()
+
+    def refuse_http(self) -> None:
+        """It is no gRPC call: said in HTTP."""
+        self._finished = True
+        self._stream.send_headers(rpc.NOT_GRPC, end=True)
+
+    def give_up(self, error: RpcError) -> None:
+        """End it now. What waits is not sent, and the handler is cancelled."""
+        if self._finished:
+            self._stream.reset()  # a good status must not follow what is not sent
+        self._stream.drop_waiting()
+        self.finish(error.status, error.details, error.metadata)
+        self._fail(error)
+        self._endpoint.flush_soon()
+        if self.task is not None:
+            self.task.cancel()
+
+    def _late(self) -> None:
+        self.give_up(RpcError(StatusCode.DEADLINE_EXCEEDED, "the caller's deadline has passed"))
+
+    # --- what the stream says ------------------------------------------------------------------------------------
+
+    def on_headers(self, headers: Headers, ended: bool) -> None:
+        if not self.path:
+            self._begin(self, headers)
+
+    def on_end(self) -> None:
+        self._read_no_more()
+
+    def on_reset(self, code: int, reason: str) -> None:
+        super().on_reset(code, reason)
+        if self.task is not None:
+            self.task.cancel()
+
+    def on_refused(self, compressed: bool, size: int) -> None:
+        self.give_up(NO_COMPRESSION if compressed else self._too_large(size))

@@ -1,0 +1,1 @@
+"""HTTP/2 on sockets: ``endpoint`` joins a connection of ``weft.wire.http2`` to a transport, ``tls`` is between them."""

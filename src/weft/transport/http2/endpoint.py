@@ -1,0 +1,283 @@
+"""One HTTP/2 connection on its transport: reads, writes, ends in order, and notices a peer that is dead."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from weft.errors import PeerError
+from weft.transport.http2.tls import end_writing
+from weft.wire.http2 import BadHttp2, Connection, ErrorCode, GoneAway, Http2Settings, Stream, StreamOwner, code_name
+
+JOIN_BYTES_MAX: Final = 64 << 10  # pieces that are smaller together are copied into one: cheaper than a list of them
+WRITE_BUFFER_BYTES: Final = 1 << 20  # in the transport; above, streams wait
+UNREAD_ANSWERS_BYTES_MAX: Final = 1 << 20  # on top, for a peer that reads nothing: it would get only more
+LINGER_S: Final = 2.0  # after our last byte, for a peer that does not hang up; it may still be reading
+LINGERS_MAX: Final = 15  # and so often, while it does read what is left
+PING: Final = b"weftping"
+DRAIN_PING: Final = b"weftlast"
+# How others begin.
+NOT_HTTP2: Final = {
+    b"\x15\x03": "the peer speaks TLS, and this side does not",
+    b"\x16\x03": "the peer speaks TLS, and this side does not",
+    b"HT": "the peer speaks HTTP/1, not HTTP/2",
+}
+CLOSED_SILENTLY: Final = "the peer closed the connection without a word"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """``keepalive_s``: a peer that was silent for so long is pinged; 0 means never."""
+
+    http2: Http2Settings
+    keepalive_s: float = 0.0
+    keepalive_timeout_s: float = 10.0
+
+
+class EndpointOwner(Protocol):
+    """Who has the endpoint."""
+
+    def made(self, endpoint: Endpoint) -> None:
+        """The transport is there. Nothing has been said."""
+
+    def settled(self, endpoint: Endpoint) -> None:
+        """The peer has said what it allows, for the first time or again."""
+
+    def stream_opened(self, endpoint: Endpoint, stream: Stream) -> StreamOwner: ...
+
+    def gone_away(self, endpoint: Endpoint, gone: GoneAway) -> None: ...
+
+    def lost(self, endpoint: Endpoint, reason: str) -> None:
+        """The socket is closed. The last call."""
+
+
+class Endpoint(asyncio.Protocol):
+    """``failure`` is why the connection ended, if the peer is to blame."""
+
+    def __init__(self, owner: EndpointOwner, is_client: bool, settings: EndpointSettings) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.http2 = Connection(self, is_client, settings.http2, self._loop.time())
+        self.is_ending = False  # nothing more is read or written, but the socket may still be there
+        self._is_lost = False
+        self.failure = ""
+        self._reason = ""  # of the end, whoever is to blame
+        self._owner = owner
+        self._settings = settings
+        self._transport: asyncio.Transport
+        self._flushing = False  # it is about to happen
+        self._is_full = False
+        self._unread_answers_bytes = 0  # written while the transport was full
+        self._ends_when_idle = False
+        self._is_draining = False
+        self._heard = False
+        self._first = b""  # bytes of the peer
+        self._timer: asyncio.TimerHandle | None = None  # for pings, then for the end
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        return self._transport
+
+    @property
+    def takes_streams(self) -> bool:
+        """A client: whether a new stream has a chance."""
+        return not self.is_ending and self.http2.gone_away is None and self.http2.has_numbers
+
+    # --- what the transport calls --------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        if self._is_lost:  # given up before it began
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        if self._settings.keepalive_s:
+            self._timer = self._loop.call_later(self._settings.keepalive_s, self._look)
+        self._owner.made(self)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_ending:
+            return
+        self._heard = True
+        if not self._first:
+            self._first = data[:2]
+        flushing, self._flushing = self._flushing, True  # whoever writes meanwhile need not ask for it
+        try:
+            self.http2.receive_data(data, self._loop.time())
+        except BadHttp2 as error:
+            self._end(NOT_HTTP2.get(self._first, str(error)), is_failure=True)
+        finally:
+            self._flushing = flushing
+            if not flushing:
+                self.flush()
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+        self._unread_answers_bytes = 0
+        self.http2.transport_full(True)
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self.http2.transport_full(False)
+        self.flush()
+
+    def eof_received(self) -> bool:
+        """The peer sends no more. Nobody who speaks gRPC still reads then, so the transport closes itself."""
+        if not self.is_ending:
+            self._stop(self._why_lost(None))
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Once is enough: who is cancelled while connecting calls it, because not every event loop does then."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        reason = self._reason or self._why_lost(exc)
+        if isinstance(exc, PeerError):  # TLS's
+            self.failure = self.failure or reason
+        self.is_ending = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.http2.lost(reason)
+        self._owner.lost(self, reason)
+
+    def _why_lost(self, error: Exception | None) -> str:
+        gone = self.http2.gone_away
+        if gone is not None and (gone.code or gone.reason):
+            return f"the peer ended the connection: {gone.reason or code_name(gone.code)}"
+        if error is None:
+            return NOT_HTTP2.get(self._first, "the peer closed the connection" if self._first else CLOSED_SILENTLY)
+        if isinstance(error, PeerError):
+            return str(error)
+        return f"the connection broke: {(isinstance(error, OSError) and error.strerror) or error}"
+
+    # --- what the connection calls -------------------------------------------------------------------------------
+
+    def on_stream(self, stream: Stream) -> StreamOwner:
+        return self._owner.stream_opened(self, stream)
+
+    def on_settings(self) -> None:
+        self._owner.settled(self)
+
+    def on_pong(self, payload: bytes) -> None:
+        if self._is_draining and payload == DRAIN_PING:
+            self.http2.refuse_streams()  # the peer knows, so nothing more is on its way
+            self._ends_when_idle = True
+
+    def on_gone_away(self, gone: GoneAway) -> None:
+        self._owner.gone_away(self, gone)
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    def flush_soon(self) -> None:
+        """All that is written in this turn of the loop goes out together."""
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        self._flushing = False
+        if self.is_ending:
+            return
+        self._write_out()
+        if self._ends_when_idle and not self.http2.streams:
+            self.close()
+
+    def _write_out(self) -> None:
+        transport = self._transport
+        while pieces := self.http2.data_to_send():
+            if transport.is_closing():
+                return
+            if self._is_full:
+                self._unread_answers_bytes += sum(map(len, pieces))
+            if len(pieces) == 1:
+                transport.write(pieces[0])
+            elif sum(map(len, pieces)) <= JOIN_BYTES_MAX:
+                transport.write(b"".join(pieces))
+            else:
+                transport.writelines(pieces)
+        if self._is_full and self._unread_answers_bytes > UNREAD_ANSWERS_BYTES_MAX:
+            self.abort(
+                f"the peer does not read what is sent to it ({self._unread_answers_bytes} bytes of answers wait,"
+                f" limit {UNREAD_ANSWERS_BYTES_MAX})"
+            )
+
+    # --- ending --------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """A server: the peer opens no more streams. Those that are open, or on their way, end first; then this does."""
+        if not self._is_draining and not self.is_ending:
+            self._is_draining = True
+            self.http2.announce_end()
+            self.http2.ping(DRAIN_PING)
+            self.flush_soon()
+
+    def end_when_idle(self) -> None:
+        """End after the last stream has."""
+        self._ends_when_idle = True
+        self.flush_soon()
+
+    def close(self, reason: str = "this side closed the connection") -> None:
+        """End now, and in order: what was written still goes out. Streams that are open are lost."""
+        if not self.is_ending:
+            self.http2.refuse_streams()
+            self._end(reason, is_failure=False)
+
+    def drop(self, reason: str) -> None:
+        """The same, because the peer has not done what it should. It hears why."""
+        if not self.is_ending:
+            self.http2.refuse_streams(ErrorCode.NO_ERROR, reason)
+            self._end(reason, is_failure=True)
+
+    def abort(self, reason: str) -> None:
+        """End at once. The peer hears nothing."""
+        if not self.is_ending:
+            self.failure = reason
+            self._stop(reason)
+        self._transport.abort()
+
+    def _end(self, reason: str, is_failure: bool) -> None:
+        """GOAWAY is written. The peer gets time to read it: closing a socket at once may destroy what is under way."""
+        if self.is_ending:
+            return
+        if is_failure:
+            self.failure = reason
+        self._write_out()
+        if self.is_ending:
+            return  # the peer reads nothing
+        self._stop(reason)
+        end_writing(self._transport)
+
+    def _stop(self, reason: str) -> None:
+        """Streams are over, and what is left of the connection will be soon."""
+        self.is_ending = True
+        self._reason = reason
+        self.http2.lost(reason)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._linger(LINGERS_MAX, 0)
+
+    def _linger(self, left: int, waited_bytes: int) -> None:
+        waiting = self._transport.get_write_buffer_size()
+        if left == LINGERS_MAX or (left and 0 < waiting < waited_bytes):
+            self._timer = self._loop.call_later(LINGER_S, self._linger, left - 1, waiting)
+        else:
+            self._transport.abort()
+
+    # --- is the peer still there? --------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        if self._heard:
+            self._heard = False
+            self._timer = self._loop.call_later(self._settings.keepalive_s, self._look)
+            return
+        self.http2.ping(PING)
+        self.flush_soon()
+        self._timer = self._loop.call_later(self._settings.keepalive_timeout_s, self._look_again)
+
+    def _look_again(self) -> None:
+        if self._heard:
+            self._look()
+        else:
+            self.abort(f"the peer does not answer pings (limit {self._settings.keepalive_timeout_s:g} s)")

@@ -1,0 +1,101 @@
+"""What is to go out: whole frames in order, and streams that wait for their turn to add some."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from weft.wire.http2.budget import Budget
+from weft.wire.http2.frames import FRAME_BYTES_LEAST, WINDOW_BEFORE_SETTINGS
+
+OUT_BYTES_MAX: Final = 1 << 20  # given to the transport at a time; the rest waits, so that streams can take turns
+FRAME_BYTES_MAX: Final = 1 << 20  # even if the peer takes larger ones: other streams wait for each
+TURN_BYTES: Final = 256 << 10  # what a stream may send before others have their turn
+
+
+class Sender(Protocol):
+    """A stream, as far as it concerns us."""
+
+    id: int
+    send_window: int
+
+    def write_some(self, bytes_max: int) -> bool:
+        """Write no more than this; whether there is more that could go at once."""
+
+
+class Outgoing:
+    """``has_room`` is false while the transport is full, or enough is on its way to it."""
+
+    __slots__ = (
+        "_budget",
+        "_out",
+        "_parts",
+        "_transport_is_full",
+        "_waiting",
+        "ended_messages",
+        "frame_bytes_max",
+        "has_room",
+        "out_bytes",
+        "waiting_bytes",
+        "window",
+    )
+
+    def __init__(self, budget: Budget) -> None:
+        self.window = WINDOW_BEFORE_SETTINGS  # of the connection, as the peer gave it
+        self.frame_bytes_max = FRAME_BYTES_LEAST
+        self.has_room = True
+        self.out_bytes = 0
+        self.waiting_bytes = 0  # with all streams
+        self._parts = 0  # among it: pieces that are no message
+        self.ended_messages = 0.0  # among those: messages that were sent in parts, and are whole now
+        self._budget = budget
+        self._out: list[bytes | memoryview] = []
+        self._transport_is_full = False
+        self._waiting: dict[int, Sender] = {}  # in the order of their turns
+
+    def write(self, data: bytes | memoryview) -> None:
+        """A frame, or a part of one; the caller writes the rest before anybody else writes."""
+        self._parts += 1
+        self.write_message(data)
+
+    def write_message(self, data: bytes | memoryview) -> None:
+        """The same, which is all of a message, or the last part of it."""
+        self._out.append(data)
+        self.out_bytes += len(data)
+        if self.out_bytes >= OUT_BYTES_MAX:
+            self.has_room = False
+
+    def queue(self, sender: Sender) -> None:
+        """It has something to send. A stream without a window of its own comes back when it has one."""
+        if sender.send_window > 0:
+            self._waiting.setdefault(sender.id, sender)
+
+    def forget(self, sender: Sender) -> None:
+        self._waiting.pop(sender.id, None)
+
+    def transport_full(self, full: bool) -> None:
+        self._transport_is_full = full
+        self.has_room = not full and self.out_bytes < OUT_BYTES_MAX
+
+    def end(self) -> None:
+        """What is written goes out, and no more DATA."""
+        self.window = 0
+
+    def take(self) -> list[bytes | memoryview]:
+        """The next pieces for the transport; call again until there are none."""
+        if self._waiting and not self._transport_is_full:
+            self._take_turns()
+        out, self._out = self._out, []
+        self._budget.data_bytes += self.out_bytes
+        self._budget.messages += len(out) - self._parts + self.ended_messages
+        self.out_bytes = 0
+        self._parts = 0
+        self.ended_messages = 0.0
+        self.has_room = not self._transport_is_full
+        return out
+
+    def _take_turns(self) -> None:
+        waiting = self._waiting
+        while waiting and self.window > 0 and self.out_bytes < OUT_BYTES_MAX:
+            sender = waiting.pop(next(iter(waiting)))
+            if sender.write_some(TURN_BYTES):
+                waiting.setdefault(sender.id, sender)
