@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import grpc
 from bench.figures import Figure, Format, add_formats, report
 from bench.mesh_nodes import node
 from bench.mesh_work import (
@@ -27,6 +26,7 @@ from bench.mesh_work import (
     publish_one_at_a_time,
     replay,
 )
+from bench.transport_kinds import serve_weft, weft_client
 from rich.console import Console
 
 import weft
@@ -120,26 +120,13 @@ def synced_writes(place: Path, count: int) -> list[float]:
 
 async def empty_calls(count: int) -> list[float]:
     """gRPC's own: a message there and back on an open stream, with a server in the same process that does nothing."""
-
-    async def echo(_: object, context: grpc.aio.ServicerContext) -> None:
-        while (data := await context.read()) is not grpc.aio.EOF:
-            await context.write(data)
-
-    server = grpc.aio.server()
-    handler = grpc.method_handlers_generic_handler("bench", {"Echo": grpc.stream_stream_rpc_method_handler(echo)})
-    server.add_generic_rpc_handlers((handler,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
+    port = await serve_weft(None)
     took = []
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        call = channel.stream_stream("/bench/Echo")()
+    async with weft_client(port, None) as talk:
         for _ in range(count):
             begin = time.perf_counter()
-            await call.write(b"x" * 200)
-            await call.read()
+            await talk.ask(b"x" * 200)
             took.append(time.perf_counter() - begin)
-        await call.done_writing()
-    await server.stop(None)
     return took
 
 

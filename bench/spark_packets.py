@@ -25,14 +25,14 @@ from bench.spark_common import Run, bench_session, console, in_turn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from weft.pipelines.packet_captures import BINARY_FILE, ParquetReader
-from weft.pipelines.packet_decoding import judge
-from weft.pipelines.packet_judging import Means, Terms
-from weft.pipelines.packet_keys import KeyFiles, keys_here
-from weft.pipelines.packet_marks import Hasher
-from weft.pipelines.packet_replays import Window
-from weft.pipelines.packet_schema import INPUT
-from weft.pipelines.packet_state import PACKED, Packing, with_replays_marked
+from weft.pipelines.packet.captures import BINARY_FILE, ParquetReader
+from weft.pipelines.packet.decoding import judge
+from weft.pipelines.packet.judging import Means, Terms
+from weft.pipelines.packet.keys import KeyFiles, keys_here
+from weft.pipelines.packet.marks import Hasher
+from weft.pipelines.packet.replays import Window
+from weft.pipelines.packet.schema import INPUT
+from weft.pipelines.packet.state import PACKED, Packing, with_replays_marked
 from weft.pipelines.packets import PacketsSettings, start
 from weft.pipelines.progress import rows_of
 from weft.security.secret import Secret

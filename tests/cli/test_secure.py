@@ -131,3 +131,30 @@ def test_a_second_start_keeps_key_and_context(weft: Weft, tmp_path: Path) -> Non
         assert after["contexts"]["default"] == {**before, "nodes": [node.grpc]}
         assert after["current"] == "default"
         assert weft("pub", "t", "x").status == 0
+
+
+@pytest.mark.req("SEC-02")
+def test_a_key_and_the_root_are_enough_for_a_client(weft: Weft, tmp_path: Path) -> None:
+    """ADR 26. Without the key nothing is served; a stranger's root knows no node of this mesh."""
+    with up(tmp_path / "a", "--node-id", "a", config=weft.config) as node:
+        context = node.context
+        assert context.tls_root is not None
+        with_key = ("--node", node.grpc, "--tls-root", context.tls_root, "--token")
+        assert weft("context", "add", "key-only", *with_key, context.token or "").status == 0
+        assert weft("pub", "plant.temp", "21", "--context", "key-only").status == 0
+        assert "21" in weft("sub", "plant.temp", "--from", "earliest", "--count", "1", "--context", "key-only").out
+        assert weft("context", "add", "no-key", *with_key[:-1]).status == 0
+        refused = weft("pub", "plant.temp", "22", "--context", "no-key")
+        assert refused.status == 1
+        assert "no API key" in refused.err
+        assert 'weft_refusals_total{cause="no-key"}' in node.metrics()
+        with up(tmp_path / "b", "--node-id", "b") as other:
+            stranger = sdk.TlsFiles(Path(other.context.tls_root or ""))
+            with pytest.raises(sdk.client.Unavailable, match="certificate is not good"):
+                asyncio.run(connect_to(node.grpc, context.token, stranger))
+        assert node.end() == 0
+
+
+async def connect_to(address: str, token: str | None, tls: sdk.TlsFiles) -> None:
+    async with sdk.connect(address, token=token, tls=tls):
+        pass

@@ -73,37 +73,15 @@ def nodes_with(tls: weft.TlsFiles | weft.ClientTls) -> Nodes:
 
 
 @pytest.mark.req("SEC-01")
-def test_a_renewed_certificate_gets_a_channel_of_its_own(tmp_path: Path) -> None:
+def test_certificates_are_read_again_for_every_connection(tmp_path: Path) -> None:
     async def story() -> None:
-        files = made(tmp_path)
-        nodes = nodes_with(files)
-        first = nodes.channel("127.0.0.1:1")
-        assert nodes.channel("127.0.0.1:1") is first
-        (tmp_path / "ca").rename(tmp_path / "before")
-        made(tmp_path)
-        second = nodes.channel("127.0.0.1:1")
-        assert second is not first
-        assert nodes.channel("127.0.0.1:1") is second
+        nodes = nodes_with(made(tmp_path))
+        with pytest.raises(weft.client.Unavailable, match=r"no node answers \(127\.0\.0\.1:1: cannot connect"):
+            await nodes.connect()
+        (tmp_path / "identity.pem").write_text("nonsense")
+        with pytest.raises(UsageError, match="the client certificate and its key cannot be used"):
+            await nodes.connect()
         await nodes.close()
-
-    asyncio.run(story())
-
-
-@pytest.mark.parametrize(
-    ("with_certificate", "message"),
-    [(True, "is not valid yet|has expired"), (False, "nodes want a client certificate, and there is none")],
-)
-def test_why_nobody_answers_is_guessed(tmp_path: Path, with_certificate: bool, message: str) -> None:
-    """NOW_S is far away, so the certificate is not good today."""
-
-    async def story() -> None:
-        files = made(tmp_path)
-        nodes = nodes_with(files if with_certificate else weft.TlsFiles(files.root))
-        try:
-            with pytest.raises(weft.client.Unavailable, match=message):
-                await nodes.connect()
-        finally:
-            await nodes.close()
 
     asyncio.run(story())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.client.intake import Intake, Report
+from weft.client.intake import EventIntake, Report
 from weft.model import Batch, Epoch, NodeId, Position, Stream, Topic
 
 A = Stream(Topic("a"), NodeId("n"), 0)
@@ -18,11 +18,11 @@ def batch(base: int, count: int) -> Batch:
     return Batch.from_columns([b"%d" % (base + index) for index in range(count)], 0).with_base_offset(base)
 
 
-def intake(*, in_group: bool = True, is_auto: bool = True) -> Intake:
-    return Intake(in_group=in_group, is_auto=is_auto)
+def intake(*, in_group: bool = True, is_auto: bool = True) -> EventIntake:
+    return EventIntake(in_group=in_group, is_auto=is_auto)
 
 
-def hand_out(box: Intake, count: int) -> None:
+def hand_out(box: EventIntake, count: int) -> None:
     """As a subscription does it, event by event."""
     for _ in range(count):
         if box.index < len(box.events):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weft.client.chunk import Chunk, Lane, Published
 from weft.client.errors import Backpressure, Busy
-from weft.client.outbox import Outbox
+from weft.client.outbox import PublishOutbox
 from weft.errors import UsageError
 from weft.limits import CLIENT_BATCHES_IN_FLIGHT_MAX, CLIENT_EVENT_BYTES, CLIENT_LANES_KEPT_MAX, EVENT_PAYLOAD_BYTES_MAX
 from weft.model import BadTopic, Batch, Epoch, NodeId, Receipt, Stream, Topic, partition_of
@@ -27,13 +27,13 @@ class Woken:
         self.times += 1
 
 
-def outbox(*, batch_bytes: int = 1000, bytes_max: int = 1_000_000, partitions: int = 1) -> Outbox:
-    return Outbox(
+def outbox(*, batch_bytes: int = 1000, bytes_max: int = 1_000_000, partitions: int = 1) -> PublishOutbox:
+    return PublishOutbox(
         partitions=partitions, batch_bytes=batch_bytes, bytes_max=bytes_max, wake=Woken(), read_clock=lambda: TIME_US
     )
 
 
-def add(box: Outbox, payload: bytes, topic: str = "a.b", **how: object) -> Published:
+def add(box: PublishOutbox, payload: bytes, topic: str = "a.b", **how: object) -> Published:
     key, headers, copies = how.get("key"), how.get("headers"), how.get("copies", 0)
     return box.add(topic, payload, key, headers, how.get("timestamp_us"), copies)  # type: ignore[arg-type]
 

@@ -279,7 +279,7 @@ def test_our_own_mistake_is_nobodys_endless_wait(monkeypatch: pytest.MonkeyPatch
         node = FakeNode()
         await filled(node, 10)
         async with running(node) as addresses, connect(addresses) as client:
-            monkeypatch.setattr("weft.client.intake.Intake.delivered", fail)
+            monkeypatch.setattr("weft.client.intake.EventIntake.delivered", fail)
             with pytest.raises(Unavailable, match="oops"):
                 await anext(client.subscribe("a", start="earliest"))
             monkeypatch.setattr("weft.client.chunk.Chunk.seal", fail)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from weft.datagram_node import Admission, ChangeKind, Relationships
 from weft.errors import UsageError
-from weft.transport.udp import Address
+from weft.wire.udp import Address
 
 INTERVAL_S = 10.0
 

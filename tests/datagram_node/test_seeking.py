@@ -6,7 +6,7 @@ import pytest
 
 from weft.datagram_node import Seeking
 from weft.errors import UsageError
-from weft.transport.udp import Address
+from weft.wire.udp import Address
 
 A: Address = ("10.0.0.1", 7500)
 B: Address = ("10.0.0.2", 7500)

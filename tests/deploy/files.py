@@ -18,7 +18,7 @@ import yaml
 from tests import up
 from tests.up import END_TIMEOUT_S, RunningNode
 from weft.node.config import NodeConfig
-from weft.node.config_loading import load_config
+from weft.node.config.loading import load_config
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

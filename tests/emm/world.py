@@ -10,10 +10,10 @@ from uuid import UUID
 
 from weft.datagram_node import Instant
 from weft.emm.event import Event, Refusal
-from weft.emm.session import Session
+from weft.emm.session import EmmSession
 from weft.emm.settings import Settings
-from weft.transport.udp import Address, Datagram, Outgoing
 from weft.wire.emm import Credentials, TrustStore
+from weft.wire.udp import Address, Datagram, Outgoing
 
 KEY_ID = b"key1"
 UNIX_S = 1_700_000_000.0
@@ -57,9 +57,9 @@ class World:
         trust = trust_of(self.count)
         self.nodes = [self._node(number, trust) for number in range(self.count)]
 
-    def _node(self, number: int, trust: TrustStore) -> Session:
+    def _node(self, number: int, trust: TrustStore) -> EmmSession:
         credentials = Credentials(KEY_ID, hmac_key=secret(number))
-        return Session(
+        return EmmSession(
             node_id(number), credentials, trust, self.settings, self.at, self._message_id, self.refused.append
         )
 

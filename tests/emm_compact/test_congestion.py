@@ -7,8 +7,8 @@ import pytest
 from tests.emm_compact.foreign import INTERVAL_S, heartbeat_of, made
 from tests.emm_compact.world import World, address, node_id, notification, star_pairs
 from weft.emm_compact import Settings
-from weft.transport.udp import Datagram
 from weft.wire.emm_compact import Ecn, EventType, Heartbeat, decode_untrusted
+from weft.wire.udp import Datagram
 
 RATE = Settings().rate_per_s_max
 

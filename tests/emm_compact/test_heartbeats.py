@@ -12,7 +12,6 @@ from tests.emm_compact.world import (
     signer,
 )
 from weft.emm_compact import ChangeKind
-from weft.transport.udp import Datagram
 from weft.wire.emm_compact import (
     Ecn,
     EventType,
@@ -20,6 +19,7 @@ from weft.wire.emm_compact import (
     decode_untrusted,
     fingerprint,
 )
+from weft.wire.udp import Datagram
 
 SILENCE_S = 3.5 * INTERVAL_S
 

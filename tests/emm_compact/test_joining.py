@@ -18,9 +18,9 @@ from tests.emm_compact.world import (
 from weft.emm_compact import ChangeKind, Settings
 from weft.errors import UsageError
 from weft.limits import DATAGRAM_BAR_S, DATAGRAM_SOUGHT_MAX
-from weft.transport.udp import Datagram
 from weft.wire.emm_compact import EventType, Field, FieldType, Heartbeat, decode_untrusted
 from weft.wire.reject import Reject
+from weft.wire.udp import Datagram
 
 
 @pytest.mark.req("EMC-11")

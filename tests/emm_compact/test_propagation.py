@@ -14,8 +14,8 @@ from tests.emm_compact.world import (
     star_pairs,
 )
 from weft.emm_compact import Settings
-from weft.transport.udp import Datagram
 from weft.wire.reject import Reject
+from weft.wire.udp import Datagram
 
 
 @pytest.mark.req("EMC-12", "EMC-13")

@@ -18,7 +18,8 @@ import pytest
 from tests.emm_compact.nodes import WAIT_S, node
 from tests.emm_compact.troubled import PAIRS, Outcome, publish_all
 from tests.transport.udp.loops import on_loop
-from weft.transport.udp import Address, Datagram, UdpSocket
+from weft.transport.udp import UdpSocket
+from weft.wire.udp import Address, Datagram
 
 LOSS = 0.15
 DELAY_S_MAX = 0.03

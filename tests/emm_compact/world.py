@@ -13,10 +13,10 @@ from random import Random
 from uuid import UUID
 
 from weft.datagram_node import Instant
-from weft.emm_compact import Event, KeyRing, NeighbourChange, Session, Settings, Signer
+from weft.emm_compact import CompactSession, Event, KeyRing, NeighbourChange, Settings, Signer
 from weft.emm_compact.event import Command
-from weft.transport.udp import Address, Datagram, Outgoing
 from weft.wire.emm_compact import EventType, Format, Notification, Priority, decode_untrusted
+from weft.wire.udp import Address, Datagram, Outgoing
 
 GROUP_KEY = bytes(range(32))
 UNIX_AT_0_S = 1_800_000_000.0
@@ -59,7 +59,7 @@ class Place:
     """A node of the world, and what its application saw."""
 
     number: int
-    session: Session
+    session: CompactSession
     events: list[Event] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     changes: list[NeighbourChange] = field(default_factory=list)
@@ -97,9 +97,9 @@ class World:
     def at(self) -> Instant:
         return Instant(self.now_s, UNIX_AT_0_S + self.now_s)
 
-    def _session(self, number: int) -> Session:
+    def _session(self, number: int) -> CompactSession:
         draw = self._random
-        return Session(
+        return CompactSession(
             node_id(number), signer(number), self._ring, self._settings, self.at, lambda: draw.getrandbits(16)
         )
 

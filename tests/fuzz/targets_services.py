@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.errors import PeerError, UsageError
 from weft.limits import BATCH_BYTES_MAX
 from weft.model import Batch
-from weft.transport.grpc.mesh_values import (
+from weft.transport.clients.values import (
     parse_untrusted,
     read_batch_untrusted,
     read_pattern_untrusted,

@@ -14,7 +14,7 @@ from weft.errors import UsageError, WeftError
 from weft.gateway.publishing import Publishing
 from weft.limits import KIB
 from weft.model import Receipt, Topic
-from weft.transport.grpc.mesh_node import MeshNode
+from weft.port.node import MeshNode
 
 A, B = Topic("a"), Topic("b")
 

@@ -26,8 +26,8 @@ from weft.membership import (
     Liveness,
     Members,
     Message,
+    MessageReceived,
     NodeState,
-    Received,
     Send,
     Settings,
     Start,
@@ -183,7 +183,7 @@ class World:
 
     def _arrive(self, source: NodeId, target: NodeId, life: int, message: Message) -> None:
         if self.nodes[target].life == life:
-            self.tell(target, Received(source, message))
+            self.tell(target, MessageReceived(source, message))
 
     def _dial(self, source: NodeId, target: NodeId) -> None:
         edge = edge_of(source, target)

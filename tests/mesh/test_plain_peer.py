@@ -12,7 +12,7 @@ import pytest
 from tests.mesh.watching import until
 from tests.node.raw_client import EARLIEST, RawClient, events_of
 from tests.node.running import running_node
-from tests.transport.grpc.plain_peer import PlainPeer
+from tests.transport.peers.plain_peer import PlainPeer
 from tests.up import RunningNode, up
 from weft.model import parse_pattern
 

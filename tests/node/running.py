@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.node.config import NodeConfig
-from weft.node.config_loading import load_config
+from weft.node.config.loading import load_config
 from weft.node.runtime import Node
 
 

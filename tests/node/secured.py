@@ -64,12 +64,14 @@ def tls_of(first: Node) -> weft.TlsFiles:
 
 
 @asynccontextmanager
-async def secured(directory: Path, now_s: float, *names: str, lifetime_s: int = 86_400) -> AsyncIterator[list[Node]]:
+async def secured(
+    directory: Path, now_s: float, *names: str, lifetime_s: int = 86_400, **overrides: Any
+) -> AsyncIterator[list[Node]]:
     """A chain of nodes, each linked to the one before."""
     async with AsyncExitStack() as parts:
         nodes: list[Node] = []
         for name in names:
-            settings: dict[str, Any] = {"security__certificate_lifetime_s": lifetime_s}
+            settings: dict[str, Any] = {"security__certificate_lifetime_s": lifetime_s, **overrides}
             if nodes:
                 settings |= {
                     "security__ca_url": f"https://{nodes[0].protection.ca_address}",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from weft.node.config_sections import LogFormat, LogLevel
+from weft.node.config.sections import LogFormat, LogLevel
 from weft.node.logs import configure_logs, node_logger
 
 

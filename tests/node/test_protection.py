@@ -166,7 +166,7 @@ def renewals(node: RunningNode) -> int:
 @pytest.mark.req("SEC-01")
 def test_crowds_that_connect_at_once_do_not_end_a_node_while_its_certificate_is_renewed(tmp_path: Path) -> None:
     file = tmp_path / "weft.toml"
-    file.write_text(f"[security]\ncertificate_lifetime_s = {LIFETIME_S}\n")
+    file.write_text(f'[security]\ncertificate_lifetime_s = {LIFETIME_S}\nclient_certificates = "required"\n')
     data = tmp_path / "a"
 
     async def story(node: RunningNode) -> None:

@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from weft.pipelines.packet_judging import Means, Terms
-from weft.pipelines.packet_keys import Keys
-from weft.pipelines.packet_marks import Hasher
-from weft.pipelines.packet_schema import INPUT
+from weft.pipelines.packet.judging import Means, Terms
+from weft.pipelines.packet.keys import Keys
+from weft.pipelines.packet.marks import Hasher
+from weft.pipelines.packet.schema import INPUT
 from weft.wire import emm, emm_compact
 from weft.wire.emm import Credentials, SigningKey, TrustStore
 

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from tests.pipelines.coaty_events import advertise, deadvertise, identity, uuid
 from weft.client.blocking import Client
 from weft.pipelines import lake
+from weft.pipelines.devices.output import HealthOutput
 from weft.pipelines.health import PIPELINE, HealthSettings, start
-from weft.pipelines.health_output import HealthOutput
-from weft.pipelines.packet_schema import EVENTS
+from weft.pipelines.packet.schema import EVENTS
 from weft.testing import blocking_mesh
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

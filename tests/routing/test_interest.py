@@ -107,7 +107,6 @@ def test_the_table_knows_who_wants_a_topic(
         for topic in topics:
             wanting = {node for node, (_, patterns) in model.items() if any(matches(p, topic) for p in patterns)}
             assert table.who(topic) == wanting
-            assert table.any_of({NODES[0], NODES[2]}, topic) == bool(wanting & {NODES[0], NODES[2]})
 
 
 def test_a_restart_outranks_any_version_of_the_life_before() -> None:

@@ -26,7 +26,7 @@ from weft.security import (
     verify_untrusted,
 )
 from weft.security.authority import backdate_s
-from weft.security.ca_rotation import rehearse, rotate
+from weft.security.ca.rotation import rehearse, rotate
 from weft.security.certificates import begin_s, end_s
 
 

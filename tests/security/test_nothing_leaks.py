@@ -27,7 +27,7 @@ from weft.security import (
     read_keys,
     renew,
 )
-from weft.security.ca_server import CaServer
+from weft.security.ca.server import CaServer
 from weft.security.trust_file import DeviceKey, KeyKind, add_device, add_group, read_trust
 
 ENTROPY = bytes(range(100, 100 + SECRET_BYTES + SALT_BYTES))

@@ -17,8 +17,8 @@ from weft.cli.tables import human_time, print_json
 from weft.errors import UsageError
 from weft.limits import CERTIFICATE_LIFETIME_S, TOKEN_BYTES_MAX
 from weft.security.authority import Authority, AuthoritySettings
-from weft.security.ca_rotation import rehearse as rehearse_rotation
-from weft.security.ca_rotation import rotate as rotate_authority
+from weft.security.ca.rotation import rehearse as rehearse_rotation
+from weft.security.ca.rotation import rotate as rotate_authority
 from weft.security.certificates import Names, end_s, fingerprint
 from weft.security.credentials import CertificateStore, Credentials
 from weft.security.enrolment import enrol as enrol_at

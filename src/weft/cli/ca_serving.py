@@ -12,7 +12,7 @@ from rich.markup import escape
 from weft.cli.console import err
 from weft.errors import WeftError
 from weft.security.authority import Authority
-from weft.security.ca_server import CaServer
+from weft.security.ca.server import CaServer
 from weft.transport.addresses import parse_address
 
 

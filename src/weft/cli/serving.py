@@ -19,7 +19,7 @@ from weft.cli.local_context import remember
 from weft.contexts import contexts_path
 from weft.errors import StorageError, UsageError
 from weft.node.config import NodeConfig
-from weft.node.config_loading import load_config
+from weft.node.config.loading import load_config
 from weft.node.logs import configure_logs, plain_logger
 from weft.node.runtime import Node
 from weft.security.exposure import close_to_others

@@ -9,7 +9,7 @@ from weft.client.options import check_address
 from weft.errors import UsageError
 from weft.limits import CLIENT_NODES_MAX, PEER_NAME_CHARS_MAX
 
-Chance = Callable[[], float]  # a number from 0 up to, not including, 1
+Draw = Callable[[], float]  # a number from 0 up to, not including, 1
 DOUBLINGS_MAX: Final = 32  # beyond that a float grows for nothing
 
 
@@ -19,7 +19,7 @@ class Backoff:
     Full jitter, because many clients lose one node at the same moment and must not come back at one.
     """
 
-    def __init__(self, s_min: float, s_max: float, chance: Chance) -> None:
+    def __init__(self, s_min: float, s_max: float, chance: Draw) -> None:
         self._s_min = s_min
         self._s_max = s_max
         self._chance = chance

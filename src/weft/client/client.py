@@ -15,7 +15,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from weft.client.admin import Admin, GroupInfo, NodePositions, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
-from weft.client.backoff import Chance
+from weft.client.backoff import Draw
 from weft.client.chunk import Published, Whole
 from weft.client.errors import Backpressure, Closed, error_of
 from weft.client.fetch import Fetch
@@ -323,7 +323,7 @@ def connect(
     learns: bool = True,
     options: Options | None = None,
     hooks: Hooks | None = None,
-    chance: Chance | None = None,
+    chance: Draw | None = None,
 ) -> Connecting:
     """Connect to a mesh by one or more of its nodes, ``host:port``. Await what is returned, or enter it.
 

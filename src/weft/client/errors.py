@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final, TypeVar
 
-import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from weft.errors import PeerError, StorageError, UsageError, WeftError
 from weft.wire.mesh.mesh_pb2 import Error, ErrorCode
+from weft.wire.rpc import RpcError, StatusCode
 
 FACTS_MAX: Final = 32  # of one refusal; nodes send a handful
 FACT_CHARS_MAX: Final = 512
 ERROR_METADATA: Final = "weft-error-bin"  # the Error that a call failed with, beside gRPC's status
 ERROR_BYTES_MAX: Final = 16 * 1024  # gRPC lets no more metadata through anyway
+
+
+R = TypeVar("R", bound=Message)
 
 
 class Backpressure(UsageError):
@@ -118,12 +121,12 @@ CLASSES: Final[dict[int, type[WeftError]]] = {
     ErrorCode.ERROR_CORRUPT: LogCorrupt,
 }
 
-STATUS_CLASSES: Final[dict[grpc.StatusCode, type[WeftError]]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: BadRequest,
-    grpc.StatusCode.UNIMPLEMENTED: BadRequest,
-    grpc.StatusCode.PERMISSION_DENIED: NotAllowed,
-    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: TooLarge,  # gRPC's own answer to a frame over its limit
+STATUS_CLASSES: Final[dict[StatusCode, type[WeftError]]] = {
+    StatusCode.INVALID_ARGUMENT: BadRequest,
+    StatusCode.UNIMPLEMENTED: BadRequest,
+    StatusCode.PERMISSION_DENIED: NotAllowed,
+    StatusCode.UNAUTHENTICATED: Unauthenticated,
+    StatusCode.RESOURCE_EXHAUSTED: TooLarge,  # gRPC's own answer to a frame over its limit
 }
 
 # Worth another try, here or elsewhere. Everything else is raised to the caller.
@@ -143,14 +146,25 @@ def error_of(error: Error, **where: object) -> WeftError:
     return kind(error.message[:FACT_CHARS_MAX] or "refused without a reason", **{**where, **facts})
 
 
-def error_of_status(code: grpc.StatusCode, details: str, metadata: Any, **where: object) -> WeftError:
+def error_of_call(failure: RpcError, **where: object) -> WeftError:
     """The end of a call as an exception: what the node says of it, or else what gRPC says.
 
     What is then not plainly the caller's mistake means: try another node.
     """
-    for name, value in metadata or ():
+    for name, value in failure.metadata:
         if name == ERROR_METADATA and isinstance(value, bytes) and len(value) <= ERROR_BYTES_MAX:
             with suppress(DecodeError):
                 return error_of(Error.FromString(value), **where)
-    kind = STATUS_CLASSES.get(code, Unavailable)
-    return kind(f"call failed: {details[:FACT_CHARS_MAX] or code.name}", status=code.name, **where)
+    status = failure.status
+    kind = STATUS_CLASSES.get(status, Unavailable)
+    details = failure.details[:FACT_CHARS_MAX] or status.name
+    return kind(f"call failed: {details}", status=status.name, **where)
+
+
+def parsed_untrusted(kind: type[R], data: bytes, address: str) -> R:
+    """A message of a node; raise only BadNode."""
+    try:
+        message: R = kind.FromString(data)
+    except DecodeError as error:
+        raise BadNode(f"the node sent no {kind.DESCRIPTOR.name}: {error}", node=address) from None
+    return message

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-import grpc
 import pyarrow as pa
 
-from weft.client.errors import BadNode, error_of, is_retryable
-from weft.client.nodes import Nodes, status_error
+from weft.client.errors import BadNode, error_of, error_of_call, is_retryable, parsed_untrusted
+from weft.client.nodes import Nodes
 from weft.client.received import ReceivedBatch
 from weft.client.refs import stream_ref
 from weft.errors import UsageError, WeftError
@@ -17,6 +16,7 @@ from weft.limits import OFFSET_MAX, READ_BYTES_MAX
 from weft.model import SCHEMA, BadBatch, Batch, Epoch, Stream
 from weft.model.stream import check_place
 from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.rpc import RpcError
 
 FETCH: Final = "/weft.mesh.v1.Mesh/Fetch"
 FETCH_TRIES_MAX: Final = 10  # without any progress: five seconds or so, then the caller decides
@@ -65,9 +65,6 @@ class Fetch:
                 reason = error
 
     async def _from_node(self, address: str) -> AsyncIterator[list[ReceivedBatch]]:
-        method = self._nodes.channel(address).unary_stream(
-            FETCH, request_serializer=pb.FetchRequest.SerializeToString, response_deserializer=pb.FetchReply.FromString
-        )
         request = pb.FetchRequest(
             stream=stream_ref(self._stream, self._epoch),
             first_offset=self._next,
@@ -75,17 +72,20 @@ class Fetch:
             bytes_max=READ_BYTES_MAX,
             columns=self._columns,
         )
-        call: Any = method(request, metadata=self._nodes.metadata)
+        call = await self._nodes.open(address, FETCH)
         try:
-            async for reply in call:
+            call.write_nowait(request.SerializeToString())
+            call.end()
+            while (data := await call.read()) is not None:
+                reply = parsed_untrusted(pb.FetchReply, data, address)
                 if reply.WhichOneof("msg") == "error":
                     raise error_of(reply.error, node=address, stream=self._stream)
                 if found := self._read_untrusted(reply.fetched, address):
                     yield found
                 if self._next >= self._end:
                     return  # how the node ends its stream is not waited for
-        except grpc.aio.AioRpcError as error:
-            raise status_error(error, address) from None
+        except RpcError as error:
+            raise error_of_call(error, node=address) from None
         finally:
             call.cancel()
 

@@ -30,7 +30,7 @@ class Report(NamedTuple):
     generation: int | None
 
 
-class Intake:
+class EventIntake:
     """The state of a subscription. ``events`` and ``index`` are open to whoever hands out events, for speed."""
 
     def __init__(self, *, in_group: bool, is_auto: bool) -> None:

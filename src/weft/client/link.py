@@ -19,7 +19,7 @@ from weft.wire.mesh import mesh_pb2 as pb
 PUBLISH: Final = "/weft.mesh.v1.Mesh/Publish"
 
 
-class Link:
+class PublishLink:
     """A node that takes batches. ``unacknowledged`` is what it was sent and has not answered, in order."""
 
     def __init__(self, call: Duplex[pb.PublishRequest, pb.PublishReply], node: NodeId) -> None:
@@ -33,9 +33,9 @@ class Link:
         self._requests = count(1)
 
     @classmethod
-    async def open(cls, nodes: Nodes, address: str, producer: bytes) -> Link:
+    async def open(cls, nodes: Nodes, address: str, producer: bytes) -> PublishLink:
         """Open a stream to the node there; raise Unavailable and what the node refuses with."""
-        call = Duplex(nodes, address, PUBLISH, pb.PublishRequest, pb.PublishReply)
+        call: Duplex[pb.PublishRequest, pb.PublishReply] = Duplex(nodes, address, PUBLISH, pb.PublishReply)
         try:
             reply = await call.begin(pb.PublishRequest(open=pb.PublishOpen(producer_id=producer)))
             node = _read_opened_untrusted(reply, address)

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import os
+import ssl
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import IO, Any, Final, TypeVar
 
-import grpc
+from google.protobuf.message import Message
 
-from weft.client.background import begin
-from weft.client.backoff import AddressBook, Backoff, Chance
-from weft.client.errors import RETRYABLE, Unavailable, error_of_status
+from weft.client.backoff import AddressBook, Backoff, Draw
+from weft.client.errors import RETRYABLE, Unavailable, error_of_call, parsed_untrusted
 from weft.client.hooks import LOG, Hooks, notify
 from weft.client.options import ClientTls, Options, TlsFiles
 from weft.client.tracing import Tracing
-from weft.errors import WeftError
+from weft.errors import UsageError, WeftError
 from weft.limits import CLIENT_FRAME_BYTES_MAX
+from weft.transport.addresses import parse_address
+from weft.transport.grpc.calls import ClientCall
+from weft.transport.grpc.channel import Channel, ChannelSettings, ChannelTls, Unreachable
+from weft.transport.http2.endpoint import EndpointSettings
+from weft.transport.http2.tls import for_http2
+from weft.wire.http2 import CLIENT_SETTINGS
+from weft.wire.rpc import Metadata, RpcError
 
-RETIRED_S: Final = 30 * 24 * 3600.0  # what was open on a channel with an old certificate may go on for a month
-
-Metadata = Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Dialled:
-    channel: grpc.aio.Channel
-    tls: ClientTls | None
+R = TypeVar("R", bound=Message)
 
 
 class Nodes:
@@ -42,7 +43,7 @@ class Nodes:
         name: str,
         options: Options,
         hooks: Hooks,
-        chance: Chance,
+        chance: Draw,
         learns: bool = True,
     ) -> None:
         self.book: Final = AddressBook(given, learns=learns)
@@ -52,25 +53,38 @@ class Nodes:
         self.metadata: Final[Metadata] = (("authorization", f"Bearer {token}"),) if token else ()
         self.last_good: str | None = None  # the node that served something last is the first to be asked again
         self._tls = tls
-        self._name = name
         self._chance = chance
-        self._channels: dict[str, _Dialled] = {}
-        self._retired: dict[asyncio.Task[None], grpc.aio.Channel] = {}  # they serve what was open, and nothing new
+        self._channels: dict[str, Channel] = {}
+        self._settings = ChannelSettings(
+            EndpointSettings(
+                replace(CLIENT_SETTINGS, message_bytes_max=CLIENT_FRAME_BYTES_MAX),
+                keepalive_s=options.keepalive_s,
+                keepalive_timeout_s=options.keepalive_s / 2,
+            ),
+            connect_timeout_s=options.open_timeout_s,
+            user_agent=user_agent(name),
+        )
 
-    def channel(self, address: str) -> grpc.aio.Channel:
-        """With the certificates of now: gRPC cannot change those of a channel."""
+    def channel(self, address: str) -> Channel:
+        """Its connection is made when it is first used, with the certificates of then, and again after it was lost."""
+        channel = self._channels.get(address)
+        if channel is None:
+            host, port = parse_address(address)
+            tls = None if self._tls is None else lambda: self._channel_tls(host)
+            channel = self._channels[address] = Channel(host, port, self._settings, tls)
+        return channel
+
+    def _channel_tls(self, host: str) -> ChannelTls:
         tls = self._tls.read() if isinstance(self._tls, TlsFiles) else self._tls
-        dialled = self._channels.get(address)
-        if dialled is None or dialled.tls != tls:
-            if dialled is not None:
-                self._retire(dialled.channel)
-            dialled = self._channels[address] = _Dialled(self._dial(address, tls), tls)
-        return dialled.channel
+        assert tls is not None, "asked for TLS only"
+        return ChannelTls(client_context(tls), host)
 
-    def _retire(self, channel: grpc.aio.Channel) -> None:
-        task = begin(asyncio.get_running_loop(), channel.close(RETIRED_S))
-        self._retired[task] = channel
-        task.add_done_callback(lambda _: self._retired.pop(task, None))
+    async def open(self, address: str, method: str) -> ClientCall:
+        """A call to this node; raise what is wrong with it."""
+        try:
+            return await self.channel(address).call(method, self.metadata)
+        except RpcError as error:
+            raise error_of_call(error, node=address) from None
 
     def backoff(self) -> Backoff:
         return Backoff(self.options.backoff_s_min, self.options.backoff_s_max, self._chance)
@@ -81,24 +95,41 @@ class Nodes:
         return Attempts(self, purpose, backoff, preferred, avoided)
 
     async def connect(self) -> str:
-        """The first node that answers, or Unavailable after the time for that."""
-        waits = {asyncio.create_task(self._ready(address)) for address in self.book.all()}
+        """The first node that answers; Unavailable if none does in time, or none ever will."""
+        troubles: dict[str, str] = {}
+        waits = {asyncio.create_task(self._ready(address, troubles)) for address in self.book.all()}
         try:
-            done, _ = await asyncio.wait(
-                waits, timeout=self.options.connect_timeout_s, return_when=asyncio.FIRST_COMPLETED
-            )
+            async with asyncio.timeout(self.options.connect_timeout_s):
+                for first in asyncio.as_completed(waits):
+                    if (answered := await first) is not None:
+                        self.last_good = answered
+                        return answered
+        except TimeoutError:
+            pass
         finally:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
-        if not done:
-            raise Unavailable(
-                f"no node answers{self._certificate_fault()}",
-                nodes=", ".join(self.book.all()),
-                waited_s=self.options.connect_timeout_s,
-            )
-        self.last_good = done.pop().result()
-        return self.last_good
+        reasons = "; ".join(f"{address}: {trouble}" for address, trouble in troubles.items())
+        raise Unavailable(
+            f"no node answers ({reasons})" if reasons else "no node answers",
+            nodes=", ".join(self.book.all()),
+            waited_s=self.options.connect_timeout_s,
+        )
+
+    async def _ready(self, address: str, troubles: dict[str, str]) -> str | None:
+        """Its address once it answers; None if its certificate is not good, which waiting does not change."""
+        backoff = self.backoff()
+        while True:
+            try:
+                await self.channel(address).connect()
+                return address
+            except Unreachable as error:
+                troubles[address] = error.what
+                if "verify_code" in error.facts:
+                    return None
+            backoff.failed()
+            await asyncio.sleep(backoff.delay_s())
 
     async def call(self, method: str, request: Any, reply_type: Any, check: Callable[[Any], None] | None = None) -> Any:
         """One answer to one request, from whichever node gives it; ``check`` raises what a reply refuses."""
@@ -126,65 +157,55 @@ class Nodes:
             ) from None
 
     async def close(self) -> None:
-        for dialled in self._channels.values():
-            await dialled.channel.close()
+        channels = list(self._channels.values())
         self._channels.clear()
-        for task, channel in list(self._retired.items()):
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await channel.close()
+        for channel in channels:
+            channel.close()
+        for channel in channels:
+            await channel.wait_closed()
 
-    def _certificate_fault(self) -> str:
-        """gRPC does not say why a node refuses a certificate: the usual reason is looked for here."""
-        tls = self._tls.read() if isinstance(self._tls, TlsFiles) else self._tls
-        if tls is None:
-            return ""
-        if tls.certificate is None:
-            return ": nodes want a client certificate, and there is none"
-        from weft.security.certificates import read_chain_untrusted  # loads a good deal, for those in trouble only
-        from weft.security.verification import check_time
-
+    async def _call_once(self, address: str, method: str, request: Message, reply_type: type[R]) -> R:
         try:
-            check_time(read_chain_untrusted(tls.certificate)[0], time.time())
-        except WeftError as error:
-            return f": {error}"
-        return ""
+            data = await self.channel(address).unary(
+                method, request.SerializeToString(), self.metadata, self.options.open_timeout_s
+            )
+        except RpcError as error:
+            raise error_of_call(error, node=address) from None
+        return parsed_untrusted(reply_type, data, address)
 
-    async def _call_once(self, address: str, method: str, request: Any, reply_type: Any) -> Any:
-        call = self.channel(address).unary_unary(
-            method, request_serializer=type(request).SerializeToString, response_deserializer=reply_type.FromString
-        )
+
+def user_agent(name: str) -> str:
+    """What nodes are told of a client; a name that HTTP cannot carry is spelt with question marks."""
+    return f"weft {name}".strip().encode("ascii", "replace").decode()[:256]
+
+
+def client_context(tls: ClientTls) -> ssl.SSLContext:
+    """Raise UsageError if the certificates cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cadata=tls.root.decode())
+    except (ssl.SSLError, ValueError) as error:
+        raise UsageError(f"no certificates to trust: {error}") from None
+    if tls.certificate is not None and tls.key is not None:
+        _load_identity(context, tls.certificate, tls.key)
+    return for_http2(context)
+
+
+def _load_identity(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Python's ssl takes them from a file only: one in memory where there are such, or one that is gone at once."""
+    with ExitStack() as opened:
+        if hasattr(os, "memfd_create"):
+            file: IO[bytes] = opened.enter_context(os.fdopen(os.memfd_create("weft"), "wb"))
+            path = f"/proc/self/fd/{file.fileno()}"
+        else:
+            file = opened.enter_context(tempfile.NamedTemporaryFile())
+            path = file.name
+        file.write(key + b"\n" + certificate)
+        file.flush()
         try:
-            return await call(request, metadata=self.metadata, timeout=self.options.open_timeout_s)
-        except grpc.aio.AioRpcError as error:
-            raise status_error(error, address) from None
-
-    async def _ready(self, address: str) -> str:
-        await self.channel(address).channel_ready()
-        return address
-
-    def _dial(self, address: str, tls: ClientTls | None) -> grpc.aio.Channel:
-        options = [
-            ("grpc.max_send_message_length", CLIENT_FRAME_BYTES_MAX),
-            ("grpc.max_receive_message_length", CLIENT_FRAME_BYTES_MAX),
-            # We wait ourselves, with jitter; gRPC's own second of waiting would come on top of that.
-            ("grpc.initial_reconnect_backoff_ms", 50),
-            ("grpc.min_reconnect_backoff_ms", 1000),  # also the time a connection attempt may take
-            ("grpc.max_reconnect_backoff_ms", 1000),
-            ("grpc.use_local_subchannel_pool", 1),  # another client's failures are not ours
-            ("grpc.keepalive_time_ms", int(self.options.keepalive_s * 1000)),
-            ("grpc.keepalive_timeout_ms", int(self.options.keepalive_s * 500)),
-            ("grpc.http2.max_pings_without_data", 0),
-            ("grpc.primary_user_agent", f"weft {self._name}".strip()),
-        ]
-        if tls is None:
-            return grpc.aio.insecure_channel(address, options=options)
-        credentials = grpc.ssl_channel_credentials(tls.root, tls.key, tls.certificate)
-        return grpc.aio.secure_channel(address, credentials, options=options)
-
-
-def status_error(error: grpc.aio.AioRpcError, address: str) -> WeftError:
-    return error_of_status(error.code(), str(error.details() or ""), error.trailing_metadata(), node=address)
+            context.load_cert_chain(path)
+        except ssl.SSLError as error:
+            raise UsageError(f"the client certificate and its key cannot be used: {error}") from None
 
 
 class Attempts:

@@ -26,7 +26,7 @@ from weft.model import Receipt, parse_topic, partition_of
 HEADER_BYTES: Final = 8  # of offsets that Arrow keeps for each
 
 
-class Outbox:
+class PublishOutbox:
     """All lanes, and the bound on what is unacknowledged."""
 
     def __init__(

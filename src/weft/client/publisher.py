@@ -29,9 +29,9 @@ from weft.client.errors import (
 )
 from weft.client.hooks import LOG, Hooks, notify
 from weft.client.in_doubt import InDoubt
-from weft.client.link import Link
+from weft.client.link import PublishLink
 from weft.client.nodes import Attempts, Nodes
-from weft.client.outbox import Outbox
+from weft.client.outbox import PublishOutbox
 from weft.errors import UsageError, WeftError
 from weft.limits import CLIENT_MESSAGE_BYTES
 from weft.model import Receipt
@@ -47,7 +47,7 @@ class Publisher:
         self._hooks: Hooks = nodes.hooks
         self._producer = producer
         self._wake = asyncio.Event()
-        self.outbox: Final = Outbox(
+        self.outbox: Final = PublishOutbox(
             partitions=partitions,
             batch_bytes=options.batch_bytes,
             bytes_max=options.unacknowledged_bytes_max,
@@ -166,19 +166,19 @@ class Publisher:
             preferred, avoided = (None, link.address) if link.leaving else (link.address, None)
             reason = link.leaving or "connection lost"
 
-    async def _open_home(self, attempts: Attempts, reason: object) -> Link | None:
+    async def _open_home(self, attempts: Attempts, reason: object) -> PublishLink | None:
         """A link to the first node that takes it; None if one refused for good, which all that waits is told."""
         while True:
             address = await attempts.next(reason)
             try:
-                return await Link.open(self._nodes, address, self._producer)
+                return await PublishLink.open(self._nodes, address, self._producer)
             except WeftError as error:
                 reason = error
                 if not is_retryable(error):
                     self._fail_waiting(error)
                     return None
 
-    async def _send_new(self, link: Link) -> None:
+    async def _send_new(self, link: PublishLink) -> None:
         """Send what there is and what comes, until the node wants no more and has answered all."""
         while True:
             message = pb.PublishRequest()
@@ -190,7 +190,7 @@ class Publisher:
                 self._wake.clear()
                 await self._wake.wait()
 
-    def _fill(self, message: pb.PublishRequest, link: Link) -> bool:
+    def _fill(self, message: pb.PublishRequest, link: PublishLink) -> bool:
         """Put chunks into a message as long as it is small: each message has a price of its own. Whether there is one.
 
         The last one may be as large as a batch can be; what came before it leaves room for that.
@@ -217,7 +217,7 @@ class Publisher:
 
     # --- links -----------------------------------------------------------------------------------------------------
 
-    async def _run_link(self, link: Link, then: Callable[[Link], Awaitable[None]] | None) -> None:
+    async def _run_link(self, link: PublishLink, then: Callable[[PublishLink], Awaitable[None]] | None) -> None:
         """Serve a link until it breaks: first what is in doubt there, in order, then what ``then`` sends."""
         LOG.info("publishing to %s at %s", link.node, link.address)
         notify(self._hooks.on_connected, link.address, link.node, "publish")
@@ -240,7 +240,9 @@ class Publisher:
             await asyncio.gather(reader, writer, return_exceptions=True)
             self._lost(link, doubts, reason)
 
-    async def _write(self, link: Link, doubts: list[Chunk], then: Callable[[Link], Awaitable[None]] | None) -> None:
+    async def _write(
+        self, link: PublishLink, doubts: list[Chunk], then: Callable[[PublishLink], Awaitable[None]] | None
+    ) -> None:
         """One chunk of each lane at a time while they are in doubt.
 
         If one is refused, those behind it must not be taken: it could not follow them any more.
@@ -259,7 +261,7 @@ class Publisher:
         if then is not None:
             await then(link)
 
-    def _answered(self, link: Link, chunk: Chunk, outcome: Receipt | WeftError) -> None:
+    def _answered(self, link: PublishLink, chunk: Chunk, outcome: Receipt | WeftError) -> None:
         lane = chunk.lane
         if isinstance(outcome, WeftError) and is_retryable(outcome):
             if chunk.doubtful:
@@ -298,7 +300,7 @@ class Publisher:
         timer = self._loop.call_later(delay_s, resume)
         self._timers.add(timer)
 
-    def _lost(self, link: Link, unsent: list[Chunk], reason: WeftError | None) -> None:
+    def _lost(self, link: PublishLink, unsent: list[Chunk], reason: WeftError | None) -> None:
         """A link is over. What it has not acknowledged, and what was in doubt before, waits for its node."""
         if reason is not None:
             LOG.info("no longer publishing to %s at %s: %s", link.node, link.address, reason)
@@ -334,7 +336,7 @@ class Publisher:
             backoff.failed()
             await asyncio.sleep(backoff.delay_s())
             try:
-                link = await Link.open(self._nodes, address, self._producer)
+                link = await PublishLink.open(self._nodes, address, self._producer)
             except WeftError as error:
                 LOG.info("waiting for %s, which may have batches of ours: %s", node, error)
                 continue

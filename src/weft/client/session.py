@@ -9,7 +9,7 @@ from typing import Final
 from weft.client.duplex import Duplex
 from weft.client.errors import BadNode, Unavailable, error_of
 from weft.client.hooks import LOG, notify
-from weft.client.intake import Intake
+from weft.client.intake import EventIntake
 from weft.client.nodes import Nodes
 from weft.client.refs import read_position_untrusted, read_stream_untrusted, stream_positions
 from weft.client.speech import Speech
@@ -20,14 +20,14 @@ from weft.wire.mesh import mesh_pb2 as pb
 SUBSCRIBE: Final = "/weft.mesh.v1.Mesh/Subscribe"
 
 
-class Session:
+class SubscribeSession:
     """Fills the intake from one node and tells that node what the intake reports."""
 
     def __init__(
         self,
         nodes: Nodes,
         address: str,
-        intake: Intake,
+        intake: EventIntake,
         speech: Speech,
         arrived: asyncio.Event,
         taken: asyncio.Event,
@@ -43,7 +43,8 @@ class Session:
 
     async def run(self, first: pb.SubscribeOpen, on_opened: Callable[[], None]) -> None:
         """Serve the subscription; return when it was closed by us, raise why it ended otherwise."""
-        call = Duplex(self._nodes, self._address, SUBSCRIBE, pb.SubscribeRequest, pb.SubscribeReply)
+        call: Duplex[pb.SubscribeRequest, pb.SubscribeReply]
+        call = Duplex(self._nodes, self._address, SUBSCRIBE, pb.SubscribeReply)
         tasks: list[asyncio.Task[None]] = []
         try:
             self._begin_untrusted(await call.begin(pb.SubscribeRequest(open=first)))
@@ -131,6 +132,6 @@ class Session:
             elif self._intake.owes_answer:
                 self._speech.soon()  # the application still holds an event of a stream that was lost
             if is_last:
-                return await call.done_writing()
+                return call.done_writing()
             if report.credit_bytes:
                 await call.write(pb.SubscribeRequest(credit=pb.Credit(bytes=report.credit_bytes)))

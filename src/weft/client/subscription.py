@@ -16,11 +16,11 @@ from typing import Final, Literal, Self
 from weft.client.background import begin
 from weft.client.errors import Closed, NodeShuttingDown, PositionUnknown, Unavailable, is_retryable
 from weft.client.hooks import LOG, notify
-from weft.client.intake import Intake
+from weft.client.intake import EventIntake
 from weft.client.nodes import Nodes
 from weft.client.received import Received, ReceivedBatch
 from weft.client.refs import stream_positions
-from weft.client.session import Session
+from weft.client.session import SubscribeSession
 from weft.client.speech import Speech
 from weft.client.start import resumed
 from weft.errors import WeftError
@@ -53,7 +53,7 @@ class Subscription:
         self._start = start
         self._on_closed = on_closed
         self._loop = asyncio.get_running_loop()
-        self._intake = Intake(in_group=bool(group), is_auto=commit == "auto")
+        self._intake = EventIntake(in_group=bool(group), is_auto=commit == "auto")
         self._arrived = asyncio.Event()  # something is in the queue, or nothing will ever be again
         self._taken = asyncio.Event()  # the queue has become shorter
         self._speech = Speech(self._loop, self._options.handled_interval_s, self._options.credit_bytes)
@@ -176,7 +176,7 @@ class Subscription:
         reason: object = "connection lost"
         while not self._speech.is_last:
             address = await attempts.next(reason)
-            session = Session(self._nodes, address, self._intake, self._speech, self._arrived, self._taken)
+            session = SubscribeSession(self._nodes, address, self._intake, self._speech, self._arrived, self._taken)
             begun_s = self._loop.time()
             try:
                 await session.run(self._open_message(start), self._has_opened)

@@ -38,7 +38,7 @@ MERGE_RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is t
 
 
 @dataclass(slots=True)
-class Link:
+class PeerFlows:
     """A peer that knows batches and positions."""
 
     incoming: Incoming
@@ -52,7 +52,7 @@ class Replication:
     def __init__(
         self, me: NodeId, log: Log, routes: Routes, settings: BrokerSettings, floors: MutableMapping[StreamKey, int]
     ) -> None:
-        self.links: dict[NodeId, Link] = {}
+        self.links: dict[NodeId, PeerFlows] = {}
         self.plain: dict[NodeId, PlainLink] = {}
         self._plain_gaps: dict[NodeId, dict[Topic, int]] = {}  # what PlainLink says; as many as there are streams
         self._me = me
@@ -76,7 +76,7 @@ class Replication:
             lambda key: self._routes.wants(peer, key[0].origin, key[0].topic),
         )
         outgoing.progress_s = now_s
-        self.links[peer] = Link(Incoming(peer, self._me, self._log), outgoing)
+        self.links[peer] = PeerFlows(Incoming(peer, self._me, self._log), outgoing)
 
     def plain_link_up(self, peer: NodeId) -> list[Effect]:
         gaps = self._plain_gaps.setdefault(peer, {})
@@ -214,7 +214,7 @@ class Replication:
             effects += self._send_plain(plain)
         return effects
 
-    def _acks(self, link: Link) -> list[Effect]:
+    def _acks(self, link: PeerFlows) -> list[Effect]:
         positions = link.incoming.acks()
         return [SendAcks(link.incoming.peer, positions)] if positions else []
 
@@ -342,6 +342,6 @@ class Replication:
         return self._log.info(stream, epoch).end
 
 
-def _wants(link: Link, key: StreamKey) -> bool:
+def _wants(link: PeerFlows, key: StreamKey) -> bool:
     cursor = link.outgoing.cursors.get(key)
     return cursor is not None and cursor.wanted

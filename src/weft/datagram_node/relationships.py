@@ -23,7 +23,7 @@ from weft.limits import (
     DATAGRAM_KNOWN_MAX,
     DATAGRAM_RELATIONSHIPS_MIN,
 )
-from weft.transport.udp import Address
+from weft.wire.udp import Address
 
 About = TypeVar("About")
 

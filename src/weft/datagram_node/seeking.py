@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from weft.errors import UsageError
 from weft.limits import DATAGRAM_SEEK_S_MAX, DATAGRAM_SEEK_S_MIN, DATAGRAM_SOUGHT_MAX
-from weft.transport.udp import Address
+from weft.wire.udp import Address
 
 
 @dataclass(slots=True)

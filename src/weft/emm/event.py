@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from weft.transport.udp import Address
 from weft.wire.emm import Verdict
 from weft.wire.emm.fields import Value
 from weft.wire.reject import BadPacket, Reject
+from weft.wire.udp import Address
 
 
 @dataclass(frozen=True, slots=True)

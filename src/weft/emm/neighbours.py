@@ -23,7 +23,7 @@ from weft.limits import (
     EMM_GREET_PAUSE_S,
     EMM_PEERS_MAX,
 )
-from weft.transport.udp import Address
+from weft.wire.udp import Address
 
 Neighbour = Relationship[bytes]  # ``about`` holds the capabilities of its Hello
 

@@ -14,16 +14,17 @@ from weft.datagram_node import Change, Instant
 from weft.emm.errors import NoAnswer
 from weft.emm.event import Event, Figures, Refusal
 from weft.emm.neighbours import Neighbour
-from weft.emm.session import Session
+from weft.emm.session import EmmSession
 from weft.emm.settings import Settings
 from weft.errors import UsageError
 from weft.limits import EMM_JOIN_TIMEOUT_S, EMM_PACKET_BYTES_MAX
 from weft.security import Credentials as Certificate
 from weft.transport.quic import QuicLinks, is_quic, show_any
 from weft.transport.turns import Turns
-from weft.transport.udp import Address, Datagram, UdpSocket, show
+from weft.transport.udp import UdpSocket
 from weft.wire.emm import Credentials, TrustStore, Verdict
 from weft.wire.emm.fields import Value
+from weft.wire.udp import Address, Datagram, show
 
 HostAndPort = tuple[str, int]
 Handler = Callable[[Event], None]
@@ -70,7 +71,7 @@ class Node:
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise UsageError("the node is open already", address=show(self.address))
-        session = Session(
+        session = EmmSession(
             self.node_id,
             self._credentials,
             self._trust,
@@ -209,7 +210,7 @@ class _Opened:
     """What exists while a node is open: its session, its sockets and its timer."""
 
     def __init__(
-        self, session: Session, handlers: dict[str, Handler], on_change: Callable[[Change[bytes]], None]
+        self, session: EmmSession, handlers: dict[str, Handler], on_change: Callable[[Change[bytes]], None]
     ) -> None:
         self.session = session
         self.udp: UdpSocket

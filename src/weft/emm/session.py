@@ -21,16 +21,16 @@ from weft.emm.event import Event, Figures, Refusal
 from weft.emm.neighbours import Call, Due, Neighbours
 from weft.emm.settings import Forward, Settings
 from weft.model import Pattern, Topic, matches
-from weft.transport.udp import Address, Datagram, Outgoing, UrgentFirst
-from weft.transport.udp.datagram import show
 from weft.wire import emm
 from weft.wire.datagram import is_urgent_untrusted
 from weft.wire.emm import Credentials, Draft, EventType, Field, Packet, Receiver, TrustStore, Verdict
 from weft.wire.emm.fields import Value
 from weft.wire.reject import BadPacket
+from weft.wire.udp import Address, Datagram, Outgoing, show
+from weft.wire.urgent_first import UrgentFirst
 
 
-class Session:
+class EmmSession:
     """The state of a node. ``message_id`` gives 32 bits from a cryptographic source a call (EMM-02)."""
 
     def __init__(

@@ -19,7 +19,7 @@ from weft.limits import (
     EMM_PEERS_MAX,
 )
 from weft.model import parse_pattern
-from weft.transport.udp.datagram import TTL_DEFAULT, TTL_MAX
+from weft.wire.udp import TTL_DEFAULT, TTL_MAX
 
 CAPABILITIES: Final = b"weft"
 

@@ -20,13 +20,14 @@ from weft.datagram_node import ChangeKind
 from weft.emm_compact.errors import NoAnswer
 from weft.emm_compact.event import About, Event, Figures, Neighbour, NeighbourChange
 from weft.emm_compact.node import Node
-from weft.emm_compact.session import Session
+from weft.emm_compact.session import CompactSession
 from weft.emm_compact.settings import Epochs, Settings
 from weft.wire.emm_compact import Format, KeyRing, Priority, Signer
 
 __all__ = [
     "About",
     "ChangeKind",
+    "CompactSession",
     "Epochs",
     "Event",
     "Figures",
@@ -37,7 +38,6 @@ __all__ = [
     "NoAnswer",
     "Node",
     "Priority",
-    "Session",
     "Settings",
     "Signer",
 ]

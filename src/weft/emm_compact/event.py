@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from weft.datagram_node import Change, Relationship
-from weft.transport.udp import Address
 from weft.wire.emm_compact import Format, Heartbeat, Join, Packet, Priority, Triple
 from weft.wire.reject import Reject
+from weft.wire.udp import Address
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,16 @@ from uuid import UUID
 from weft.datagram_node import Instant
 from weft.emm_compact.errors import NoAnswer
 from weft.emm_compact.event import Command, Event, Figures, Neighbour, NeighbourChange
-from weft.emm_compact.session import Session
+from weft.emm_compact.session import CompactSession
 from weft.emm_compact.settings import Settings
 from weft.errors import UsageError
 from weft.limits import EMC_JOIN_TIMEOUT_S, EMC_PACKET_BYTES_MAX
 from weft.transport.turns import Turns
-from weft.transport.udp import Address, Datagram, UdpSocket, show
+from weft.transport.udp import UdpSocket
 from weft.wire import emm_compact as wire
 from weft.wire.emm_compact import Field, FieldType, Format, Handler, KeyRing, Notification, Priority, Signer
 from weft.wire.reject import BadPacket
+from weft.wire.udp import Address, Datagram, show
 
 HostAndPort = tuple[str, int]
 
@@ -57,7 +58,9 @@ class Node:
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise UsageError("the node is open already", address=show(self.address))
-        session = Session(self.node_id, self._signer, self._keys, self._settings, _now(), lambda: secrets.randbits(16))
+        session = CompactSession(
+            self.node_id, self._signer, self._keys, self._settings, _now(), lambda: secrets.randbits(16)
+        )
         opened = _Opened(session, self._handlers, self._on_change)
         await opened.open(*self._listen)
         self._opened = opened
@@ -216,7 +219,7 @@ class _Opened:
     """What exists while a node is open: its session, its socket and its timer."""
 
     def __init__(
-        self, session: Session, handlers: dict[str, Handler], on_change: Callable[[NeighbourChange], None]
+        self, session: CompactSession, handlers: dict[str, Handler], on_change: Callable[[NeighbourChange], None]
     ) -> None:
         self.session = session
         self.udp: UdpSocket

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from weft.datagram_node import Pace
 from weft.emm_compact.settings import Settings
-from weft.transport.udp import Address, Outgoing, UrgentFirst
 from weft.wire.emm_compact import Ecn, EventType, Packet, dscp, tos
+from weft.wire.udp import Address, Outgoing
+from weft.wire.urgent_first import UrgentFirst
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class _Way:
     waiting: UrgentFirst[Outgoing]
 
 
-class Outbox:
+class CompactOutbox:
     """Joins and heartbeats are not held back: they are few, and a node that falls silent is dropped."""
 
     def __init__(self, settings: Settings) -> None:

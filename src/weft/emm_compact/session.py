@@ -21,13 +21,11 @@ from uuid import UUID
 from weft.datagram_node import Admission, Instant, Relationships, Seeking
 from weft.emm_compact.event import About, Command, Event, Figures, Neighbour, NeighbourChange
 from weft.emm_compact.gate import Gate
-from weft.emm_compact.outbox import Outbox
+from weft.emm_compact.outbox import CompactOutbox
 from weft.emm_compact.pulse import Pulse, interval_s_of, marked
 from weft.emm_compact.settings import Settings
 from weft.errors import UsageError
 from weft.limits import DATAGRAM_RECONNECT_S, DATAGRAM_SOUGHT_MAX
-from weft.transport.udp import Address, Datagram, Outgoing, UrgentFirst
-from weft.transport.udp.datagram import check_marks
 from weft.wire import emm_compact as wire
 from weft.wire.datagram import is_urgent_untrusted
 from weft.wire.emm_compact import (
@@ -44,11 +42,13 @@ from weft.wire.emm_compact import (
     find,
 )
 from weft.wire.reject import BadPacket
+from weft.wire.udp import Address, Datagram, Outgoing, check_marks
+from weft.wire.urgent_first import UrgentFirst
 
 ALL_TYPES: Final = wire.SupportedTypes(0b1111)
 
 
-class Session:
+class CompactSession:
     """The state of a node. ``event_id`` gives 16 random bits a call (EMC-04)."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Session:
             settings.heartbeat_interval_s,
             at.steady_s,
         )
-        self._outbox = Outbox(settings)
+        self._outbox = CompactOutbox(settings)
         self._seeking = Seeking()
         self._wanted: set[Address] = set()  # told to join
         self._marked: set[Address] = set()  # neighbours whose packets arrived with CE since the last heartbeat

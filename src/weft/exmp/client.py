@@ -15,7 +15,7 @@ from weft.limits import EXMP_BACKOFF_S_MAX, EXMP_BACKOFF_S_MIN, EXMP_CONNECT_TIM
 from weft.membership import Chance
 from weft.transport.addresses import Address, parse_address_or_host
 from weft.transport.backoff import Backoff
-from weft.transport.tcp import Link, LinkLost, dial
+from weft.transport.tcp import ExmpConnection, LinkLost, dial
 from weft.wire.exmp import DEFAULT_PORT, DEFAULT_SETTINGS, DEFAULT_TLS_PORT, JsonObject, Settings
 
 CHANCE: Final = SystemRandom()
@@ -152,7 +152,7 @@ class Client:
     async def _dial(self) -> Peer:
         made: list[Peer] = []
 
-        def make_peer(link: Link) -> Peer:
+        def make_peer(link: ExmpConnection) -> Peer:
             made.append(Peer(link, self._handlers))
             return made[0]
 

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, assert_never
 
 from weft.errors import UsageError, WeftError
 from weft.limits import EXMP_LINGER_S, EXMP_OP_SHOWN_CHARS
-from weft.transport.tcp import Answer, BadAnswer, Link, LinkLost, Received
+from weft.transport.tcp import Answer, BadAnswer, ExmpConnection, LinkLost, ReceivedRequest
 from weft.transport.tcp.link import words
 from weft.wire.exmp import Closed, InvalidRequestReceived, JsonObject, Outcome, Success
 from weft.wire.exmp import Failure as FailureOutcome
@@ -53,13 +53,15 @@ class Peer:
     """Made by ``connect`` and ``serve``. Requests are handled one at a time and in order (EXM-06), so a handler that
     calls back to its own peer must not wait for an answer that comes behind its own."""
 
-    def __init__(self, link: Link, handlers: Mapping[str, Handler], on_request: OnRequest | None = None) -> None:
+    def __init__(
+        self, link: ExmpConnection, handlers: Mapping[str, Handler], on_request: OnRequest | None = None
+    ) -> None:
         self._link = link
         self._handlers = handlers
         self._on_request = on_request
         self._slots = asyncio.Semaphore(link.pending_max)
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[Received] = deque()
+        self._queue: deque[ReceivedRequest] = deque()
         self._room = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[None] = self._loop.create_future()
@@ -120,7 +122,7 @@ class Peer:
         if not self._opened.done():
             self._opened.set_result(None)
 
-    def requested(self, requests: Sequence[Received]) -> None:
+    def requested(self, requests: Sequence[ReceivedRequest]) -> None:
         self._queue.extend(requests)
         if self._worker is None or self._worker.done():
             self._worker = self._loop.create_task(self._work(), name="weft exmp handlers")
@@ -148,7 +150,7 @@ class Peer:
             request = self._queue.popleft()
             self._respond(request.id, await self._outcome(request))
 
-    async def _outcome(self, request: Received) -> Outcome:
+    async def _outcome(self, request: ReceivedRequest) -> Outcome:
         if isinstance(request, InvalidRequestReceived):
             return FailureOutcome(request.reason, INVALID_REQUEST)
         operation = request.operation

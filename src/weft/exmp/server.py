@@ -13,7 +13,7 @@ from weft.errors import WeftError
 from weft.exmp.peer import LOG, Handler, OnRequest, Peer
 from weft.limits import EXMP_CONNECTIONS_MAX
 from weft.transport.addresses import Address
-from weft.transport.tcp import Link, Listener
+from weft.transport.tcp import ExmpConnection, Listener
 from weft.wire.exmp import DEFAULT_PORT, DEFAULT_SETTINGS, Settings
 
 OnConnected = Callable[[Peer], Awaitable[None]]
@@ -71,7 +71,7 @@ class Server:
     async def wait_closed(self) -> None:
         await self._closed.wait()
 
-    def _welcome(self, link: Link) -> Peer:
+    def _welcome(self, link: ExmpConnection) -> Peer:
         peer = Peer(link, self._handlers, self._on_request)
         self._peers.add(peer)
         if self._on_connected is not None:

@@ -1,7 +1,7 @@
 """Other protocols joined to the mesh, one folder each.
 
 A gateway lives inside a node and reaches the mesh as the services for clients do: through ``MeshNode``
-(``weft.transport.grpc.mesh_node``), which the node hands over. There is no way round the checks: who may publish or
+(``weft.port.node``), which the node hands over. There is no way round the checks: who may publish or
 subscribe to what is asked of the same rights, and a receipt means the same as everywhere.
 
 The node (``weft.node.gateways``) makes those that its configuration names, starts them once it is ready for clients,

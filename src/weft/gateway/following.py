@@ -14,7 +14,7 @@ from typing import Final
 from weft.core.messages import AddCredit, Delivered, Edge, Handled, StreamKey
 from weft.errors import WeftError
 from weft.model import Batch, Pattern, Position
-from weft.transport.grpc.mesh_node import MeshNode
+from weft.port.node import MeshNode
 
 RETRY_S: Final = 1.0  # after the node ended the subscription
 

@@ -15,8 +15,8 @@ from weft.core.messages import Receipted
 from weft.errors import UsageError, WeftError
 from weft.limits import GATEWAY_GATHER_BYTES, GATEWAY_GATHER_EVENTS
 from weft.model import Batch, Receipt, Topic
-from weft.transport.grpc.mesh_errors import TooLarge
-from weft.transport.grpc.mesh_node import MeshNode
+from weft.port.errors import TooLarge
+from weft.port.node import MeshNode
 
 
 class Waiting(Protocol):

@@ -24,7 +24,7 @@ The runtime performs the effects, and comes back with ``Tick`` when ``get_timer`
 
 from __future__ import annotations
 
-from weft.membership.chance import Chance
+from weft.chance import Chance
 from weft.membership.members import Members
 from weft.membership.messages import (
     Dial,
@@ -40,10 +40,10 @@ from weft.membership.messages import (
     MemberChanged,
     MemberForgotten,
     Message,
+    MessageReceived,
     Ping,
     PingFor,
     Pong,
-    Received,
     RoundTrip,
     Send,
     SetAddresses,
@@ -74,11 +74,11 @@ __all__ = [
     "MemberForgotten",
     "Members",
     "Message",
+    "MessageReceived",
     "NodeState",
     "Ping",
     "PingFor",
     "Pong",
-    "Received",
     "RoundTrip",
     "Send",
     "SetAddresses",

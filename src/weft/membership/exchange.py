@@ -14,6 +14,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+from weft.chance import Chance, some
 from weft.limits import (
     GOSSIP_BYTES_MAX,
     GOSSIP_DIGESTS_MAX,
@@ -22,7 +23,6 @@ from weft.limits import (
     KIB,
     ORIGIN_BYTES_MAX,
 )
-from weft.membership.chance import Chance, some
 from weft.membership.messages import DIGEST_BYTES, Gossip, Send
 from weft.membership.settings import Settings, spread_times
 from weft.membership.state import Digest, NodeState
@@ -33,7 +33,7 @@ from weft.model import NodeId
 STATES_BYTES_MAX: Final = GOSSIP_BYTES_MAX - GOSSIP_DIGESTS_MAX * (DIGEST_BYTES + ORIGIN_BYTES_MAX) - KIB
 
 
-class Outbox:
+class GossipOutbox:
     """What one peer is still to be told."""
 
     __slots__ = ("nodes", "told", "window")
@@ -52,7 +52,7 @@ class Exchange:
         self._table = table
         self._settings = settings
         self._chance = chance
-        self._outboxes: dict[NodeId, Outbox] = {}
+        self._outboxes: dict[NodeId, GossipOutbox] = {}
         self._waiting: dict[NodeId, None] = {}  # peers whose outboxes are not empty, in turn
         self._asked: set[NodeId] = set()  # in this interval, of anybody: one answer is enough
 
@@ -66,7 +66,7 @@ class Exchange:
 
     def open(self, peer: NodeId, own: NodeId) -> list[Send]:
         """A new link: tell everything in digests, of this node the state itself."""
-        outbox = self._outboxes[peer] = Outbox(self._table.changes)
+        outbox = self._outboxes[peer] = GossipOutbox(self._table.changes)
         outbox.add(own, whole=True)
         for node_id in self._table.order:
             outbox.add(node_id)
@@ -121,7 +121,7 @@ class Exchange:
             self._add_changes(outbox)
         return self._post(peer, reply=True) if any(differs) or not gossip.reply else []
 
-    def _compare(self, outbox: Outbox, theirs: Digest) -> bool:
+    def _compare(self, outbox: GossipOutbox, theirs: Digest) -> bool:
         """Note what there is to say to what a peer has, if anything."""
         node_id = theirs.node_id
         ours = self._table.digest_of(node_id)
@@ -134,13 +134,13 @@ class Exchange:
         outbox.add(node_id, whole=not theirs.has_content_of(ours))
         return True
 
-    def _add_changes(self, outbox: Outbox) -> None:
+    def _add_changes(self, outbox: GossipOutbox) -> None:
         room = GOSSIP_DIGESTS_MAX - len(outbox.nodes)  # what does not fit comes by in a window
         for node_id in islice(self._table.changed_since(outbox.told), max(0, room)):
             outbox.add(node_id)
         outbox.told = self._table.changes
 
-    def _add_window(self, outbox: Outbox) -> None:
+    def _add_window(self, outbox: GossipOutbox) -> None:
         order = self._table.order
         begin = outbox.window % len(order)
         window = order[begin : begin + GOSSIP_WINDOW]

@@ -32,7 +32,7 @@ TRANSITIONS: Final = {
 }
 
 
-class Link:
+class HeardFrom:
     __slots__ = ("answered_s", "gossips", "health", "heard", "misses")
 
     def __init__(self) -> None:
@@ -47,10 +47,10 @@ class Heartbeats:
     """All links there are. One clock beats for all of them."""
 
     def __init__(self) -> None:
-        self.links: dict[NodeId, Link] = {}
+        self.links: dict[NodeId, HeardFrom] = {}
 
     def up(self, peer: NodeId, gossips: bool) -> list[Effect]:
-        link = self.links.setdefault(peer, Link())
+        link = self.links.setdefault(peer, HeardFrom())
         link.gossips, link.heard, link.misses = gossips, True, 0
         return _change(peer, link, Sign.UP)
 
@@ -91,7 +91,7 @@ class Heartbeats:
         return effects
 
 
-def _change(peer: NodeId, link: Link, sign: Sign) -> list[Effect]:
+def _change(peer: NodeId, link: HeardFrom, sign: Sign) -> list[Effect]:
     before = link.health
     link.health = TRANSITIONS.get((before, sign), before)
     return [] if link.health is before else [HealthChanged(peer, before, link.health)]

@@ -8,9 +8,9 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, assert_never
 
+from weft.chance import Chance
 from weft.errors import UsageError
 from weft.limits import INCARNATION_MAX, NEIGHBOURS_MAX
-from weft.membership.chance import Chance
 from weft.membership.exchange import Exchange
 from weft.membership.heartbeats import Heartbeats
 from weft.membership.messages import (
@@ -26,10 +26,10 @@ from weft.membership.messages import (
     MemberChanged,
     MemberForgotten,
     Message,
+    MessageReceived,
     Ping,
     PingFor,
     Pong,
-    Received,
     Send,
     SetAddresses,
     SetInterest,
@@ -117,7 +117,7 @@ class Members:
                 return self._link_up(event, now_s)
             case LinkDown(peer):
                 return self._link_down(peer, now_s)
-            case Received(peer, message):
+            case MessageReceived(peer, message):
                 return self._received(peer, message, now_s)
             case SetAddresses(addresses):
                 return self._say(now_s, addresses=addresses)

@@ -88,7 +88,7 @@ class LinkDown:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class MessageReceived:
     peer: NodeId
     message: Message
 
@@ -109,7 +109,7 @@ class Leave:
     """Say goodbye for good; ``Stopped`` follows."""
 
 
-Input: TypeAlias = Start | Tick | LinkUp | LinkDown | Received | SetAddresses | SetInterest | Leave
+Input: TypeAlias = Start | Tick | LinkUp | LinkDown | MessageReceived | SetAddresses | SetInterest | Leave
 
 # --- effects ---------------------------------------------------------------------------------------------------------
 

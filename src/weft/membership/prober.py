@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from weft.chance import Chance, some
 from weft.limits import PROBE_RELAYS_MAX
-from weft.membership.chance import Chance, some
 from weft.membership.messages import Ping, PingFor, Pong, Send
 from weft.membership.settings import Settings
 from weft.model import NodeId

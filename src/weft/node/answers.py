@@ -14,7 +14,7 @@ from weft.log.errors import EventsLost, PositionExpired
 from weft.membership import Members, NodeState
 from weft.model import Batch, NodeId, Position, Topic
 from weft.node.figures import GroupFigures
-from weft.transport.grpc.watching import LinkView
+from weft.transport.peers.watching import LinkView
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import stream_position
 

@@ -32,9 +32,9 @@ from weft.membership import NodeState
 from weft.model import Batch, NodeId, Pattern, Position, Topic
 from weft.model.batch_header import unpack_untrusted
 from weft.node.metrics import Metrics
-from weft.transport.grpc.mesh_errors import Busy, ShuttingDown, code_of
-from weft.transport.grpc.mesh_intake import Intake
-from weft.transport.grpc.mesh_node import ClientLimits, Publisher, Subscriber
+from weft.port.errors import Busy, ShuttingDown, code_of
+from weft.port.node import ClientLimits, PublishClient, SubscribeClient
+from weft.port.unanswered import UnansweredBytes
 from weft.wire.mesh.mesh_pb2 import ErrorCode
 
 ClientEffect = Receipts | Refused | GroupMoved | Opened | Deliver | Assigned | Ended
@@ -62,15 +62,15 @@ class Clients:
         self.limits = limits
         self.addresses = addresses
         self.members = members
-        self.intake = Intake(limits.publish_bytes_max)
+        self.intake = UnansweredBytes(limits.publish_bytes_max)
         self.draining = False
         self._feed = feed
         self._metrics = metrics
         self._reused = reused
         self._numbers = count(1)
-        self._publishers: dict[Publisher, None] = {}
-        self._requests: dict[int, tuple[Publisher, int, int]] = {}  # number -> whose, its own number, bytes
-        self._subscribers: dict[int, Subscriber] = {}
+        self._publishers: dict[PublishClient, None] = {}
+        self._requests: dict[int, tuple[PublishClient, int, int]] = {}  # number -> whose, its own number, bytes
+        self._subscribers: dict[int, SubscribeClient] = {}
         self._moves: dict[int, asyncio.Future[None]] = {}
         self._gone = asyncio.Event()  # one more publisher is gone
         self._losses: set[Loss] = set()
@@ -89,17 +89,17 @@ class Clients:
         if self.draining:
             raise ShuttingDown("this node is shutting down: go to another one", node=self.node_id)
 
-    def join(self, publisher: Publisher) -> None:
+    def join(self, publisher: PublishClient) -> None:
         self._check_room()
         self._publishers[publisher] = None
 
-    def leave(self, publisher: Publisher) -> None:
+    def leave(self, publisher: PublishClient) -> None:
         """Its batches stay in line for the log; their receipts go nowhere."""
         self._publishers.pop(publisher, None)
         self._gone.set()
 
     def publish(
-        self, publisher: Publisher, request: int, topic: Topic, partition: int, batch: Batch, copies: int
+        self, publisher: PublishClient, request: int, topic: Topic, partition: int, batch: Batch, copies: int
     ) -> None:
         number = next(self._numbers)
         self._requests[number] = (publisher, request, len(batch.data))
@@ -107,7 +107,7 @@ class Clients:
 
     def _receipts(self, receipts: tuple[Receipted, ...]) -> None:
         """All of one sync, each client's together."""
-        by_publisher: dict[Publisher, list[tuple[int, Receipted]]] = {}
+        by_publisher: dict[PublishClient, list[tuple[int, Receipted]]] = {}
         for receipted in receipts:
             publisher, request, size = self._requests.pop(receipted.request)
             if not receipted.repeated:
@@ -144,7 +144,7 @@ class Clients:
     # --- subscribers ---------------------------------------------------------------------------------------------
 
     def subscribe(
-        self, subscriber: Subscriber, pattern: Pattern, start: Start, credit_bytes: int, group: str, member: str
+        self, subscriber: SubscribeClient, pattern: Pattern, start: Start, credit_bytes: int, group: str, member: str
     ) -> int:
         self._check_room()
         if len(self._subscribers) >= self.limits.subscriptions_max:

@@ -14,7 +14,7 @@ from weft.gateway.exmp import Admission, ExmpGateway, ExmpSettings, KeyAdmission
 from weft.node.answers import NodeAnswers
 from weft.node.config import NodeConfig
 from weft.node.protection import Plain, Protection, Secured
-from weft.transport.grpc.mesh_node import MeshNode
+from weft.port.node import MeshNode
 from weft.transport.tcp import renewing
 
 

@@ -18,7 +18,7 @@ import structlog
 from structlog.stdlib import BoundLogger, ProcessorFormatter
 from structlog.typing import Processor
 
-from weft.node.config_sections import LogFormat, LogLevel
+from weft.node.config.sections import LogFormat, LogLevel
 
 ROOT: Final = "weft"
 # What every line gets, ours and other libraries' alike.

@@ -92,7 +92,10 @@ GROUP_LAG_S: Final = Definition(
 )
 
 REFUSALS: Final = Definition(
-    "weft_refusals_total", Kind.COUNTER, "Calls and links refused for reasons of security, by cause.", ("cause",)
+    "weft_refusals_total",
+    Kind.COUNTER,
+    "Calls, links and connections refused for reasons of security, by cause.",
+    ("cause",),
 )
 DATAGRAMS: Final = Definition(
     "weft_datagrams_total", Kind.COUNTER, "EMM and EMM-C datagrams of devices, by what became of them.", ("fate",)

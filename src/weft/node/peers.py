@@ -17,7 +17,7 @@ from weft.node.engine import Engine, News
 from weft.node.figures import ConnectionState
 from weft.node.metrics import Metrics
 from weft.node.refusals import Refusals
-from weft.transport.grpc.watching import LinkInput
+from weft.transport.peers.watching import LinkInput
 from weft.wire.mesh.features import Feature, Hello
 
 STATE_OF: dict[Health, ConnectionState] = {
@@ -45,7 +45,7 @@ class LinkInputs:
         self._engine.feed(event)
 
     def received_member(self, peer: NodeId, message: membership.Message) -> None:
-        self._engine.feed_member(membership.Received(peer, message))
+        self._engine.feed_member(membership.MessageReceived(peer, message))
 
 
 class LinkNews:

@@ -9,11 +9,11 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from typing import Any, Final
 
-import grpc
 from structlog.stdlib import BoundLogger
 
 from weft.errors import UsageError, WeftError
@@ -23,6 +23,7 @@ from weft.node.config import NodeConfig
 from weft.node.enrolling import Settled, settle_client, settle_credentials
 from weft.node.refusals import Refusals
 from weft.node.wiring import link_settings
+from weft.port.access import KeyAccess, OpenAccess
 from weft.security import (
     SALT_BYTES,
     SECRET_BYTES,
@@ -36,10 +37,9 @@ from weft.security import (
     create_key,
     read_keys,
 )
-from weft.security.ca_server import CaServer
-from weft.transport.grpc.access import KeyAccess, OpenAccess
-from weft.transport.grpc.peer_gate import PlainGate, TlsGate
-from weft.transport.grpc.server_certificate import ServerCertificate
+from weft.security.ca.server import CaServer
+from weft.transport.http2.tls import for_http2
+from weft.transport.peers.gate import PlainGate, TlsGate
 from weft.transport.tcp.tls import server_context
 
 CACHE_KEY_BYTES: Final = 32
@@ -65,9 +65,7 @@ class Plain:
         self.ca_address = ""
         self.renewals = self.renewal_failures = 0
 
-    def add_port(self, server: grpc.aio.Server, address: str) -> int:
-        port: int = server.add_insecure_port(address)
-        return port
+    grpc_context = None  # TLS for gRPC: none
 
     async def start(self, renewed: Callable[[], None]) -> None:
         pass
@@ -97,7 +95,7 @@ class Secured:
         self._key_problem: str | None = None
         self._parts = AsyncExitStack()
         self._identity_file = settled.store.identity_file
-        self._tls: tuple[Credentials, ssl.SSLContext] | None = None  # of other protocols than gRPC
+        self._made: _Contexts | None = None
         self._rotation = self._rotation_of(settled, self._on_renewed)
         self._client_rotation = None if client is None else self._rotation_of(client.settled, _nothing_to_do)
         expected = {str(peer.address): peer.node_id for peer in config.peers if peer.node_id is not None}
@@ -105,7 +103,8 @@ class Secured:
         authenticator = Authenticator(
             self._keys, secrets.token_bytes(CACHE_KEY_BYTES), clock=time.monotonic, wall_clock=time.time
         )
-        self.access = KeyAccess(authenticator, config.node.mesh, refusals.call)
+        required = config.security.client_certificates == "required"
+        self.access = KeyAccess(authenticator, config.node.mesh, refusals.call, required)
 
     @classmethod
     async def prepare(
@@ -118,20 +117,27 @@ class Secured:
             client = await asyncio.to_thread(_prepare_client, config.node.data, settled.authority)
         return cls(config, settled, client, refusals, logger)
 
-    def add_port(self, server: grpc.aio.Server, address: str) -> int:
-        """A renewed certificate counts from the next handshake on."""
-        port: int = server.add_secure_port(address, ServerCertificate(self.certificate).server_credentials())
-        return port
-
     def server_context(self) -> ssl.SSLContext:
         """TLS for other protocols than gRPC, with the certificate of now; clients may show theirs."""
+        return self._contexts.plain
+
+    def grpc_context(self) -> ssl.SSLContext:
+        """The same for gRPC. A renewed certificate counts from the next connection on; open ones stay as they are."""
+        return self._contexts.http2
+
+    @property
+    def _contexts(self) -> _Contexts:
         current = self._rotation.current
-        if self._tls is None or self._tls[0] is not current:
-            self._tls = (current, server_context(self._identity_file, current.root_pem))
-        return self._tls[1]
+        if self._made is None or self._made.of is not current:
+            make = partial(server_context, self._identity_file, current.root_pem)
+            http2 = for_http2(make())
+            if self._config.security.client_certificates == "required":
+                http2.verify_mode = ssl.CERT_REQUIRED
+            self._made = _Contexts(current, make(), http2)
+        return self._made
 
     def certificate(self) -> Credentials:
-        """This node's own, of now. Called by threads of gRPC, too."""
+        """This node's own, of now."""
         return self._rotation.current
 
     # --- while the node runs -------------------------------------------------------------------------------------
@@ -204,6 +210,15 @@ class Secured:
 
 
 Protection = Plain | Secured
+
+
+@dataclass(frozen=True, slots=True)
+class _Contexts:
+    """TLS with one certificate, for each kind of listener."""
+
+    of: Credentials
+    plain: ssl.SSLContext
+    http2: ssl.SSLContext
 
 
 @dataclass(frozen=True, slots=True)

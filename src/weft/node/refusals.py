@@ -11,7 +11,7 @@ from structlog.stdlib import BoundLogger
 from weft.errors import PeerError
 from weft.log.errors import SequenceReused
 from weft.security import Cause, CertificateRefused, RefusalLog, Refused
-from weft.transport.grpc.access import host_untrusted
+from weft.transport.addresses import parse_address
 
 
 class Refusals:
@@ -32,8 +32,19 @@ class Refusals:
         """A peer's; False if it was refused for other reasons than its certificate."""
         if not isinstance(error, CertificateRefused):
             return False
-        self._note(Cause.PEER, host_untrusted(address), str(error))  # every attempt has a port of its own
+        self._note(Cause.PEER, parse_address(address).host, str(error))  # every attempt has a port of its own
         return True
+
+    def connection_refused(self, host: str, reason: str) -> None:
+        """Before anybody knew whose it is."""
+        self._note(Cause.CONNECTION, host, reason)
+
+    def connection_dropped(self, host: str, reason: str) -> None:
+        """It broke the protocol, or did nothing for too long."""
+        self._note(Cause.CONNECTION, host, reason)
+
+    def handler_failed(self, path: str, error: Exception) -> None:
+        self._logger.error("call_failed", path=path, exc_info=error)
 
     def batch(self, error: SequenceReused) -> None:
         """A producer's. It is counted with all that publishers are refused, by its code."""

@@ -14,12 +14,11 @@ from enum import Enum
 from itertools import islice
 from typing import Final
 
-import grpc
 from prometheus_client import CollectorRegistry
 
 from weft.core import Broker
 from weft.core import messages as core
-from weft.errors import StorageError, UsageError
+from weft.errors import StorageError
 from weft.gateway import Gateway
 from weft.gateway.emm import EmmGateway
 from weft.limits import CLIENT_ADDRESSES_MAX
@@ -44,14 +43,20 @@ from weft.node.peers import LinkInputs, LinkNews
 from weft.node.protection import Plain, Protection, Secured
 from weft.node.refusals import Refusals
 from weft.node.storage import Storage, is_quick, open_node_log
-from weft.node.wiring import TopicSettings, broker_settings, client_limits, link_settings, retention_rules
+from weft.node.wiring import (
+    TopicSettings,
+    broker_settings,
+    client_limits,
+    link_settings,
+    retention_rules,
+    server_settings,
+)
 from weft.security import Secret
 from weft.security.files import private_directory
 from weft.transport.addresses import Address
-from weft.transport.grpc.links import PeerLinks
-from weft.transport.grpc.mesh_admin import add_admin
-from weft.transport.grpc.mesh_service import add_mesh
-from weft.transport.grpc.settings import server_options
+from weft.transport.clients.service import admin_handlers, mesh_handlers
+from weft.transport.grpc.server import Handler, Server
+from weft.transport.peers.links import PeerLinks
 from weft.wire.mesh.features import Feature, Hello
 
 SWITCH_INTERVAL_S: Final = 0.0005  # the syncing thread gets the interpreter back sooner: receipts are quicker
@@ -133,11 +138,11 @@ class Node:
         await self._start_admin()
         self.protection = await self._make_protection(token)
         await self._open_log()
-        server = await self._make_server()
+        handlers: dict[str, Handler] = {}
+        server = self._make_server(handlers)
         self._make_machines()
-        self.links.add_to(server)
-        add_mesh(server, self.clients, self.protection.access)
-        add_admin(server, self.answers, self.protection.access)
+        access = self.protection.access
+        handlers |= self.links.handlers() | mesh_handlers(self.clients, access) | admin_handlers(self.answers, access)
         self._engine.start()
         self._start_maintenance()
         self._parts.push_async_callback(self.protection.stop)
@@ -207,14 +212,11 @@ class Node:
         maintenance.start()
         self._parts.push_async_callback(asyncio.to_thread, maintenance.stop)
 
-    async def _make_server(self) -> grpc.aio.Server:
-        """Bound, not yet serving: its port is told to the mesh first."""
+    def _make_server(self, handlers: Mapping[str, Handler]) -> Server:
+        """Bound, not yet serving: its port is told to the mesh first, and what it serves comes later."""
         wanted = self.config.listen.grpc
-        server = grpc.aio.server(options=[*server_options(link_settings(self.config)), ("grpc.so_reuseport", 0)])
-        try:
-            port = self.protection.add_port(server, str(wanted))
-        except RuntimeError:
-            raise UsageError(f"cannot listen on {wanted}: is another process there?") from None
+        server = Server(handlers, server_settings(self.config), self._refusals, self.protection.grpc_context)
+        port = server.bind(wanted.host, wanted.port)
         self._parts.push_async_callback(server.stop, GOODBYE_S)
         self.grpc_address = str(Address(wanted.host, port))
         told = self.config.listen.advertise or wanted

@@ -21,9 +21,12 @@ from weft.limits import (
 from weft.log.retention import RetentionRule
 from weft.model import Pattern, Topic, parse_pattern
 from weft.node.config import NodeConfig
-from weft.node.config_sections import TopicSection
-from weft.transport.grpc.mesh_node import ClientLimits
-from weft.transport.grpc.settings import DropPolicy, LinkSettings
+from weft.node.config.sections import TopicSection
+from weft.port.node import ClientLimits
+from weft.transport.grpc.server import ServerSettings
+from weft.transport.http2.endpoint import EndpointSettings
+from weft.transport.peers.settings import DropPolicy, LinkSettings
+from weft.wire.http2 import Http2Settings
 
 # The mesh's own topics keep to rules of their own, whatever the configuration says of ">".
 OWN_RULES: Final = (
@@ -99,4 +102,18 @@ def link_settings(config: NodeConfig) -> LinkSettings:
         dial_timeout_s=link.dial_timeout_s,
         handshake_timeout_s=link.handshake_timeout_s,
         compression=link.compression,
+    )
+
+
+def server_settings(config: NodeConfig) -> ServerSettings:
+    """Of the gRPC server, for peers and clients alike."""
+    limits, link = config.limits, link_settings(config)
+    return ServerSettings(
+        EndpointSettings(
+            Http2Settings(message_bytes_max=link.max_message_bytes), link.keepalive_s, link.keepalive_timeout_s
+        ),
+        connections_max=limits.connections_max,
+        connections_of_host_max=limits.connections_of_host_max,
+        handshake_timeout_s=limits.handshake_timeout_s,
+        first_request_timeout_s=limits.first_request_timeout_s,
     )

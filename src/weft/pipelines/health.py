@@ -1,6 +1,6 @@
 """The state of devices and agents: who is alive, late or gone, since when, with which gaps; and alerts about it.
 
-Signs of life come from topics of the mesh (``health_signals`` says which) or from the table that ``packets`` writes.
+Signs of life come from topics of the mesh (``devices.signals`` says which) or from the table that ``packets`` writes.
 Decisions are made in the order of time, once the watermark has passed (``node_health``). From the mesh, one query keeps
 the table of nodes, adds to the table of alerts, and publishes them; from a table, both are computed in one go.
 """
@@ -18,9 +18,9 @@ from weft.model import Pattern, Topic, matches
 from weft.pipelines import lake
 from weft.pipelines.base import Streaming, read_topics
 from weft.pipelines.derived_tables import REJECTED, Interval, ddl, is_misdated, to_decode, with_times
-from weft.pipelines.health_output import HealthOutput
-from weft.pipelines.health_tables import ALERTS, NODES, OUTPUT
-from weft.pipelines.node_health import Rules
+from weft.pipelines.devices.node_health import Rules
+from weft.pipelines.devices.output import HealthOutput
+from weft.pipelines.devices.tables import ALERTS, NODES, OUTPUT
 from weft.pipelines.settings import SourceSection, StreamingSettings, TopicText
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def start(spark: SparkSession, settings: HealthSettings) -> Sequence[StreamingQu
 
 def decided(events: DataFrame, section: RulesSection) -> DataFrame:
     """Rows of ``NODES``, ``ALERTS`` and ``REJECTED`` in one, from a stream of events."""
-    from weft.pipelines.health_signals import SIGNALS_DDL, read_events
-    from weft.pipelines.health_state import HealthProcessor
+    from weft.pipelines.devices.signals import SIGNALS_DDL, read_events
+    from weft.pipelines.devices.state import HealthProcessor
 
     signals = to_decode(events).mapInArrow(read_events, SIGNALS_DDL).withWatermark("at", section.wait)
     rows = signals.groupBy("node_key").transformWithStateInPandas(
@@ -125,7 +125,7 @@ def decided_history(spark: SparkSession, packets: PacketsSection, rules: Rules) 
     """The same from a table: what became of each node up to the last packet of any."""
     from pyspark.sql import functions as f
 
-    from weft.pipelines.health_signals import PACKET_KINDS, SIGNALS_DDL, read_packets
+    from weft.pipelines.devices.signals import PACKET_KINDS, SIGNALS_DDL, read_packets
 
     at = f.coalesce("arrived", "created_at")
     rows = lake.read(spark, packets.settings())
@@ -147,7 +147,7 @@ def decided_history(spark: SparkSession, packets: PacketsSection, rules: Rules) 
 
 def _historian(rules: Rules, until_us: int) -> Callable[[Any, pd.DataFrame], pd.DataFrame]:
     def decide(key: Any, frame: pd.DataFrame) -> pd.DataFrame:
-        from weft.pipelines.health_state import decide_history
+        from weft.pipelines.devices.state import decide_history
 
         return decide_history(rules, until_us, key[0], [bytes(each) for each in frame["data"]])
 

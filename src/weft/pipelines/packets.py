@@ -1,8 +1,8 @@
 """``packets``: EMM and EMM-C datagrams to a table of good events and one of what was refused, with reasons. (SPK-03)
 
 Datagrams come from topics of the mesh (a payload is a datagram, the header ``source`` its sender's address) or from
-captures. Each is decoded, authenticated and judged for freshness (``packet_decoding``), then looked for among those of
-the last 300 seconds (``packet_state``), and ends in one of two tables (``packet_tables``). See ``docs/packets.md``.
+captures. Each is decoded, authenticated and judged for freshness (``packet.decoding``), then looked for among those of
+the last 300 seconds (``packet.state``), and ends in one of two tables (``packet.tables``). See ``docs/packets.md``.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from weft.limits import PACKET_BUCKETS_MAX, PACKET_EVENTS_PER_TRIGGER, PACKET_LA
 from weft.pipelines import lake
 from weft.pipelines.base import Streaming
 from weft.pipelines.lake.settings import IDENTIFIER
-from weft.pipelines.packet_captures import CapturesSection, capture_reader, read_captures
-from weft.pipelines.packet_judging import Terms
-from weft.pipelines.packet_keys import KeyFiles, keys_here
-from weft.pipelines.packet_marks import KEY_BYTES
-from weft.pipelines.packet_replays import Window
-from weft.pipelines.packet_schema import INPUT
-from weft.pipelines.packet_state import Intake, Packing, with_replays_marked
-from weft.pipelines.packet_tables import PARTITION_BY, TwoTables
+from weft.pipelines.packet.captures import CapturesSection, capture_reader, read_captures
+from weft.pipelines.packet.judging import Terms
+from weft.pipelines.packet.keys import KeyFiles, keys_here
+from weft.pipelines.packet.marks import KEY_BYTES
+from weft.pipelines.packet.replays import Window
+from weft.pipelines.packet.schema import INPUT
+from weft.pipelines.packet.state import PacketIntake, Packing, with_replays_marked
+from weft.pipelines.packet.tables import PARTITION_BY, TwoTables
 from weft.pipelines.ranges import fetched, only_ranges, read_ranges
 from weft.pipelines.settings import SourceSection, StreamingSettings
 from weft.security.files import private_directory, read_private, write_private
@@ -121,7 +121,7 @@ def start(spark: SparkSession, settings: PacketsSettings) -> Sequence[StreamingQ
     return [writer.trigger(**settings.run.trigger_arguments()).start()]
 
 
-def _sightings(spark: SparkSession, settings: PacketsSettings, name: str) -> tuple[DataFrame, Intake]:
+def _sightings(spark: SparkSession, settings: PacketsSettings, name: str) -> tuple[DataFrame, PacketIntake]:
     """Where packets are to be found, and what gets them from there in executors."""
     if settings.captures is not None:
         return read_captures(spark, settings.captures), capture_reader(settings.captures)

@@ -8,7 +8,7 @@ asked for, never less, and the node's own trie sorts it out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -146,10 +146,6 @@ class InterestTable:
     def who(self, topic: Topic) -> frozenset[NodeId]:
         """The nodes that want ``topic``."""
         return frozenset(self._trie.match(topic))
-
-    def any_of(self, nodes: Set[NodeId], topic: Topic) -> bool:
-        """Whether one of ``nodes`` wants ``topic``, such as those behind a link."""
-        return any(node in nodes for node in self._trie.match(topic))
 
     def _replace(self, node: NodeId, old: tuple[Pattern, ...], new: tuple[Pattern, ...]) -> None:
         """Touch only what differs: unchanged interest leaves the answers that the trie keeps alone."""

@@ -13,7 +13,7 @@ certificates for a day:
 - A server asks for client certificates and trusts ``credentials.root_pem`` alone. Then, for a peer,
   ``check_node(read_identity_untrusted(certificate), mesh, node_id)`` refuses whoever claims another node's id; gRPC has
   the certificate in ``auth_context()["x509_pem_cert"]``.
-- ``ca_server.CaServer(authority, host, port, clock, on_failed)`` serves step-ca's ``sign``, ``renew``, ``root`` and
+- ``ca.server.CaServer(authority, host, port, clock, on_failed)`` serves step-ca's ``sign``, ``renew``, ``root`` and
   ``health``. Not exported here: it loads a web server, which SDKs and most nodes have no use for.
 
 **API keys and rights** (SEC-02). ``create_key``, ``read_keys`` and ``revoke_key`` change the file; a node has one

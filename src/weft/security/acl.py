@@ -40,9 +40,6 @@ class Acl:
             covers(each, pattern) and _is_own(each) == _is_own(pattern) for each in self.subscribe
         )
 
-    def may_admin(self) -> bool:
-        return self.admin
-
     def check_publish(self, topic: Topic) -> None:
         """Raise NotAllowed, as the next two do."""
         if not self.may_publish(topic):

@@ -15,7 +15,7 @@ import msgspec
 
 from weft.errors import StorageError, UsageError, WeftError
 from weft.limits import CA_BODY_BYTES_MAX, CA_CALL_TIMEOUT_S
-from weft.security.ca_messages import ErrorResponse, RootResponse, SignRequest, SignResponse
+from weft.security.ca.messages import ErrorResponse, RootResponse, SignRequest, SignResponse
 from weft.security.certificates import (
     Names,
     fingerprint,

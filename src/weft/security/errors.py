@@ -48,6 +48,7 @@ class Cause(StrEnum):
     TOO_MANY_FAILURES = "too-many-failures"
     CERTIFICATE = "certificate"
     PEER = "peer"
+    CONNECTION = "connection"  # its handshake failed, there were too many, or it broke the protocol
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"
     ADMIN = "admin"

@@ -19,7 +19,7 @@ from typing import Final, Self
 from weft import client as sdk
 from weft.errors import UsageError
 from weft.model import NodeId, parse_node_id
-from weft.node.config_loading import load_config
+from weft.node.config.loading import load_config
 from weft.node.runtime import Node
 from weft.testing.wires import Wire
 

@@ -21,7 +21,7 @@ from weft.gateway.emm.rows import Accepted
 from weft.gateway.emm.seen import SALT_BYTES, Seen
 from weft.gateway.emm.topics import HELLO_TOPIC, QUARANTINE_TOPIC, TopicMap
 from weft.model import Batch
-from weft.transport.grpc.mesh_intake import Intake
+from weft.port.unanswered import UnansweredBytes
 from weft.wire.emm_compact import KeyRing
 
 WAIT_S = 20.0
@@ -36,7 +36,7 @@ class FakeMesh:
     publishes: list[tuple[int, str, Batch]] = field(default_factory=list)
     joined: list[Any] = field(default_factory=list)
     left: list[Any] = field(default_factory=list)
-    intake: Intake = field(default_factory=lambda: Intake(1 << 30))
+    intake: UnansweredBytes = field(default_factory=lambda: UnansweredBytes(1 << 30))
     refusals: list[Exception] = field(default_factory=list)
 
     def join(self, publisher: Any) -> None:
@@ -149,7 +149,7 @@ def test_the_nodes_own_bound_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "FULL_PAUSE_S", 0.0)
 
     async def story() -> None:
-        mesh = FakeMesh(intake=Intake(10))
+        mesh = FakeMesh(intake=UnansweredBytes(10))
         mesh.intake.take(11)
         inbound = made(mesh)
         inbound.receive(arrived(event(1)))

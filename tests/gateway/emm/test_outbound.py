@@ -21,10 +21,10 @@ from weft.gateway.emm.outbound import Outbound
 from weft.gateway.emm.packing import Packed, Packer
 from weft.gateway.emm.settings import Out
 from weft.model import Batch, Epoch, NodeId, Stream, parse_pattern, parse_topic
+from weft.port.errors import ShuttingDown
 from weft.security import Secret, Trust
-from weft.transport.grpc.mesh_errors import ShuttingDown
-from weft.transport.udp import Address
 from weft.wire import emm
+from weft.wire.udp import Address
 
 WAIT_S = 20.0
 ME = Identity(UUID(int=5), Secret(b"e" * 32))

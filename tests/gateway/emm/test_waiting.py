@@ -9,8 +9,8 @@ from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.rows import Arrived, Rejected
 from weft.gateway.emm.sources import Sources
 from weft.gateway.emm.waiting import Line, Signatures
-from weft.transport.udp import Address
 from weft.wire.reject import Reject
+from weft.wire.udp import Address
 
 URGENT = Device().event("fire", urgent=True)
 NORMAL = Device().event("temp")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from weft.core.messages import AddCredit, Delivered, Handled, Receipted, Start
 from weft.errors import WeftError
 from weft.model import Batch, Epoch, NodeId, Pattern, Position, Receipt, Stream, Topic
-from weft.transport.grpc.mesh_intake import Intake
-from weft.transport.grpc.mesh_node import ClientLimits, Publisher, Subscriber
+from weft.port.node import ClientLimits, PublishClient, SubscribeClient
+from weft.port.unanswered import UnansweredBytes
 
 EPOCH = Epoch(7)
 ME = NodeId("me")
@@ -19,24 +19,24 @@ class FakeMesh:
 
     def __init__(self) -> None:
         self.limits = ClientLimits(10, 10, 1 << 24, 1 << 24, 1 << 20, 1 << 20)
-        self.intake = Intake(1 << 24)
+        self.intake = UnansweredBytes(1 << 24)
         self.published: list[tuple[int, Topic, Batch]] = []
-        self.publishers: list[Publisher] = []
-        self.subscriber: Subscriber
+        self.publishers: list[PublishClient] = []
+        self.subscriber: SubscribeClient
         self.told: list[AddCredit | Handled] = []
         self.unsubscribed: list[int] = []
         self.refusals: list[WeftError] = []
         self._ends: dict[Topic, int] = {}
 
-    def join(self, publisher: Publisher) -> None:
+    def join(self, publisher: PublishClient) -> None:
         self.publishers.append(publisher)
 
-    def leave(self, publisher: Publisher) -> None:
+    def leave(self, publisher: PublishClient) -> None:
         if publisher in self.publishers:
             self.publishers.remove(publisher)
 
     def publish(
-        self, publisher: Publisher, request: int, topic: Topic, partition: int, batch: Batch, copies: int
+        self, publisher: PublishClient, request: int, topic: Topic, partition: int, batch: Batch, copies: int
     ) -> None:
         assert (partition, copies) == (0, 0)
         self.published.append((request, topic, batch))
@@ -55,7 +55,7 @@ class FakeMesh:
         self.refusals.append(error)
 
     def subscribe(
-        self, subscriber: Subscriber, pattern: Pattern, start: Start, credit_bytes: int, group: str, member: str
+        self, subscriber: SubscribeClient, pattern: Pattern, start: Start, credit_bytes: int, group: str, member: str
     ) -> int:
         self.subscriber = subscriber
         return 42

@@ -9,7 +9,7 @@ import pytest
 
 from tests.node.running import config_of
 from weft.configuration import BadConfig
-from weft.node.config_loading import load_config
+from weft.node.config.loading import load_config
 
 
 def test_nothing_is_opened_without_being_asked(tmp_path: Path) -> None:

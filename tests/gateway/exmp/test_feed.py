@@ -12,7 +12,7 @@ from weft.errors import WeftError
 from weft.gateway.exmp.feed import Feed
 from weft.limits import EXMP_EVENTS_AT_ONCE
 from weft.model import Pattern
-from weft.transport.grpc.mesh_node import MeshNode
+from weft.port.node import MeshNode
 from weft.transport.tcp import BadAnswer, LinkLost
 from weft.wire.exmp import Failure, Success
 

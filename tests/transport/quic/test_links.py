@@ -14,7 +14,7 @@ from weft.errors import PeerError, UsageError
 from weft.limits import QUIC_FRAMES_WAITING_MAX
 from weft.security import Credentials, Names, node
 from weft.transport.quic import ALPN, QuicLinks, is_quic, quic_address, show_any
-from weft.transport.udp import Address, Datagram
+from weft.wire.udp import Address, Datagram
 
 HOST = "127.0.0.1"
 

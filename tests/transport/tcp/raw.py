@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from tests.wire.exmp.transcript import HELLO, octets
-from weft.transport.tcp import Link, Listener, Received
+from weft.transport.tcp import ExmpConnection, Listener, ReceivedRequest
 from weft.wire.exmp import Closed, Failure, InvalidRequestReceived, Outcome, Settings, Success
 
 PATIENCE_S = 30.0  # of a test; nothing takes nearly as long
@@ -17,17 +17,17 @@ QUIET = Settings(ping_interval_s=None)
 class Echo:
     """A user that answers every request with what it was asked, and remembers what it heard."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ExmpConnection) -> None:
         self.link = link
         self.is_opened = False
-        self.heard: list[Received] = []
+        self.heard: list[ReceivedRequest] = []
         self.reads = 0
         self.end: Closed | None = None
 
     def opened(self) -> None:
         self.is_opened = True
 
-    def requested(self, requests: Sequence[Received]) -> None:
+    def requested(self, requests: Sequence[ReceivedRequest]) -> None:
         self.reads += 1
         for request in requests:
             self.heard.append(request)
@@ -40,7 +40,7 @@ class Echo:
         self.end = closed
 
 
-def outcome_of(request: Received) -> Outcome:
+def outcome_of(request: ReceivedRequest) -> Outcome:
     if isinstance(request, InvalidRequestReceived):
         return Failure("unreadable", "invalid")
     return Success(request.operation.data)
@@ -106,7 +106,7 @@ class Place:
 async def listening(settings: Settings = QUIET, connections_max: int = 2000) -> AsyncIterator[Place]:
     users: list[Echo] = []
 
-    def make_user(link: Link) -> Echo:
+    def make_user(link: ExmpConnection) -> Echo:
         users.append(Echo(link))
         return users[-1]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.transport.tcp.raw import PATIENCE_S, QUIET, Echo
 from tests.wire.exmp.transcript import HELLO, octets, request, response
 from weft.errors import UsageError
-from weft.transport.tcp import Answer, BadAnswer, Link, LinkLost
+from weft.transport.tcp import Answer, BadAnswer, ExmpConnection, LinkLost
 from weft.transport.tcp.link import words
 from weft.wire.exmp import (
     Closed,
@@ -93,11 +93,11 @@ def play(pieces: Sequence[bytes]) -> tuple[bytes, list[Any], Closed | None, list
                 super().opened()
                 self.link.request("ask", None, answers.append)
 
-        def make(link: Link) -> Asking:
+        def make(link: ExmpConnection) -> Asking:
             users.append(Asking(link))
             return users[0]
 
-        link = Link(QUIET, make)
+        link = ExmpConnection(QUIET, make)
         link.connection_made(wire)  # type: ignore[arg-type]
         for piece in (octets(HELLO), *pieces):
             link.data_received(piece)
@@ -162,17 +162,17 @@ def test_every_cut_in_many_is_the_same(places: set[int]) -> None:
 # --- one link ----------------------------------------------------------------------------------------------------
 
 
-def with_link(work: Callable[[Link, Wire, Echo], Any], chosen: Settings = QUIET) -> None:
+def with_link(work: Callable[[ExmpConnection, Wire, Echo], Any], chosen: Settings = QUIET) -> None:
     """A link that has been greeted."""
 
     async def run() -> None:
         wire, users = Wire(), list[Echo]()
 
-        def make(link: Link) -> Echo:
+        def make(link: ExmpConnection) -> Echo:
             users.append(Echo(link))
             return users[0]
 
-        link = Link(chosen, make)
+        link = ExmpConnection(chosen, make)
         link.connection_made(wire)  # type: ignore[arg-type]
         link.data_received(octets(HELLO))
         wire.writes.clear()
@@ -185,7 +185,7 @@ def with_link(work: Callable[[Link, Wire, Echo], Any], chosen: Settings = QUIET)
 
 
 def test_answers_to_one_read_are_one_write() -> None:
-    def work(link: Link, wire: Wire, user: Echo) -> None:
+    def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
         link.data_received(octets("\n".join(map(request, range(1, 101)))))
         assert len(wire.writes) == 1
         assert wire.writes[0] == octets("\n".join(map(response, range(1, 101))))
@@ -195,7 +195,7 @@ def test_answers_to_one_read_are_one_write() -> None:
 
 
 def test_what_is_said_in_one_turn_is_one_write() -> None:
-    async def work(link: Link, wire: Wire, user: Echo) -> None:
+    async def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
         for _ in range(10):
             link.request("a", None, lambda answer: None)
         assert wire.writes == []
@@ -207,7 +207,7 @@ def test_what_is_said_in_one_turn_is_one_write() -> None:
 
 @pytest.mark.req("EXM-03")
 def test_whoever_waits_for_an_answer_is_told_when_there_will_be_none() -> None:
-    def work(link: Link, wire: Wire, user: Echo) -> None:
+    def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
         answers: list[Answer] = []
         link.request("a", None, answers.append)
         link.request("b", None, answers.append)
@@ -223,7 +223,7 @@ def test_whoever_waits_for_an_answer_is_told_when_there_will_be_none() -> None:
 
 
 def test_an_answer_that_cannot_be_read_spoils_its_own_request_only() -> None:
-    def work(link: Link, wire: Wire, user: Echo) -> None:
+    def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
         answers: list[Answer] = []
         link.request("a", None, answers.append)
         link.request("b", None, answers.append)
@@ -236,7 +236,7 @@ def test_an_answer_that_cannot_be_read_spoils_its_own_request_only() -> None:
 
 
 def test_a_peer_that_does_not_take_its_answers_is_not_read_from() -> None:
-    def work(link: Link, wire: Wire, user: Echo) -> None:
+    def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
         link.pause_writing()
         assert wire.is_paused and link.is_congested
         link.resume_writing()
@@ -246,7 +246,7 @@ def test_a_peer_that_does_not_take_its_answers_is_not_read_from() -> None:
 
 
 def test_a_peer_that_takes_nothing_for_as_long_as_a_pong_may_take_is_cut_off() -> None:
-    async def work(link: Link, wire: Wire, user: Echo) -> None:
+    async def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
         link.pause_writing()
         async with asyncio.timeout(PATIENCE_S):
             while not wire.is_aborted:
@@ -258,7 +258,7 @@ def test_a_peer_that_takes_nothing_for_as_long_as_a_pong_may_take_is_cut_off() -
 def test_after_the_last_words_it_waits_for_the_other_side_but_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.transport.tcp.link.EXMP_LINGER_S", 0.01)
 
-    async def work(link: Link, wire: Wire, user: Echo) -> None:
+    async def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
         link.fail(ErrorCode.UNAVAILABLE, "closing time")
         await asyncio.sleep(0)
         assert wire.is_ended and not wire.is_aborted
@@ -275,11 +275,11 @@ def test_after_the_last_words_it_waits_for_the_other_side_but_not_for_long(monke
 def test_strangers_may_say_less_at_a_time_until_they_are_known() -> None:
     long = '{"op":"a","data":{"text":"' + "x" * 2000 + '"}}'
 
-    def stranger(link: Link, wire: Wire, user: Echo) -> None:
+    def stranger(link: ExmpConnection, wire: Wire, user: Echo) -> None:
         link.data_received(octets(request(1, long)))
         assert user.end is not None and "message is too long" in user.end.description
 
-    def known(link: Link, wire: Wire, user: Echo) -> None:
+    def known(link: ExmpConnection, wire: Wire, user: Echo) -> None:
         link.allow_message_bytes(1 << 20)
         link.data_received(octets(request(1, long)))
         assert len(user.heard) == 1 and user.end is None

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from weft.transport.udp.bulk import BulkReceiver
-from weft.transport.udp.datagram import Datagram
 from weft.transport.udp.marks import CONTROL_BYTES_MAX, marks_of
+from weft.wire.udp import Datagram
 
 HOSTS = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 

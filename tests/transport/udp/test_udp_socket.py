@@ -13,7 +13,8 @@ import pytest
 from tests.transport.udp.loops import on_loop
 from tests.transport.udp.plain import LOOPBACK, WAIT_S, plain_socket, see
 from weft.errors import UsageError
-from weft.transport.udp import Address, Datagram, UdpSocket
+from weft.transport.udp import UdpSocket
+from weft.wire.udp import Address, Datagram
 
 
 class Arrivals:

@@ -12,7 +12,6 @@ from weft.wire.emm import (
     Credentials,
     Draft,
     EventType,
-    Intake,
     Receiver,
     ReplayCache,
     SigningKey,
@@ -94,31 +93,6 @@ def test_a_sealed_packet_is_opened_last() -> None:
     node = receiver()
     draft = Draft(EventType.EVENT, 1, int(NOW), ("n", 5), NODE, compressed=True)
     assert [value for _, value in node.receive_datagram(build(draft, SIGNER), HERE, NOW).packet.values] == ["n", 5]
-
-
-@pytest.mark.req("EMM-29")
-def test_urgent_datagrams_are_handled_first() -> None:
-    intake = Intake()
-    urgent, normal = build(Draft(EventType.EVENT, 1, 0, ("u",), urgent=True)), build(draft_event(2, 0, "n"))
-    for data in (normal, urgent, b"", normal, urgent):
-        intake.put(data, HERE)
-    order = [data for data, _ in intake.drain()]
-    assert order == [urgent, urgent, normal, b"", normal]
-    assert len(intake) == 0
-
-
-@pytest.mark.req("EMM-29")
-def test_urgent_overtakes_while_draining_but_cannot_grow_the_intake() -> None:
-    intake = Intake(datagrams_max=3)
-    urgent, normal = build(Draft(EventType.EVENT, 1, 0, ("u",), urgent=True)), build(draft_event(2, 0, "n"))
-    for _ in range(3):
-        intake.put(normal, HERE)
-    intake.put(urgent, HERE)
-    assert intake.dropped == 1
-    drained = intake.drain()
-    assert next(drained)[0] == normal
-    intake.put(urgent, HERE)
-    assert [data for data, _ in drained] == [urgent, normal, normal]
 
 
 @given(mangled_packets())

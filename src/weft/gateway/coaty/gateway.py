@@ -23,7 +23,7 @@ from weft.gateway.coaty.topics import events_pattern
 from weft.gateway.following import Following
 from weft.gateway.publishing import Publishing
 from weft.limits import COATY_BRIDGE_CREDIT_BYTES, COATY_MEET_S, COATY_TEND_S
-from weft.transport.grpc.mesh_node import MeshNode
+from weft.port.node import MeshNode
 from weft.wire.coaty import require_namespace
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class CoatySettings:
-    """``[gateway.coaty]``; ``weft.node.config_coaty`` documents each. Floodsub has no wildcards, so channels,
+    """``[gateway.coaty]``; ``weft.node.config.coaty`` documents each. Floodsub has no wildcards, so channels,
     operations and IO contexts have to be named."""
 
     namespace: str

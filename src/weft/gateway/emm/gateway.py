@@ -28,12 +28,13 @@ from weft.gateway.emm.settings import GatewaySettings, Out
 from weft.gateway.emm.sources import Sources
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
 from weft.limits import EMM_PACKET_BYTES_MAX, GATEWAY_EMM_TURN_MAX, SECURITY_RELOAD_INTERVAL_S
+from weft.port.node import MeshNode
 from weft.security import Credentials, Trust, TrustFile
-from weft.transport.grpc.mesh_node import MeshNode
 from weft.transport.quic import QuicLinks, is_quic
-from weft.transport.udp import Address, Datagram, Received, UdpSocket, show
+from weft.transport.udp import UdpSocket
 from weft.wire.datagram import DatagramProtocol
 from weft.wire.emm import TrustStore
+from weft.wire.udp import Address, Datagram, Datagrams, show
 
 
 class EmmGateway:
@@ -175,7 +176,7 @@ class EmmGateway:
         self._packer.credentials = self._identity.credentials(trust)
         self._packer.signer = self._identity.signer(trust)
 
-    def _on_received(self, received: Received) -> None:
+    def _on_received(self, received: Datagrams) -> None:
         self.inbound.receive(self._sources.arrived(received.contents, received.sources))
 
     def _on_datagrams(self, datagrams: Sequence[Datagram]) -> None:

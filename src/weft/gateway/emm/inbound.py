@@ -30,7 +30,7 @@ from weft.limits import (
     GATEWAY_EMM_TURN_S,
 )
 from weft.model import Batch, Topic
-from weft.transport.grpc.mesh_node import MeshNode
+from weft.port.node import MeshNode
 from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
 from weft.wire.reject import BadPacket, Reject
 
@@ -160,7 +160,7 @@ class Inbound:
             if kept:
                 self._publish(QUARANTINE_TOPIC, quarantined(kept, at.unix_s))
 
-    # --- publishing: Publisher of the node -----------------------------------------------------------------------
+    # --- publishing: PublishClient of the node -----------------------------------------------------------------------
 
     def _publish(self, topic: Topic, batch: Batch) -> None:
         request, size = next(self._numbers), len(batch.data)

@@ -21,9 +21,9 @@ from weft.gateway.emm.packing import Packed, Packer, came_as_datagram
 from weft.gateway.emm.settings import Out
 from weft.limits import DATAGRAM_RATE_PER_S_MIN, GATEWAY_EMM_CREDIT_BYTES
 from weft.model import Batch, Event, Position, Topic
-from weft.transport.grpc.mesh_errors import ShuttingDown
-from weft.transport.grpc.mesh_node import MeshNode
-from weft.transport.udp import Address
+from weft.port.errors import ShuttingDown
+from weft.port.node import MeshNode
+from weft.wire.udp import Address
 
 EVENTS_AT_ONCE: Final = 64  # packed before others have their turn: some milliseconds
 RETRY_S: Final = 1.0  # after the node ended a subscription
@@ -181,7 +181,7 @@ class _Feed:
         if self._mesh is not None and self._number is not None:
             self._mesh.tell(AddCredit(self._number, size))
 
-    # --- Subscriber of the node ----------------------------------------------------------------------------------
+    # --- SubscribeClient of the node ----------------------------------------------------------------------------------
 
     def opened(self, positions: Sequence[Position]) -> None:
         pass

@@ -11,15 +11,14 @@ from typing import Final, assert_never
 
 from weft.datagram_node import Instant
 from weft.emm.neighbours import Call, Due, Neighbours
-from weft.emm_compact.session import Session as CompactSession
+from weft.emm_compact.session import CompactSession as CompactSession
 from weft.emm_compact.settings import Settings as CompactSettings
 from weft.gateway.emm.identity import Identity
 from weft.security import Trust
-from weft.transport.udp import Address, Datagram, Outgoing
-from weft.transport.udp.datagram import TTL_DEFAULT
 from weft.wire import emm
 from weft.wire.datagram import DatagramProtocol
 from weft.wire.emm import EventType, Field
+from weft.wire.udp import TTL_DEFAULT, Address, Datagram, Outgoing
 
 CAPABILITIES: Final = b"weft-gateway"
 

@@ -1,4 +1,4 @@
-"""What can be set about the gateway; ``weft.node.config_emm`` documents each for users."""
+"""What can be set about the gateway; ``weft.node.config.emm`` documents each for users."""
 
 from __future__ import annotations
 

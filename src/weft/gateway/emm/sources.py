@@ -9,7 +9,7 @@ from typing import Final
 from weft.gateway.emm.rows import Arrived
 from weft.limits import GATEWAY_EMM_SOURCES_MAX
 from weft.transport.quic import show_any
-from weft.transport.udp import Address
+from weft.wire.udp import Address
 
 new_tuple: Final = tuple.__new__
 

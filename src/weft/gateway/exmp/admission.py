@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from weft.model import Pattern
+from weft.port.access import Access, Caller, KeyAccess, OpenAccess
 from weft.security import Acl, Cause, CertificateRefused, Kind, Refused, Secret, Unauthenticated
 from weft.security.certificates import read_certificate_untrusted, read_identity_untrusted
-from weft.transport.grpc.access import Access, Caller, KeyAccess, OpenAccess
 
 
 class Admission(Protocol):

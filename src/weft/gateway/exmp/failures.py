@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from weft.errors import UsageError, WeftError
 from weft.limits import ERROR_TEXT_CHARS_MAX
-from weft.transport.grpc.mesh_errors import code_of
+from weft.port.errors import code_of
 from weft.wire.exmp import Failure
 from weft.wire.mesh.mesh_pb2 import ErrorCode
 

@@ -18,7 +18,7 @@ from weft.errors import PeerError, WeftError
 from weft.gateway.exmp.values import events_json
 from weft.limits import EXMP_CREDIT_BYTES, EXMP_EVENTS_AT_ONCE
 from weft.model import Batch, Pattern, Position
-from weft.transport.grpc.mesh_node import MeshNode
+from weft.port.node import MeshNode
 from weft.transport.tcp import Answer, BadAnswer, LinkLost
 from weft.wire.exmp import Failure, JsonObject, Success
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from weft.gateway.exmp.admission import Admission
 from weft.gateway.exmp.operations import Status, operations
-from weft.gateway.exmp.session import Session
+from weft.gateway.exmp.session import ClientSession
 from weft.gateway.publishing import Publishing
 from weft.limits import EXMP_GATEWAY_QUEUE_BYTES_MAX, EXMP_STRANGER_BYTES_MAX
-from weft.transport.grpc.mesh_node import MeshNode
-from weft.transport.tcp import Link, Listener
+from weft.port.node import MeshNode
+from weft.transport.tcp import ExmpConnection, Listener
 from weft.wire.exmp import Settings
 
 
@@ -32,7 +32,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class ExmpSettings:
-    """What an operator may set; ``weft.node.config_gateways`` documents each."""
+    """What an operator may set; ``weft.node.config.gateways`` documents each."""
 
     connections_max: int
     pending_max: int
@@ -92,5 +92,5 @@ class ExmpGateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _welcome(self, link: Link) -> Session:
-        return Session(link, self._mesh, self._publishing, self._admission, self._operations, self._tasks)
+    def _welcome(self, link: ExmpConnection) -> ClientSession:
+        return ClientSession(link, self._mesh, self._publishing, self._admission, self._operations, self._tasks)

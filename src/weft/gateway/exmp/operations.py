@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from weft.errors import UsageError
-from weft.gateway.exmp.session import Operate, Session
+from weft.gateway.exmp.session import ClientSession, Operate
 from weft.gateway.exmp.values import (
     AuthenticateFields,
     FetchFields,
@@ -35,9 +35,9 @@ from weft.limits import (
 from weft.log import Log
 from weft.log.errors import UnknownStream
 from weft.model import Batch, Epoch, Pattern, Stream, parse_pattern
+from weft.port.errors import Busy
+from weft.port.topics import topics_of
 from weft.security import Secret
-from weft.transport.grpc.mesh_errors import Busy
-from weft.transport.grpc.mesh_queries import topics_of
 from weft.wire.exmp import JsonObject
 from weft.wire.mesh.mesh_pb2 import StatusReply
 
@@ -45,13 +45,13 @@ Status = Callable[[], StatusReply]
 MEMBER_BYTES: Final = 8  # of chance in the name of a member that has none
 
 
-async def authenticate(session: Session, data: JsonObject | None) -> None:
+async def authenticate(session: ClientSession, data: JsonObject | None) -> None:
     fields = fields_untrusted(AuthenticateFields, data)
     await session.credential.show_key_untrusted(Secret(fields.key), session.host)
     session.trust()
 
 
-async def fetch(session: Session, data: JsonObject | None) -> JsonObject:
+async def fetch(session: ClientSession, data: JsonObject | None) -> JsonObject:
     """Events of a stream as they are now, and where to go on."""
     fields = fields_untrusted(FetchFields, data)
     stream = stream_untrusted(fields, session.mesh.node_id)
@@ -77,7 +77,7 @@ def _newest_epoch(log: Log, stream: Stream) -> Epoch:
     return max(epochs)
 
 
-async def subscribe(session: Session, data: JsonObject | None) -> JsonObject:
+async def subscribe(session: ClientSession, data: JsonObject | None) -> JsonObject:
     """From the answer on, the node sends ``event`` requests; the answer to each says that it is handled."""
     fields = fields_untrusted(SubscribeFields, data)
     pattern = parse_pattern(fields.pattern)
@@ -102,7 +102,7 @@ async def subscribe(session: Session, data: JsonObject | None) -> JsonObject:
     return {"subscription": feed.name}
 
 
-async def unsubscribe(session: Session, data: JsonObject | None) -> None:
+async def unsubscribe(session: ClientSession, data: JsonObject | None) -> None:
     number = fields_untrusted(UnsubscribeFields, data).subscription
     feed = session.feeds.pop(number, None)
     if feed is None:
@@ -110,7 +110,7 @@ async def unsubscribe(session: Session, data: JsonObject | None) -> None:
     feed.close()
 
 
-async def topics(session: Session, data: JsonObject | None) -> JsonObject:
+async def topics(session: ClientSession, data: JsonObject | None) -> JsonObject:
     """Those that match a pattern, of the ones that the caller may read."""
     pattern = parse_pattern(fields_untrusted(TopicsFields, data).pattern)
     found = await topics_of(session.mesh.log, pattern, session.credential.caller)
@@ -128,7 +128,7 @@ async def topics(session: Session, data: JsonObject | None) -> JsonObject:
     }
 
 
-async def status(read_status: Status, session: Session, data: JsonObject | None) -> JsonObject:
+async def status(read_status: Status, session: ClientSession, data: JsonObject | None) -> JsonObject:
     """What the node says of itself; for those with the admin right, as everywhere."""
     fields_untrusted(NoFields, data)
     session.credential.caller.check_admin("see the status")

@@ -27,10 +27,10 @@ from weft.limits import (
     EXMP_STRANGER_S,
 )
 from weft.model import Receipt, Topic
+from weft.port.node import MeshNode
+from weft.port.topics import read_topic_untrusted
 from weft.security import Refused
-from weft.transport.grpc.mesh_node import MeshNode
-from weft.transport.grpc.mesh_values import read_topic_untrusted
-from weft.transport.tcp import Answer, Link, Received
+from weft.transport.tcp import Answer, ExmpConnection, ReceivedRequest
 from weft.wire.exmp import (
     Closed,
     ErrorCode,
@@ -54,7 +54,7 @@ class Slot:
 
     __slots__ = ("id", "outcome", "session")
 
-    def __init__(self, session: Session, request_id: int) -> None:
+    def __init__(self, session: ClientSession, request_id: int) -> None:
         self.session = session
         self.id = request_id
         self.outcome: Outcome | None = None
@@ -68,12 +68,12 @@ class Slot:
         self.session.settled()
 
 
-class Session:
+class ClientSession:
     """``LinkUser`` of one connection. ``operations`` are those that take their time; ``owned`` holds their tasks."""
 
     def __init__(
         self,
-        link: Link,
+        link: ExmpConnection,
         mesh: MeshNode,
         publishing: Publishing,
         admission: Admission,
@@ -88,7 +88,7 @@ class Session:
         self._operations = operations
         self._owned = owned
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[Received] = deque()  # not begun
+        self._queue: deque[ReceivedRequest] = deque()  # not begun
         self._slots: deque[Slot] = deque()  # begun and not answered
         self._task: asyncio.Task[None] | None = None  # one operation that takes its time, or the wait for room
         self._is_advancing = False
@@ -134,7 +134,7 @@ class Session:
 
     def opened(self) -> None: ...
 
-    def requested(self, requests: Sequence[Received]) -> None:
+    def requested(self, requests: Sequence[ReceivedRequest]) -> None:
         self._queue.extend(requests)
         self._advance()
 
@@ -319,4 +319,4 @@ def _nothing_to_do(answer: Answer) -> None:
     """Whatever a client says to the end of its subscription."""
 
 
-Operate: TypeAlias = Callable[[Session, JsonObject | None], Awaitable[JsonObject | None]]
+Operate: TypeAlias = Callable[[ClientSession, JsonObject | None], Awaitable[JsonObject | None]]

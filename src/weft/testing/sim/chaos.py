@@ -21,9 +21,9 @@ from weft.testing.sim.group_members import GroupBook, Member
 from weft.testing.sim.network import Conditions, other_end
 from weft.testing.sim.node import MakeBroker, SimNode
 from weft.testing.sim.plain_peers import PlainPeer
-from weft.testing.sim.publishers import Publisher
+from weft.testing.sim.publishers import SimPublisher
 from weft.testing.sim.schedule import chance_of
-from weft.testing.sim.subscribers import Subscriber
+from weft.testing.sim.subscribers import SimSubscriber
 from weft.testing.sim.world import MEMBERSHIP, Hardware, World
 
 # Topics whose names begin with "old" are subject to retention, "keyed" to compaction; "safe" asks for copies.
@@ -159,12 +159,12 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
     nodes = list(world.nodes.values())
     topics = chance.sample(TOPICS, chance.randint(1, 4))
     for number in range(mix.publishers):
-        publisher = Publisher(f"p{number}", world.desk, nodes, topics, mix.batches)
+        publisher = SimPublisher(f"p{number}", world.desk, nodes, topics, mix.batches)
         world.publishers.append(publisher)
         world.schedule.at(chance.uniform(0.0, 4.0), partial(publisher.run, mix.publish_s / mix.batches))
     for number in range(mix.subscribers):
         start = chance.choice([Edge.EARLIEST, Edge.EARLIEST, Edge.LATEST])
-        subscriber = Subscriber(f"s{number}", world.desk, nodes, chance.choice(PATTERNS), start)
+        subscriber = SimSubscriber(f"s{number}", world.desk, nodes, chance.choice(PATTERNS), start)
         subscriber.slow_s = chance.choice([0.01, 0.01, 1.0])
         world.subscribers.append(subscriber)
         world.schedule.at(chance.uniform(0.0, 12.0), subscriber.connect)

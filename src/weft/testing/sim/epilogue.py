@@ -9,7 +9,7 @@ from weft.core.messages import Copy
 from weft.model import NodeId, parse_topic
 from weft.routing import Topology
 from weft.testing.sim.network import other_end
-from weft.testing.sim.publishers import Publisher
+from weft.testing.sim.publishers import SimPublisher
 from weft.testing.sim.schedule import Violation
 from weft.testing.sim.truth import StreamKey, name_of
 from weft.testing.sim.world import World
@@ -28,7 +28,7 @@ class Epilogue:
         world = self._world
         for node in world.running:
             node.on_copies = self._count
-            publisher = Publisher(f"e-{node.node_id}", world.desk, [node], [TOPIC], BATCHES)
+            publisher = SimPublisher(f"e-{node.node_id}", world.desk, [node], [TOPIC], BATCHES)
             world.publishers.append(publisher)
             publisher.run(0.05)
         world.run_until(self._unfinished, limit_s, step_s=0.5)

@@ -12,8 +12,8 @@ from weft.core.messages import Edge
 from weft.model import Epoch, Pattern, Position, matches
 from weft.testing.sim.node import SimNode
 from weft.testing.sim.schedule import Violation
-from weft.testing.sim.sessions import Answer, Desk, Feed, Request, Session
-from weft.testing.sim.subscribers import CREDIT_BYTES, Subscriber, end_offset
+from weft.testing.sim.sessions import Answer, Desk, Feed, Request, SimSession
+from weft.testing.sim.subscribers import CREDIT_BYTES, SimSubscriber, end_offset
 from weft.testing.sim.truth import EndOf, StreamKey, Truth, is_internal, name_of
 
 
@@ -66,7 +66,7 @@ class GroupBook:
         request = Request(session, (), partial(self._moved, key, session))
         desk.ask(request, lambda number: core.MoveGroup(number, self.name, positions))
 
-    def _moved(self, key: StreamKey, session: Session | None, answer: Answer = None) -> None:
+    def _moved(self, key: StreamKey, session: SimSession | None, answer: Answer = None) -> None:
         """Without a session it broke, and nobody knows whether the group was moved."""
         again = self._again[key]
         if session is None or answer is not None:
@@ -123,7 +123,7 @@ class GroupBook:
         return self._not_again(end_of)
 
 
-class Member(Subscriber):
+class Member(SimSubscriber):
     """Handles what it gets when it arrives, and says so a little later; if it is gone by then, another does it again.
 
     ``assigned`` is what the node says it has; what it takes itself to hold follows when word of that arrives.

@@ -53,7 +53,7 @@ class Ends(Protocol):
 
 
 @dataclass(slots=True)
-class Link:
+class SimLink:
     """An edge that somebody dials. ``connection`` counts; an odd one stands, an even one is none."""
 
     edge: Edge
@@ -82,7 +82,7 @@ class Link:
 
 class Network:
     def __init__(self, schedule: Schedule, chance: Random, ends: Ends) -> None:
-        self.links: dict[Edge, Link] = {}
+        self.links: dict[Edge, SimLink] = {}
         self.conditions = Conditions()
         self._schedule = schedule
         self._chance = chance
@@ -94,15 +94,15 @@ class Network:
         """Keep a link between the two from now on."""
         edge = edge_of(source, target)
         if edge not in self.links:
-            self.links[edge] = Link(edge)
+            self.links[edge] = SimLink(edge)
             self._dial_soon(self.links[edge])
 
-    def _dial_soon(self, link: Link) -> None:
+    def _dial_soon(self, link: SimLink) -> None:
         wait_s = min(BACKOFF_S * 2**link.dials, BACKOFF_S_MAX) * (0.5 + self._chance.random())
         link.dials = min(link.dials + 1, 8)
         self._schedule.at(wait_s, partial(self._connect, link))
 
-    def _connect(self, link: Link) -> None:
+    def _connect(self, link: SimLink) -> None:
         if link.stands:
             return
         if link.is_cut or not all(map(self._ends.is_running, link.edge)):
@@ -121,17 +121,17 @@ class Network:
         self._up(link, accepting, link.connection)
         self._schedule.at(answer_s, partial(self._up, link, dialling, link.connection))
 
-    def _up(self, link: Link, node: NodeId, connection: int) -> None:
+    def _up(self, link: SimLink, node: NodeId, connection: int) -> None:
         if link.connection == connection:
             self._down(link, node)  # if the old connection broke silently
             link.believed[node] = connection
             self._ends.link_up(node, other_end(link.edge, node))
 
-    def _down(self, link: Link, node: NodeId) -> None:
+    def _down(self, link: SimLink, node: NodeId) -> None:
         if link.believed.pop(node, None) is not None and self._ends.is_running(node):
             self._ends.link_down(node, other_end(link.edge, node))
 
-    def break_link(self, link: Link) -> None:
+    def break_link(self, link: SimLink) -> None:
         """What is under way is lost. Either end notices at once, soon, or, if the break is silent, after seconds."""
         if not link.stands:
             return
@@ -142,7 +142,7 @@ class Network:
             wait_s = self._chance.random() * (3.0 if self._chance.random() < self.conditions.silent else 0.1)
             self._schedule.at(wait_s, partial(self._notice, link, node, link.connection - 1))
 
-    def _notice(self, link: Link, node: NodeId, connection: int) -> None:
+    def _notice(self, link: SimLink, node: NodeId, connection: int) -> None:
         if link.believed.get(node) == connection:
             self._down(link, node)
 
@@ -188,7 +188,7 @@ class Network:
         deliver = partial(self._arrive, link, source, link.connection, arrive, bool(copies))
         self._schedule.at(arrival_s - self._schedule.now_s, deliver)
 
-    def _send_control(self, link: Link, source: NodeId, arrive: Callable[[], None]) -> None:
+    def _send_control(self, link: SimLink, source: NodeId, arrive: Callable[[], None]) -> None:
         conditions = self.conditions
         for _ in range(2 if self._chance.random() < conditions.duplication else 1):
             if self._chance.random() < conditions.loss:
@@ -201,7 +201,7 @@ class Network:
             self._schedule.at(arrival_s - self._schedule.now_s, deliver)
 
     def _arrive(
-        self, link: Link, source: NodeId, connection: int, arrive: Callable[[], None], was_queued: bool
+        self, link: SimLink, source: NodeId, connection: int, arrive: Callable[[], None], was_queued: bool
     ) -> None:
         if link.connection != connection:
             return
@@ -210,14 +210,14 @@ class Network:
         if link.believed.get(other_end(link.edge, source)) == connection:
             arrive()
 
-    def _drop(self, link: Link, source: NodeId) -> None:
+    def _drop(self, link: SimLink, source: NodeId) -> None:
         """Throw a frame away; the sender hears of it once, however many follow."""
         if source not in link.dropping:
             self._schedule.note("network", f"{source} drops frames to {other_end(link.edge, source)}")
             link.dropping.add(source)
             self._schedule.at(DROP_NOTICE_S, partial(self._tell_dropped, link, source, link.connection))
 
-    def _tell_dropped(self, link: Link, source: NodeId, connection: int) -> None:
+    def _tell_dropped(self, link: SimLink, source: NodeId, connection: int) -> None:
         link.dropping.discard(source)
         if link.believed.get(source) == connection:
             self._ends.frames_dropped(source, other_end(link.edge, source))

@@ -32,7 +32,9 @@ SEGMENT_BYTES: Final = 6000  # small, so that retention and compaction have some
 MAKING_ROOM_S: Final = 0.2  # as the real storage thread waits on a full disk
 
 MakeBroker = Callable[[NodeId, Log, BrokerSettings, float], Broker]
-Deliver = Callable[[NodeId, core.Input | membership.Received], None]  # what a frame does when it arrives at a node
+Deliver = Callable[
+    [NodeId, core.Input | membership.MessageReceived], None
+]  # what a frame does when it arrives at a node
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +278,7 @@ class SimNode:
         match effect:
             case membership.Send(peer, message):
                 lane = Lane.DATA if isinstance(message, membership.Heartbeat) else Lane.CONTROL
-                received = membership.Received(self.node_id, message)
+                received = membership.MessageReceived(self.node_id, message)
                 self._network.send(self.node_id, peer, lane, partial(self._deliver, peer, received))
             case membership.Dial(address):
                 self._network.dial(self.node_id, node_at(address))
@@ -289,10 +291,10 @@ class SimNode:
             case _:
                 assert_never(effect)
 
-    def receive(self, event: core.Input | membership.Received) -> None:
+    def receive(self, event: core.Input | membership.MessageReceived) -> None:
         """A frame of a peer has arrived."""
         match event:
-            case membership.Received():
+            case membership.MessageReceived():
                 self.tell_members(event)
             case _:
                 if isinstance(event, core.ReceivedAcks):

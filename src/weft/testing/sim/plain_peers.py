@@ -91,7 +91,7 @@ class PlainPeer:
     def _beat(self, connection: int) -> None:
         """PL-03: who is silent for too long counts as gone."""
         if self._connection == connection and self._is_linked:
-            beat = membership.Received(self.node_id, membership.Heartbeat(int(self._schedule.now_s * 1e6) + 1))
+            beat = membership.MessageReceived(self.node_id, membership.Heartbeat(int(self._schedule.now_s * 1e6) + 1))
             self._later("up", partial(self.node.receive, beat))
             self._schedule.at(BEAT_S, partial(self._beat, connection))
 

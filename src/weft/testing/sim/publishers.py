@@ -15,7 +15,7 @@ from weft.log.errors import DiskFull, OutOfSequence
 from weft.model import Batch, Epoch, NodeId, Receipt, Topic
 from weft.testing.sim.node import SimNode
 from weft.testing.sim.schedule import Violation
-from weft.testing.sim.sessions import Answer, Desk, Request, Session
+from weft.testing.sim.sessions import Answer, Desk, Request, SimSession
 
 IN_FLIGHT_MAX: Final = 8
 EVENTS_MAX: Final = 5
@@ -36,7 +36,7 @@ class Pending:
         return core.Publish(number, self.topic, self.partition, self.batch, self.copies)
 
 
-class Publisher:
+class SimPublisher:
     """``batches``: how many it is going to publish in all."""
 
     def __init__(self, name: str, desk: Desk, nodes: Sequence[SimNode], topics: Sequence[Topic], batches: int) -> None:
@@ -50,7 +50,7 @@ class Publisher:
         self._producer = blake2b(name.encode(), digest_size=16).digest()
         self._sequences: defaultdict[tuple[NodeId, Topic, int], int] = defaultdict(int)
         self._pending: defaultdict[NodeId, deque[Pending]] = defaultdict(deque)
-        self._sessions: dict[NodeId, Session] = {}
+        self._sessions: dict[NodeId, SimSession] = {}
         self._epochs: dict[NodeId, Epoch] = {}
 
     @property
@@ -123,7 +123,7 @@ class Publisher:
         for session in list(self._sessions.values()):
             self._desk.break_session(session)
 
-    def _send(self, session: Session, pending: Pending) -> None:
+    def _send(self, session: SimSession, pending: Pending) -> None:
         request = Request(session, pending.payloads, partial(self._answered, session.node.node_id, pending))
         self._desk.ask(request, pending.as_request)
 

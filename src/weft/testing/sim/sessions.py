@@ -22,7 +22,7 @@ Feed: TypeAlias = core.Opened | core.Deliver | core.Assigned | core.Ended
 DELAY_S_MAX = 0.01
 
 
-class Session:
+class SimSession:
     """In order both ways until it breaks; then what is under way is lost."""
 
     def __init__(self, schedule: Schedule, chance: Random, node: SimNode) -> None:
@@ -69,7 +69,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    session: Session
+    session: SimSession
     payloads: tuple[bytes, ...]  # of a batch; none if it is not about one
     on_answer: Callable[[Answer], None]
 
@@ -81,17 +81,17 @@ class Desk:
         self.schedule = schedule
         self.chance = chance
         self.truth = truth
-        self.sessions: dict[Session, Callable[[], None]] = {}  # what a client does when its session breaks
+        self.sessions: dict[SimSession, Callable[[], None]] = {}  # what a client does when its session breaks
         self.receipts = 0
         self._requests: dict[int, Request] = {}
-        self._readers: dict[int, tuple[Session, Reader]] = {}
+        self._readers: dict[int, tuple[SimSession, Reader]] = {}
         self._numbers = count(1)
         self.plain: dict[NodeId, PlainPeer] = {}
 
     # --- connections ---
 
-    def connect(self, node: SimNode, on_break: Callable[[], None]) -> Session:
-        session = Session(self.schedule, self.chance, node)
+    def connect(self, node: SimNode, on_break: Callable[[], None]) -> SimSession:
+        session = SimSession(self.schedule, self.chance, node)
         self.sessions[session] = on_break
         return session
 
@@ -99,7 +99,7 @@ class Desk:
         for session in [each for each in self.sessions if each.node is node]:
             self.break_session(session)
 
-    def break_session(self, session: Session) -> None:
+    def break_session(self, session: SimSession) -> None:
         """The node forgets its subscriptions at once; the client notices a little later."""
         on_break = self.sessions.pop(session, None)
         if on_break is None:
@@ -110,7 +110,7 @@ class Desk:
             session.node.tell(core.Unsubscribe(number))
         self.schedule.at(self.chance.random() * 0.2, on_break)
 
-    def close(self, session: Session) -> None:
+    def close(self, session: SimSession) -> None:
         """Without a word to the client, who knows."""
         session.open = False
         self.sessions.pop(session, None)
@@ -124,7 +124,7 @@ class Desk:
         self._requests[number] = request
         request.session.send(make(number))
 
-    def subscribe(self, session: Session, reader: Reader, make: Callable[[int], core.Subscribe]) -> int:
+    def subscribe(self, session: SimSession, reader: Reader, make: Callable[[int], core.Subscribe]) -> int:
         number = next(self._numbers)
         self._readers[number] = (session, reader)
         session.send(make(number))

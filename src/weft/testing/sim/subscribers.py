@@ -12,13 +12,13 @@ from weft.log.errors import PositionExpired, UnknownStream
 from weft.model import Batch, NodeId, Pattern, Position, matches
 from weft.testing.sim.node import SimNode
 from weft.testing.sim.schedule import Violation
-from weft.testing.sim.sessions import Desk, Feed, Session
+from weft.testing.sim.sessions import Desk, Feed, SimSession
 from weft.testing.sim.truth import EndOf, StreamKey, name_of
 
 CREDIT_BYTES: Final = 4000
 
 
-class Subscriber:
+class SimSubscriber:
     """``positions`` is what the client remembers: everything before them has arrived."""
 
     def __init__(self, name: str, desk: Desk, nodes: Sequence[SimNode], pattern: Pattern, start: Start) -> None:
@@ -31,7 +31,7 @@ class Subscriber:
         self._desk = desk
         self._nodes = nodes
         self._start = start
-        self._session: Session | None = None
+        self._session: SimSession | None = None
         self._subscription = 0
         self._began: Start = start  # of this subscription
         self._offered: dict[StreamKey, int] = {}  # where the node has to go on, in this subscription

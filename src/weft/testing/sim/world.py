@@ -16,10 +16,10 @@ from weft.model import NodeId, Pattern, parse_node_id
 from weft.testing.sim.group_members import GroupBook
 from weft.testing.sim.network import Network
 from weft.testing.sim.node import Clock, Disk, MakeBroker, SimNode, address_of
-from weft.testing.sim.publishers import Publisher
+from weft.testing.sim.publishers import SimPublisher
 from weft.testing.sim.schedule import Schedule, Violation, chance_of
 from weft.testing.sim.sessions import Desk
-from weft.testing.sim.subscribers import Subscriber
+from weft.testing.sim.subscribers import SimSubscriber
 from weft.testing.sim.truth import EndOf, StreamKey, Truth
 
 MEMBERSHIP: Final = membership.Settings(unreachable_s=15.0, dead_retention_s=12.0)
@@ -52,8 +52,8 @@ class World:
         self.network = Network(self.schedule, chance_of(seed, "network"), self)
         self.desk = Desk(self.schedule, chance_of(seed, "clients"), self.truth)
         self.nodes: dict[NodeId, SimNode] = {}
-        self.publishers: list[Publisher] = []
-        self.subscribers: list[Subscriber] = []
+        self.publishers: list[SimPublisher] = []
+        self.subscribers: list[SimSubscriber] = []
         self.groups: list[GroupBook] = []
         self._hardware = hardware
         self._chance = chance_of(seed, "hardware")
@@ -93,7 +93,7 @@ class World:
         )
         return self.nodes[node_id]
 
-    def _deliver(self, node: NodeId, event: core.Input | membership.Received) -> None:
+    def _deliver(self, node: NodeId, event: core.Input | membership.MessageReceived) -> None:
         self.nodes[node].receive(event)
 
     # --- what the network tells nodes ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.transport.udp import Address, show
+from weft.wire.udp import Address, show
 
 SCHEME: Final = "quic/"
 

@@ -17,7 +17,7 @@ from aioquic.quic.packet import QuicErrorCode
 
 from weft.limits import QUIC_FRAMES_WAITING_MAX
 from weft.transport.quic.configuration import ALPN
-from weft.transport.udp import Address
+from weft.wire.udp import Address
 
 
 class Connection(QuicConnectionProtocol):

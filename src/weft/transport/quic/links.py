@@ -17,8 +17,8 @@ from weft.security import Credentials
 from weft.transport.quic.addresses import quic_address
 from weft.transport.quic.configuration import client_configuration, present, server_configuration
 from weft.transport.quic.connection import Connection
-from weft.transport.udp import Address, Datagram, OnDatagrams, show
-from weft.transport.udp.datagram import TTL_DEFAULT
+from weft.transport.udp import OnDatagrams
+from weft.wire.udp import TTL_DEFAULT, Address, Datagram, show
 
 
 class QuicLinks:

@@ -5,24 +5,25 @@
 - ``dialling``   a link to somebody else
 - ``tls``        contexts for both sides
 
-A ``Link`` is driven by callbacks, not by streams and tasks: all requests of one read are handed over together, all that
-is answered in one turn of the event loop is written together. Nothing in it grows without bound: reading stops while
+An ``ExmpConnection`` is driven by callbacks, not by streams and tasks: all requests of one read are handed over
+together, all that is answered in one turn of the event loop is written together. Nothing in it grows without bound:
+reading stops while
 requests wait for answers, or while the peer does not take the answers it has got.
 """
 
 from weft.transport.tcp.dialling import Unreachable, dial
-from weft.transport.tcp.link import Answer, BadAnswer, Link, LinkLost, LinkUser, Received
+from weft.transport.tcp.link import Answer, BadAnswer, ExmpConnection, LinkLost, LinkUser, ReceivedRequest
 from weft.transport.tcp.listener import Listener
 from weft.transport.tcp.tls import client_context, renewing, server_context
 
 __all__ = [
     "Answer",
     "BadAnswer",
-    "Link",
+    "ExmpConnection",
     "LinkLost",
     "LinkUser",
     "Listener",
-    "Received",
+    "ReceivedRequest",
     "Unreachable",
     "client_context",
     "dial",

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 
 from weft.errors import PeerError
-from weft.transport.tcp.link import Link, LinkUser
+from weft.transport.tcp.link import ExmpConnection, LinkUser
 from weft.wire.exmp import Settings
 
 
@@ -19,10 +19,10 @@ async def dial(
     host: str,
     port: int,
     settings: Settings,
-    make_user: Callable[[Link], LinkUser],
+    make_user: Callable[[ExmpConnection], LinkUser],
     tls: ssl.SSLContext | None = None,
     server_name: str | None = None,
-) -> Link:
+) -> ExmpConnection:
     """A link whose handshake is under way, within ``handshake_timeout_s`` for the socket; raise only Unreachable.
 
     ``server_name`` has to be in the certificate of the other side, if not ``host``.
@@ -31,7 +31,7 @@ async def dial(
     try:
         async with asyncio.timeout(settings.handshake_timeout_s):
             _, link = await asyncio.get_running_loop().create_connection(
-                lambda: Link(settings, make_user),
+                lambda: ExmpConnection(settings, make_user),
                 host,
                 port,
                 ssl=tls,

@@ -32,7 +32,7 @@ from weft.wire.exmp import (
 
 NOWHERE: Final = ("unknown", 0)  # the address of a peer that has reset the connection before anybody looked
 
-Received: TypeAlias = RequestReceived | InvalidRequestReceived
+ReceivedRequest: TypeAlias = RequestReceived | InvalidRequestReceived
 
 
 class LinkLost(PeerError):
@@ -52,25 +52,25 @@ class LinkUser(Protocol):
     def opened(self) -> None:
         """The handshake is done: requests may be sent."""
 
-    def requested(self, requests: Sequence[Received]) -> None:
-        """The peer's requests of one read, in order; each is to be answered with ``Link.respond``, in that order."""
+    def requested(self, requests: Sequence[ReceivedRequest]) -> None:
+        """The peer's requests of one read, in order; each is to be answered with ``respond``, in that order."""
 
     def writable(self) -> None:
-        """The peer takes its answers again: ``Link.is_congested`` is over."""
+        """The peer takes its answers again: ``ExmpConnection.is_congested`` is over."""
 
     def closed(self, closed: Closed) -> None:
         """It is over, and nothing else is called after this. Requests that were not answered will not be."""
 
 
-class Link(asyncio.Protocol):
+class ExmpConnection(asyncio.Protocol):
     """``make_user`` is called once there is a connection, and its ``LinkUser`` gets what comes in; ``on_gone`` when the
     socket is closed."""
 
     def __init__(
         self,
         settings: Settings,
-        make_user: Callable[[Link], LinkUser],
-        on_gone: Callable[[Link], None] | None = None,
+        make_user: Callable[[ExmpConnection], LinkUser],
+        on_gone: Callable[[ExmpConnection], None] | None = None,
     ) -> None:
         # All of one read are handed over together: who uses a link keeps to the order.
         self._settings = replace(settings, in_work_max=settings.pending_max)
@@ -207,7 +207,7 @@ class Link(asyncio.Protocol):
             self._telling = False
 
     def _tell(self, events: list[Event]) -> None:
-        requests: list[Received] = []
+        requests: list[ReceivedRequest] = []
         for event in events:
             match event:
                 case RequestReceived() | InvalidRequestReceived():
@@ -228,7 +228,7 @@ class Link(asyncio.Protocol):
                     assert_never(event)
         self._hand_over(requests)
 
-    def _hand_over(self, requests: list[Received]) -> None:
+    def _hand_over(self, requests: list[ReceivedRequest]) -> None:
         if requests:
             self._user.requested(requests)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from weft.errors import UsageError
 from weft.limits import EXMP_GOODBYE_S
-from weft.transport.tcp.link import Link, LinkUser, Received
+from weft.transport.tcp.link import ExmpConnection, LinkUser, ReceivedRequest
 from weft.wire.exmp import Closed, ErrorCode, Settings
 
 
@@ -18,7 +18,7 @@ class Listener:
     def __init__(
         self,
         settings: Settings,
-        make_user: Callable[[Link], LinkUser],
+        make_user: Callable[[ExmpConnection], LinkUser],
         connections_max: int,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -27,7 +27,7 @@ class Listener:
         self._connections_max = connections_max
         self._tls = tls
         self._server: asyncio.Server | None = None
-        self._links: set[Link] = set()
+        self._links: set[ExmpConnection] = set()
 
     @property
     def connections(self) -> int:
@@ -64,10 +64,10 @@ class Listener:
             for link in list(self._links):
                 await link.gone.wait()
 
-    def _make_link(self) -> Link:
-        return Link(self._settings, self._welcome, self._links.discard)
+    def _make_link(self) -> ExmpConnection:
+        return ExmpConnection(self._settings, self._welcome, self._links.discard)
 
-    def _welcome(self, link: Link) -> LinkUser:
+    def _welcome(self, link: ExmpConnection) -> LinkUser:
         self._links.add(link)
         if self._server is None:  # a TLS handshake that ended too late
             return _Surplus(link, "closing")
@@ -79,12 +79,12 @@ class Listener:
 class _Surplus:
     """The user of a link that there is no room for."""
 
-    def __init__(self, link: Link, reason: str) -> None:
+    def __init__(self, link: ExmpConnection, reason: str) -> None:
         asyncio.get_running_loop().call_soon(link.fail, ErrorCode.UNAVAILABLE, reason)
 
     def opened(self) -> None: ...
 
-    def requested(self, requests: Sequence[Received]) -> None: ...
+    def requested(self, requests: Sequence[ReceivedRequest]) -> None: ...
 
     def writable(self) -> None: ...
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from weft.limits import UDP_SOURCES_KEPT
-from weft.transport.udp.datagram import Address, Received
 from weft.transport.udp.marks import CONTROL_BYTES_MAX, Control, Marks
+from weft.wire.udp import Address, Datagrams
 
 NAME_BYTES: Final = 28  # sockaddr_in6, the longer of the two
 # family:u16 port:u16 (big-endian) address:4 bytes
@@ -87,13 +87,13 @@ class BulkReceiver:
             message.control = controls + number * CONTROL_BYTES_MAX
             message.control_bytes = CONTROL_BYTES_MAX
 
-    def receive(self) -> Received:
+    def receive(self) -> Datagrams:
         """What waits, none if nothing does. Raise OSError as recvmsg does, but for BlockingIOError."""
         count = self._call(self._file, self._messages, self._count, socket.MSG_DONTWAIT, None)
         if count < 0:
             code = ctypes.get_errno()
             if code in (errno.EAGAIN, errno.EINTR):
-                return Received([], [], [], [])
+                return Datagrams([], [], [], [])
             raise OSError(code, os.strerror(code))
         view = self._view[:count]
         received = self._received(count, view["length"].tolist(), view["control_bytes"].tolist())
@@ -101,12 +101,12 @@ class BulkReceiver:
         view["control_bytes"] = CONTROL_BYTES_MAX
         return received
 
-    def _received(self, count: int, lengths: list[int], control_lengths: list[int]) -> Received:
+    def _received(self, count: int, lengths: list[int], control_lengths: list[int]) -> Datagrams:
         names = _labels(self._names, count, NAME_BYTES, [NAME_BYTES] * count)
         controls = _labels(self._controls, count, CONTROL_BYTES_MAX, control_lengths)
         self._learn(set(names), set(controls))
         marks = [self._read_marks[control] for control in controls]
-        return Received(
+        return Datagrams(
             _cells(self._data, count, self._stride, lengths),
             [self._sources[name] for name in names],
             [ttl for ttl, _ in marks],

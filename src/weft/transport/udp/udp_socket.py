@@ -19,9 +19,9 @@ from weft.limits import (
     UDP_SEND_QUEUE_MAX,
 )
 from weft.transport.udp.bulk import BulkReceiver
-from weft.transport.udp.datagram import TTL_DEFAULT, Address, Datagram, Outgoing, Received, check_marks, show
 from weft.transport.udp.marks import marks_of
-from weft.transport.udp.urgent_first import UrgentFirst
+from weft.wire.udp import TTL_DEFAULT, Address, Datagram, Datagrams, Outgoing, check_marks, show
+from weft.wire.urgent_first import UrgentFirst
 
 # Linux; Python's socket module does not name them.
 SO_SNDBUFFORCE: Final = 32
@@ -31,7 +31,7 @@ LISTS_AT_ONCE: Final = 4  # for owners that want more: then the loop's other tas
 MEMINFO_BYTES: Final = 36  # nine u32, of which the last counts datagrams that found the receive buffer full
 
 OnDatagrams = Callable[[Sequence[Datagram]], None]
-OnReceived = Callable[[Received], None]  # what takes any sequence of datagrams takes these, too
+OnReceived = Callable[[Datagrams], None]  # what takes any sequence of datagrams takes these, too
 
 
 def never() -> bool:

@@ -15,7 +15,7 @@ from weft.wire.emm.encryption import Encryption
 from weft.wire.emm.fields import Algorithm, EventType, Field, Flags, Profile, Rules
 from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import parse_untrusted
-from weft.wire.emm.receive import Intake, Received, Receiver
+from weft.wire.emm.receive import ReceivedPacket, Receiver
 from weft.wire.emm.replay import ReplayCache, check_fresh, replay_sender
 from weft.wire.emm.seal import Seal, unseal_untrusted
 from weft.wire.emm.trust import TrustPolicy, TrustStore
@@ -28,10 +28,9 @@ __all__ = [
     "EventType",
     "Field",
     "Flags",
-    "Intake",
     "Packet",
     "Profile",
-    "Received",
+    "ReceivedPacket",
     "Receiver",
     "ReplayCache",
     "Rules",

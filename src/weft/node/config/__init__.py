@@ -1,0 +1,126 @@
+"""One node's configuration, as ``config_loading.load_config`` makes it from ``weft.toml``, environment and flags."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Final, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from weft.configuration import Section
+from weft.errors import UsageError
+from weft.log.retention import RetentionRule
+from weft.model import Pattern, Topic, matches
+from weft.node.config.gateways import GatewaySection
+from weft.node.config.sections import (
+    GroupsSection,
+    LimitsSection,
+    LinkSection,
+    ListenSection,
+    LogSection,
+    MembershipSection,
+    NodeSection,
+    PeerItem,
+    SecuritySection,
+    Selection,
+    ShutdownSection,
+    StorageSection,
+    TopicSection,
+    split_list,
+)
+from weft.security.identity import check_mesh
+
+
+class NodeConfig(Section):
+    """One node's configuration, checked."""
+
+    insecure: bool = Field(
+        default=False,
+        description="Plain text, no keys, whoever is on this machine may do all. Loopback addresses only.",
+    )
+    peers: Annotated[tuple[PeerItem, ...], BeforeValidator(split_list)] = Field(
+        default=(),
+        max_length=1024,
+        description="Nodes to dial: HOST:PORT, or tables with `address` and `node_id`. One is enough to join a mesh.",
+    )
+    legacy_peers: Annotated[tuple[Selection, ...], BeforeValidator(split_list)] = Field(
+        default=(Pattern(">"),),
+        max_length=256,
+        description="Topics for a peer that cannot say what it wants, because it knows only the four first messages.",
+    )
+    topics: tuple[TopicSection, ...] = Field(
+        default=(), max_length=1024, description="Tables of settings for topics, see below."
+    )
+    node: NodeSection = NodeSection()
+    listen: ListenSection = ListenSection()
+    security: SecuritySection = SecuritySection()
+    link: LinkSection = LinkSection()
+    membership: MembershipSection = MembershipSection()
+    storage: StorageSection = StorageSection()
+    limits: LimitsSection = LimitsSection()
+    groups: GroupsSection = GroupsSection()
+    gateway: GatewaySection = GatewaySection()
+    log: LogSection = LogSection()
+    shutdown: ShutdownSection = ShutdownSection()
+
+    @model_validator(mode="after")
+    def _safe(self) -> Self:
+        exmp = self.gateway.exmp
+        if exmp.tcp is not None and not exmp.tcp.is_loopback:
+            raise ValueError(
+                f"gateway.exmp.tcp {exmp.tcp} is plain text, so it is for loopback addresses (127.0.0.1, [::1], "
+                "localhost) only; gateway.exmp.tls is for others"
+            )
+        if not self.insecure:
+            try:
+                check_mesh(self.node.mesh)  # part of every identity, so its rules are stricter
+            except UsageError as error:
+                raise ValueError(f"node.mesh: {error}") from None
+            if self.listen.grpc.is_wildcard and self.listen.advertise is None:
+                raise ValueError(
+                    f"listen.grpc {self.listen.grpc} is every address of this machine: say with --advertise "
+                    "(listen.advertise) which one others are told"
+                )
+            return self
+        protected = [
+            name
+            for name, value in (
+                ("listen.ca", self.listen.ca),
+                ("security.ca_url", self.security.ca_url),
+                ("security.token", self.security.token),
+                ("security.token_file", self.security.token_file),
+                ("gateway.exmp.tls", exmp.tls),
+                ("gateway.emm.quic", self.gateway.emm.quic),
+            )
+            if value is not None
+        ]
+        if protected:
+            raise ValueError(f"insecure is without certificates, so it does not go with {', '.join(protected)}")
+        outside = [
+            f"{what} {address}"
+            for what, address in (
+                ("listen.grpc", self.listen.grpc),
+                ("listen.admin", self.listen.admin),
+                *(("peer", peer.address) for peer in self.peers),
+                ("gateway.emm.udp", self.gateway.emm.udp),
+            )
+            if address is not None and not address.is_loopback
+        ]
+        if outside:
+            raise ValueError(
+                "insecure is plain text for whoever gets there, so it is for loopback addresses (127.0.0.1, [::1], "
+                f"localhost) only, which is not so for {', '.join(outside)}"
+            )
+        return self
+
+    def settings_for(self, topic: Topic) -> TopicSection:
+        """The first table that matches; the defaults if none does."""
+        return next((each for each in self.topics if matches(each.pattern, topic)), OTHER_TOPICS)
+
+    @cached_property
+    def retention_rules(self) -> tuple[RetentionRule, ...]:
+        """For ``weft.log.retention.retain``."""
+        return tuple(each.retention_rule() for each in self.topics)
+
+
+OTHER_TOPICS: Final = TopicSection(pattern=Pattern(">"))

@@ -1,0 +1,100 @@
+"""``[gateway.coaty]``: a namespace of Coaty agents that the node joins."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, InstanceOf
+
+from weft.configuration import Section
+from weft.errors import UsageError
+from weft.gateway.coaty import CoatySettings, objects_topic
+from weft.model import Topic
+from weft.node.config.sections import parsed_by, split_list
+from weft.transport.addresses import Address, parse_address
+from weft.wire.coaty import require_namespace
+from weft.wire.coaty.topics import require_filter
+from weft.wire.libp2p import multiaddr
+
+IDENTITY: Final = Path("coaty") / "identity.json"  # below the data directory
+NAMES_MAX: Final = 1024
+PEERS_MAX: Final = 64
+INTERFACES_MAX: Final = 16
+
+
+def _namespace(text: str) -> str:
+    require_namespace(text)
+    objects_topic(text)  # which has to be possible on the mesh
+    return text
+
+
+def _filter(text: str) -> str:
+    require_filter(text, "name")
+    return text
+
+
+def _agent(text: str) -> str:
+    if multiaddr.parse(text).peer is None:
+        raise UsageError("an agent's address ends with its peer id: /ip4/127.0.0.1/tcp/4001/p2p/PEER")
+    return text
+
+
+def _interface(text: str) -> str:
+    try:
+        return str(IPv4Address(text))
+    except ValueError:
+        raise UsageError("an interface is named by its IPv4 address") from None
+
+
+Names = Annotated[tuple[Annotated[str, parsed_by(_filter)], ...], BeforeValidator(split_list)]
+Agents = Annotated[tuple[Annotated[str, parsed_by(_agent)], ...], BeforeValidator(split_list)]
+Interfaces = Annotated[tuple[Annotated[str, parsed_by(_interface)], ...], BeforeValidator(split_list)]
+
+
+class CoatySection(Section):
+    """A namespace of Coaty agents, joined as one of them ([more](coaty.md))."""
+
+    namespace: Annotated[str, parsed_by(_namespace)] | None = Field(
+        default=None, description="Which one. Unset: none is joined."
+    )
+    listen: Annotated[InstanceOf[Address], parsed_by(parse_address)] = Field(
+        default=Address("127.0.0.1", 0), description="Where agents reach this node, over TCP. Port 0 takes a free one."
+    )
+    bootstrap: Agents = Field(
+        default=(), max_length=PEERS_MAX, description="Agents to connect to: /ip4/HOST/tcp/PORT/p2p/PEER."
+    )
+    mdns: Interfaces = Field(
+        default=(),
+        max_length=INTERFACES_MAX,
+        description="Interfaces, by their IPv4 addresses, on which to look for agents by multicast. Unset: none.",
+    )
+    channels: Names = Field(default=(), max_length=NAMES_MAX, description="Channels whose events come to the mesh.")
+    operations: Names = Field(
+        default=(), max_length=NAMES_MAX, description="Operations whose calls come to the mesh, to be answered there."
+    )
+    io_contexts: Names = Field(
+        default=(), max_length=NAMES_MAX, description="IO contexts whose associations come to the mesh."
+    )
+    name: str = Field(default="weft", min_length=1, max_length=256, description="What the agent is called.")
+
+    @property
+    def compacted(self) -> tuple[Topic, ...]:
+        """Topics that hold the state of something, and are compacted whatever the configuration says of them."""
+        return () if self.namespace is None else (objects_topic(self.namespace),)
+
+    def settings(self, data: Path) -> CoatySettings | None:
+        if self.namespace is None:
+            return None
+        return CoatySettings(
+            namespace=self.namespace,
+            identity=data / IDENTITY,
+            listen=(self.listen.host, self.listen.port),
+            bootstrap=self.bootstrap,
+            mdns=self.mdns,
+            channels=self.channels,
+            operations=self.operations,
+            io_contexts=self.io_contexts,
+            name=self.name,
+        )

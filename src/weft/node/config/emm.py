@@ -1,0 +1,147 @@
+"""``[gateway.emm]``: devices that speak EMM and EMM-C."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Self
+
+from pydantic import BeforeValidator, Field, InstanceOf, model_validator
+
+from weft.configuration import Section
+from weft.errors import UsageError
+from weft.gateway.emm import GatewaySettings, Out, Payload, TopicRule
+from weft.gateway.emm.topics import EVENT, PREFIX, TopicMap
+from weft.limits import (
+    DATAGRAM_HEARTBEAT_INTERVAL_S,
+    DATAGRAM_RATE_PER_S_MAX,
+    DATAGRAM_RATE_PER_S_MIN,
+    DATAGRAM_SOUGHT_MAX,
+    QUARANTINE_PER_S,
+)
+from weft.node.config.sections import Dialled, Seconds, Selection, knob, parsed_by, split_list
+from weft.transport.addresses import Address, parse_address_or_host
+from weft.wire.datagram import DatagramProtocol
+from weft.wire.emm import TrustPolicy
+from weft.wire.emm_compact import Priority
+from weft.wire.emm_compact.codes import label
+
+DEFAULT_PORT: Final = 4700  # the documents name none
+TARGETS_MAX: Final = 256
+RULES_MAX: Final = 256
+
+Listen = Annotated[InstanceOf[Address], parsed_by(lambda text: parse_address_or_host(text, DEFAULT_PORT))]
+Targets = Annotated[tuple[Dialled, ...], BeforeValidator(split_list)]
+PRIORITIES: Final = {label(priority): priority for priority in Priority}
+
+
+class EmmRuleSection(Section):
+    """Where events with certain names go. The first table that matches counts."""
+
+    event: Selection = Field(description="Which names: plant.*.temp, or > for all.")
+    topic: str = Field(description=f"The topic. {EVENT} stands for the event's name.")
+
+    @model_validator(mode="after")
+    def _accepted(self) -> Self:
+        try:
+            self.rule()
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def rule(self) -> TopicRule:
+        return TopicRule(self.event, self.topic)
+
+
+class EmmOutSection(Section):
+    """Topics whose events go out as datagrams. Events that came as datagrams never do."""
+
+    pattern: Selection = Field(description="Which topics: alarms.>, say.")
+    protocol: DatagramProtocol = Field(
+        default=DatagramProtocol.EMM,
+        description="The header format. EMM events are named as their topic; EMM-C has no names.",
+    )
+    targets: Targets = Field(
+        default=(),
+        max_length=TARGETS_MAX,
+        description="Whom to send to, HOST:PORT each. None: to every device that said Hello or joined.",
+    )
+    urgent: bool = Field(default=False, description="Mark them as urgent.")
+    priority: str = Field(
+        default=label(Priority.INFO),
+        pattern=f"^({'|'.join(PRIORITIES)})$",
+        description=f"Of EMM-C notifications: {', '.join(PRIORITIES)}.",
+    )
+
+    def out(self) -> Out:
+        targets = tuple((target.host, target.port) for target in self.targets)
+        return Out(self.pattern, self.protocol, targets, self.urgent, PRIORITIES[self.priority])
+
+
+class EmmSection(Section):
+    """EMM and EMM-C datagrams of devices, on one port ([more](emm.md))."""
+
+    udp: Listen | None = Field(
+        default=None,
+        description=f"Listen for datagrams. The port is {DEFAULT_PORT} if none is given. Unset: not.",
+    )
+    quic: Listen | None = Field(
+        default=None,
+        description=f"Listen for the same packets over QUIC, with this node's certificate. The port is {DEFAULT_PORT} "
+        "if none is given. Unset: not.",
+    )
+    join: Targets = Field(
+        default=(), max_length=DATAGRAM_SOUGHT_MAX, description="EMM nodes to say Hello to, HOST:PORT each."
+    )
+    prefix: str = Field(default=PREFIX, description="What stands before an event's name in its topic.")
+    rules: tuple[EmmRuleSection, ...] = Field(
+        default=(), max_length=RULES_MAX, description="Tables of other topics for some names, see below."
+    )
+    payload: Payload = Field(
+        default=Payload.VALUE, description="What events carry: the value in the packet, or the datagram as it came."
+    )
+    policy: TrustPolicy = Field(
+        default=TrustPolicy.PINNED,
+        description="What a public key inside a packet is worth: only if it is in the trust store; kept when it is the "
+        "first of its node; or taken as it is, and the event marked as of unverified identity.",
+    )
+    unsigned: bool = Field(default=False, description="Take EMM packets that nobody signed, and mark them so.")
+    out: tuple[EmmOutSection, ...] = Field(
+        default=(), max_length=RULES_MAX, description="Tables of topics that go out, see below."
+    )
+    rate_per_s_max: Seconds = knob(
+        DATAGRAM_RATE_PER_S_MAX, DATAGRAM_RATE_PER_S_MIN, 1_000_000, "Datagrams sent in a second."
+    )
+    quarantine_per_s: Seconds = knob(
+        QUARANTINE_PER_S, 0.0, 100_000, "Refused datagrams kept in `weft.quarantine.emm`, in a second on average."
+    )
+    heartbeat_interval_s: Seconds = knob(
+        DATAGRAM_HEARTBEAT_INTERVAL_S, 1.0, 255.0, "Between heartbeats to devices; three that are missed end it."
+    )
+
+    @model_validator(mode="after")
+    def _accepted(self) -> Self:
+        try:
+            TopicMap(prefix=self.prefix)
+        except UsageError as error:
+            raise ValueError(f"prefix: {error}") from None
+        if self.udp is None and (self.out or self.join):
+            raise ValueError("out and join send from the UDP address: set udp")
+        return self
+
+    def settings(self) -> GatewaySettings | None:
+        """None if it does not listen at all."""
+        if self.udp is None and self.quic is None:
+            return None
+        return GatewaySettings(
+            udp=self.udp,
+            quic=self.quic,
+            join=self.join,
+            prefix=self.prefix,
+            rules=tuple(each.rule() for each in self.rules),
+            payload=self.payload,
+            policy=self.policy,
+            unsigned_allowed=self.unsigned,
+            out=tuple(each.out() for each in self.out),
+            rate_per_s_max=self.rate_per_s_max,
+            quarantine_per_s=self.quarantine_per_s,
+            heartbeat_interval_s=self.heartbeat_interval_s,
+        )

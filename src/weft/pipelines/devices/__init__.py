@@ -1,0 +1,1 @@
+"""The parts of ``health``: signs of life, and the state of the devices that gave them."""

@@ -1,0 +1,228 @@
+"""What becomes of one datagram: the definition that ``packet.decoding`` must agree with, and its way for rare ones.
+
+The order is that of ``weft.wire.emm.Receiver``: parse, authenticate, freshness, then (elsewhere, with what came
+before) replay, and unseal. A packet that cannot be unsealed has been seen all the same, so it counts for replays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
+from uuid import UUID
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from weft.limits import CLOCK_SKEW_S_MAX, REPLAY_WINDOW_S
+from weft.pipelines.packet.keys import Keys
+from weft.pipelines.packet.marks import (
+    TAG_EMM,
+    TAG_EMM_COMPACT,
+    Hasher,
+    Words,
+    compact_mark,
+    emm_mark,
+)
+from weft.pipelines.packet.schema import Verdict
+from weft.wire import emm, emm_compact
+from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
+from weft.wire.emm.fields import DEFAULT_RULES, FLAGS_SEALED, Field, Rules
+from weft.wire.emm.values import join_chunks
+from weft.wire.emm_compact.codes import Format, label
+from weft.wire.reject import BadPacket, Reject
+
+US_PER_S: Final = 1_000_000
+TIME_S_MAX: Final = 253_402_300_799  # the last second of the year 9999: later ones are no times to anybody
+SEEN_S_MAX: Final = 1 << 42  # later ones count as this, which leaves room for microseconds in 63 bits
+
+_VALUE_COLUMNS: Final = {
+    int(Field.STRING): "event_name",
+    int(Field.INTEGER): "int_value",
+    int(Field.FLOAT): "float_value",
+    int(Field.BINARY): "binary_value",
+    int(Field.JSON): "json_value",
+}
+Times = npt.NDArray[np.int64]
+_encode_json = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a packet must be to be taken."""
+
+    unsigned_allowed: bool = False
+    rules: Rules = DEFAULT_RULES
+    window_s: int = REPLAY_WINDOW_S
+    skew_s_max: int = CLOCK_SKEW_S_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What packets are judged with; ``hasher`` makes what replays are told by."""
+
+    keys: Keys
+    terms: Terms
+    hasher: Hasher
+
+    def marks(self, words: Words, tag: int, seen_at_us: Times) -> dict[str, pa.Array]:
+        """``MARKS`` of admitted packets of one protocol."""
+        high, low = self.hasher.hash(words, np.array([tag], np.uint64))
+        return {
+            "admitted": pa.array(np.ones(len(words), np.bool_)),
+            "hash_high": pa.array(high),
+            "hash_low": pa.array(low),
+            "seen_at_us": pa.array(seen_at_us),
+        }
+
+
+def judge_one(datagram: bytes, arrived_us: int | None, source: bytes, means: Means) -> dict[str, Any]:
+    """One row: ``CONTENT``, ``REFUSAL`` and ``MARKS`` as far as they are known, and ``mark`` and ``tag`` to hash.
+
+    Never raises for what is in the datagram: the row says what is wrong with it.
+    """
+    row: dict[str, Any] = {"admitted": False}
+    try:
+        protocol = protocol_of_untrusted(datagram)
+        row["protocol"] = str(protocol)
+        match protocol:
+            case DatagramProtocol.EMM:
+                _judge_emm(row, datagram, arrived_us, source, means)
+            case DatagramProtocol.EMM_COMPACT:
+                _judge_compact(row, datagram, arrived_us, means.keys)
+            case _:
+                assert_never(protocol)
+    except BadPacket as refusal:
+        row["reason"], row["detail"] = str(refusal.reason), str(refusal)
+    return row
+
+
+# --- EMM ---------------------------------------------------------------------------------------------------------
+
+
+def _judge_emm(row: dict[str, Any], datagram: bytes, arrived_us: int | None, source: bytes, means: Means) -> None:
+    keys, terms = means.keys, means.terms
+    packet = emm.parse_untrusted(datagram, terms.rules)
+    row |= _emm_head(packet)
+    verdict = emm.authenticate(packet, keys.trust)
+    row["verdict"] = str(verdict)
+    if verdict is emm.Verdict.UNSIGNED and not terms.unsigned_allowed:
+        raise BadPacket(Reject.UNSIGNED, "packet has neither HMAC nor signature")
+    fresh_at_us = min(packet.fresh_at_s, SEEN_S_MAX) * US_PER_S
+    if arrived_us is not None:
+        emm.check_fresh(packet.fresh_at_s, arrived_us / US_PER_S, terms.window_s, terms.skew_s_max)
+    row |= {
+        "admitted": True,
+        "mark": emm_mark(emm.replay_sender(packet, verdict, source), packet.message_id),
+        "tag": TAG_EMM,
+        "seen_at_us": fresh_at_us if arrived_us is None else max(arrived_us, fresh_at_us),
+    }
+    row |= _value_columns(emm.unseal_untrusted(packet, keys.seals.get, terms.rules))
+
+
+def _emm_head(packet: emm.Packet) -> dict[str, Any]:
+    key_id = packet.fields.get(Field.AUTH_KEY_ID)
+    node_id = packet.node_id
+    return {
+        "kind": packet.kind.name.lower(),
+        "urgent": packet.urgent,
+        "node_id": None if node_id is None else str(node_id),
+        "key_id": None if key_id is None else key_id.hex(),
+        "message_id": packet.message_id,
+        "created_at": _time_us(packet.timestamp_s),
+        "signed_at": None if packet.signed_at_s is None else _time_us(packet.signed_at_s),
+    }
+
+
+def _value_columns(packet: emm.Packet) -> dict[str, Any]:
+    """The first value of each type, and all of them as JSON if there are more."""
+    first: dict[str, Any] = {}
+    for kind, value in packet.values:
+        name = _VALUE_COLUMNS[kind]
+        if name not in first:
+            first[name] = _json_text(packet, value) if kind == Field.JSON else value
+    if len(first) < len(packet.values):
+        first["fields"] = fields_json(packet)
+    return first
+
+
+def _json_text(packet: emm.Packet, value: Any) -> str:
+    """The first JSON object: as it was written, unless that was inside a seal."""
+    if packet.flags & FLAGS_SEALED:
+        return _encode_json(value).decode()
+    return join_chunks([field for field in packet.tlvs() if field.type == Field.JSON])[0].value.decode()
+
+
+def fields_json(packet: emm.Packet) -> str:
+    """All values in wire order: ``[{"string": "plant.temp"}, {"integer": 7}, {"integer": 8}]``."""
+    return _encode_json([{Field(kind).name.lower(): _plain(value)} for kind, value in packet.values]).decode()
+
+
+def _plain(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _time_us(time_s: int) -> int | None:
+    return time_s * US_PER_S if time_s <= TIME_S_MAX else None
+
+
+# --- EMM-C -------------------------------------------------------------------------------------------------------
+
+
+def _judge_compact(row: dict[str, Any], datagram: bytes, arrived_us: int | None, keys: Keys) -> None:
+    packet = emm_compact.decode_untrusted(datagram)
+    header, body = packet.header, packet.body
+    node_id = emm_compact.node_id_of(body)
+    row |= {
+        "kind": label(header.type),
+        "urgent": header.urgent,
+        "node_id": None if node_id is None else str(UUID(bytes=node_id)),
+        "message_id": header.event_id << 32 | header.epoch << 16 | header.offset,
+    }
+    proof = emm_compact.verify_untrusted(packet, keys.ring)
+    row["verdict"] = str(_VERDICTS[proof])
+    row |= _compact_columns(packet)
+    if arrived_us is None:
+        row["late"] = True  # it has no time of its own, and nobody knows when it came
+        return
+    row |= {
+        "admitted": True,
+        "mark": compact_mark(datagram, packet.signature),
+        "tag": TAG_EMM_COMPACT,
+        "seen_at_us": arrived_us,
+    }
+
+
+_VERDICTS: Final = {emm_compact.Proof.GROUP: Verdict.GROUP, emm_compact.Proof.SENDER: Verdict.VERIFIED}
+
+
+def _compact_columns(packet: emm_compact.Packet) -> dict[str, Any]:
+    body = packet.body
+    match body:
+        case emm_compact.Notification():
+            return {"priority": label(body.priority), "format": label(body.format), **_message(body)}
+        case emm_compact.Command():
+            return {"event_name": body.name, "binary_value": body.parameters, "fields": _compact_fields(packet)}
+        case emm_compact.Heartbeat() | emm_compact.Join():
+            return {"fields": _compact_fields(packet)}
+        case _:
+            assert_never(body)
+
+
+def _message(body: emm_compact.Notification) -> dict[str, Any]:
+    match body.format:
+        case Format.PLAIN_TEXT:
+            return {"text_value": body.message.decode()}
+        case Format.JSON:
+            return {"json_value": body.message.decode()}
+        case _:
+            return {"binary_value": body.message}
+
+
+def _compact_fields(packet: emm_compact.Packet) -> str:
+    """Fields by the names that ``weft packet decode`` has for them: ``{"uptime": 3600}``; repeated ones as a list."""
+    named: dict[str, list[Any]] = {}
+    for each in emm_compact.to_document_untrusted(packet.raw)["body"]["fields"]:
+        named.setdefault(each["field"], []).append(each["value"])
+    return _encode_json({name: found if len(found) > 1 else found[0] for name, found in named.items()}).decode()

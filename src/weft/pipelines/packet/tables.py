@@ -1,0 +1,164 @@
+"""Two tables from one query, exactly once: good events, and what was refused with its reason.
+
+A batch's parcels are unwrapped by tasks that write files of both tables, in one pass. Then the driver decides: it
+writes down which files the batch is made of, before it commits either table. Commits know (query, batch), so doing
+them again changes nothing. A driver that comes back after a crash finds the decision and keeps to it, although the
+batch may come out differently the second time: somebody may have added a key meanwhile, and no packet may be in both
+tables or in none.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from weft.pipelines import lake
+from weft.pipelines.days import days
+from weft.pipelines.lake.files import WrittenFile
+from weft.pipelines.lake.staging import write_files
+from weft.pipelines.packet.columns import valid
+from weft.pipelines.packet.parcels import unwrap_all
+from weft.pipelines.packet.schema import EVENTS, QUARANTINE
+from weft.security.files import read_private, write_private
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DAY: Final = pa.field("date", pa.date32())  # of arrival; null for clocks gone mad
+PARTITION_BY: Final = (DAY.name,)
+EVENTS_STORED: Final = EVENTS.append(DAY)
+QUARANTINE_STORED: Final = QUARANTINE.append(DAY)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoTables:
+    """For ``foreachBatch``: writes parcels of judged packets. ``decisions`` is a directory that outlives the driver."""
+
+    events: lake.TableSettings
+    quarantine: lake.TableSettings
+    decisions: Path
+
+    def prepare(self) -> None:
+        """Make the tables, or see that they fit."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        lake.prepare(self.events, from_arrow_schema(EVENTS_STORED))
+        lake.prepare(self.quarantine, from_arrow_schema(QUARANTINE_STORED))
+        self.decisions.mkdir(parents=True, exist_ok=True)
+
+    def __call__(self, parcels: DataFrame, batch: int) -> None:
+        query = lake.query_id(parcels.sparkSession)
+        self._forget_before(batch)
+        staged = self._decided(batch, query)
+        if staged is None:
+            staged = _stage(parcels, Staging(self.events, self.quarantine, query, batch))
+            write_private(self._path(batch), _encode(staged))
+        else:
+            parcels.write.format("noop").mode("overwrite").save()  # the operator's state has to go on all the same
+        for table, files in self._with_files(staged):
+            if files:
+                table.commit(files, query, batch)
+
+    def _with_files(self, staged: Staged) -> tuple[tuple[lake.Table, list[WrittenFile]], ...]:
+        return (lake.open_table(self.events), staged.events), (lake.open_table(self.quarantine), staged.quarantine)
+
+    def _path(self, batch: int) -> Path:
+        return self.decisions / f"{batch}.json"
+
+    def _forget_before(self, batch: int) -> None:
+        """Batches before this one are over for Spark, too: it will not ask for them again."""
+        for path in self.decisions.glob("*.json"):
+            if path.stem.isdigit() and int(path.stem) < batch:
+                path.unlink()
+
+    def _decided(self, batch: int, query: str) -> Staged | None:
+        """What an earlier try at this batch decided; nothing, if its files are gone and were not committed."""
+        data = read_private(self._path(batch))
+        if data is None:
+            return None
+        staged = _decode(data)
+        for table, files in self._with_files(staged):
+            last = table.committed(query)
+            if (last is None or last < batch) and not all(table.place(each.path).exists() for each in files):
+                return None
+        return staged
+
+
+# --- files of a batch --------------------------------------------------------------------------------------------
+
+
+class Staged(NamedTuple):
+    """Files that are written and not yet part of their tables."""
+
+    events: list[WrittenFile]
+    quarantine: list[WrittenFile]
+
+
+class _Decided(msgspec.Struct, frozen=True):
+    """A file as a decision names it. Ranges of its columns are left out: readers cannot skip a file without them, and
+    only a batch that crashed is committed from here."""
+
+    path: str
+    size_bytes: int
+    partition: dict[str, str | None]
+    rows: int
+
+
+def _encode(staged: Staged) -> bytes:
+    return msgspec.json.encode(
+        [[_Decided(each.path, each.size_bytes, dict(each.partition), each.rows) for each in files] for files in staged]
+    )
+
+
+def _decode(data: bytes) -> Staged:
+    tables = msgspec.json.decode(data, type=tuple[list[_Decided], list[_Decided]])
+    return Staged(
+        *([WrittenFile(each.path, each.size_bytes, each.partition, each.rows) for each in files] for files in tables)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """For ``mapInArrow``: parcels to files of both tables, a task's share."""
+
+    events: lake.TableSettings
+    quarantine: lake.TableSettings
+    query: str
+    batch: int
+
+    def __call__(self, parcels: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        refused: list[pa.RecordBatch] = []
+        accepted = _accepted(unwrap_all(parcels), refused)
+        staged = Staged(
+            write_files(self.events, EVENTS_STORED, self.query, self.batch, accepted),  # runs through them all
+            write_files(self.quarantine, QUARANTINE_STORED, self.query, self.batch, refused),
+        )
+        yield pa.record_batch({"staged": pa.array([pickle.dumps(staged)], pa.binary())})
+
+
+def _stage(parcels: DataFrame, staging: Staging) -> Staged:
+    shares: list[Staged] = [pickle.loads(row.staged) for row in parcels.mapInArrow(staging, "staged binary").collect()]
+    return Staged(
+        [file for share in shares for file in share.events], [file for share in shares for file in share.quarantine]
+    )
+
+
+def _accepted(batches: Iterator[pa.RecordBatch], refused: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The good ones as the table has them; the others are put into ``refused``."""
+    for packets in batches:
+        bad = valid(packets.column("reason"))
+        if bad.any():
+            refused.append(_stored(packets.filter(pa.array(bad)), QUARANTINE_STORED))
+            packets = packets.filter(pa.array(~bad))
+        yield _stored(packets, EVENTS_STORED)
+
+
+def _stored(packets: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [days(packets.column("arrived")) if name == DAY.name else packets.column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,10 @@
+"""The node as its services and gateways see it: what they may ask of it, with whose rights, and how it refuses.
+
+    node.py        the node itself: publish, subscribe, look into the log
+    access.py      who calls, and what they may do
+    errors.py      refusals, and their codes
+    topics.py      which topics there are, and which clients may publish to
+    unanswered.py  how much of what publishers sent may wait for an answer
+
+Nothing here knows how a client is connected: ``transport.clients`` serves gRPC, ``gateway`` everything else.
+"""

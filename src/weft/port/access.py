@@ -1,0 +1,189 @@
+"""Who calls, and what they may do: asked for every call of every protocol (SEC-02).
+
+The API key says who it is and has the rights. A certificate of the mesh may be asked for beside it; who shows one shows
+a good one. Streams stay open for days, so their keys are looked at again every second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Protocol
+
+from weft.model import Pattern, Topic
+from weft.security import Acl, Authenticator, Cause, CertificateRefused, Principal, Refused, Secret, Unauthenticated
+from weft.security.certificates import read_certificate_untrusted, read_identity_untrusted
+
+CERTIFICATES_READ_MAX: Final = 256  # remembered: a caller shows the same one with every call
+EVERYBODY: Final = Acl("plain text", (Pattern(">"), Pattern("weft.>")), (Pattern(">"), Pattern("weft.>")), admin=True)
+
+Note = Callable[[Refused, str], None]  # what was refused, and to whom
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What somebody shows who calls. The certificate is DER; TLS has seen to it that our CA made it."""
+
+    host: str
+    key: Secret[str] | None
+    certificate: bytes | None
+
+
+class Caller:
+    """Somebody with an open call. The rights may change meanwhile; every check raises Refused."""
+
+    def __init__(self, acl: Acl, note: Note) -> None:
+        self._acl = acl
+        self._note = note
+        self._over: Refused | None = None
+
+    def update(self, acl: Acl) -> None:
+        self._acl = acl
+
+    def expel(self, error: Refused) -> None:
+        """The caller's key was revoked."""
+        self._over = error
+
+    def check(self) -> None:
+        if self._over is not None:
+            raise self._over
+
+    def check_publish(self, topic: Topic) -> None:
+        with self._noting():
+            self._acl.check_publish(topic)
+
+    def check_subscribe(self, pattern: Pattern) -> None:
+        with self._noting():
+            self._acl.check_subscribe(pattern)
+
+    def check_admin(self, what: str) -> None:
+        with self._noting():
+            self._acl.check_admin(what)
+
+    def may_subscribe(self, pattern: Pattern) -> bool:
+        self.check()
+        return self._acl.may_subscribe(pattern)
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        self.check()
+        try:
+            yield
+        except Refused as error:
+            self._note(error, self._acl.who)
+            raise
+
+
+class Access(Protocol):
+    async def admit_untrusted(self, shown: Shown) -> Caller:
+        """Who makes this call; raise only Refused."""
+
+    async def admit_key_untrusted(self, key: Secret[str] | None, host: str) -> Caller:
+        """Who shows this key, where a connection has been let in before; raise only Refused."""
+
+    def watching(self, caller: Caller, end: Callable[[Refused], None]) -> AbstractContextManager[None]:
+        """As long as the stream is open; ``end`` is called once the caller may have it no more."""
+
+
+class OpenAccess:
+    """Everybody may do everything: of a node that serves plain text on loopback."""
+
+    async def admit_untrusted(self, shown: Shown) -> Caller:
+        return self.anybody()
+
+    async def admit_key_untrusted(self, key: Secret[str] | None, host: str) -> Caller:
+        return self.anybody()
+
+    def anybody(self) -> Caller:
+        return Caller(EVERYBODY, lambda error, who: None)
+
+    def watching(self, caller: Caller, end: Callable[[Refused], None]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class KeyAccess:
+    """By API key, over TLS. With ``certificate_required``, a client certificate of the mesh has to come with it.
+    ``note`` hears of every refusal."""
+
+    def __init__(self, authenticator: Authenticator, mesh: str, note: Note, certificate_required: bool) -> None:
+        self._authenticator = authenticator
+        self._mesh = mesh
+        self._note = note
+        self._certificate_required = certificate_required
+        self._open: dict[Caller, Callable[[Refused], None]] = {}
+
+    async def admit_untrusted(self, shown: Shown) -> Caller:
+        try:
+            self._check_certificate_untrusted(shown.certificate)
+        except Refused as error:
+            self._note(error, shown.host)
+            raise
+        return await self.admit_key_untrusted(shown.key, shown.host)
+
+    async def admit_key_untrusted(self, key: Secret[str] | None, host: str) -> Caller:
+        try:
+            principal = await self._authenticator.authenticate_untrusted(key, host)
+        except Refused as error:
+            self._note(error, host)
+            raise
+        return KeyCaller(principal, self._note)
+
+    def admit_without_key(self, acl: Acl) -> Caller:
+        """Somebody whom a certificate gives these rights."""
+        return Caller(acl, self._note)
+
+    def _check_certificate_untrusted(self, certificate: bytes | None) -> None:
+        """TLS knows that our CA made it; a CA of a company may serve many meshes."""
+        if certificate is None:
+            if self._certificate_required:
+                raise Unauthenticated(
+                    Cause.CERTIFICATE, f"a certificate of mesh {self._mesh} is needed, and there is none"
+                )
+            return
+        try:
+            mesh = _mesh_untrusted(certificate)
+        except CertificateRefused as error:
+            raise Unauthenticated(Cause.CERTIFICATE, f"your certificate is not good: {error}") from None
+        if mesh != self._mesh:
+            raise Unauthenticated(
+                Cause.CERTIFICATE, f"a certificate of mesh {self._mesh} is needed, yours is of mesh {mesh}"
+            )
+
+    @contextmanager
+    def watching(self, caller: Caller, end: Callable[[Refused], None]) -> Iterator[None]:
+        self._open[caller] = end
+        try:
+            yield
+        finally:
+            del self._open[caller]
+
+    def look(self) -> None:
+        """End the streams of those who may have them no more; for the owner to call every second."""
+        for caller, end in list(self._open.items()):
+            assert isinstance(caller, KeyCaller), "all callers here have keys"
+            try:
+                caller.renew(self._authenticator)
+            except Refused as error:
+                self._note(error, caller.principal.key_id)
+                caller.expel(error)
+                end(error)
+
+
+class KeyCaller(Caller):
+    """A caller with the key it has shown."""
+
+    def __init__(self, principal: Principal, note: Note) -> None:
+        super().__init__(principal.acl, note)
+        self.principal = principal
+
+    def renew(self, authenticator: Authenticator) -> None:
+        """Raise Unauthenticated once the key is good no more."""
+        self.principal = authenticator.refresh(self.principal)
+        self.update(self.principal.acl)
+
+
+@lru_cache(CERTIFICATES_READ_MAX)
+def _mesh_untrusted(certificate: bytes) -> str:
+    return read_identity_untrusted(read_certificate_untrusted(certificate)).mesh

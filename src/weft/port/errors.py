@@ -1,0 +1,68 @@
+"""How a node refuses: one table from exception to code, the same for every protocol."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.core.errors import CopiesMissing, TopicReserved
+from weft.errors import PeerError, StorageError, UsageError, WeftError
+from weft.limits import ERROR_TEXT_CHARS_MAX
+from weft.log.errors import (
+    DiskFull,
+    EventsLost,
+    OutOfSequence,
+    PositionAhead,
+    PositionExpired,
+    SequenceReused,
+    StoreCorrupt,
+    UnknownStream,
+)
+from weft.model import BadBatch
+from weft.security import NotAllowed, Unauthenticated
+from weft.wire.mesh import mesh_pb2 as pb
+
+
+class Busy(WeftError):
+    """This node has as much to do as it may take on; wait and try again."""
+
+
+class ShuttingDown(WeftError):
+    """This node is on its way out; go to another one."""
+
+
+class TooLarge(UsageError):
+    """More in one message than may be."""
+
+
+# The first that fits counts, so a class stands before those it derives from.
+CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
+    (BadBatch, pb.ERROR_BAD_BATCH),
+    (TooLarge, pb.ERROR_TOO_LARGE),
+    (TopicReserved, pb.ERROR_NOT_ALLOWED),
+    (NotAllowed, pb.ERROR_NOT_ALLOWED),
+    (Unauthenticated, pb.ERROR_UNAUTHENTICATED),
+    (PositionExpired, pb.ERROR_POSITION_EXPIRED),
+    (PositionAhead, pb.ERROR_POSITION_UNKNOWN),
+    (UnknownStream, pb.ERROR_POSITION_UNKNOWN),
+    (OutOfSequence, pb.ERROR_OUT_OF_SEQUENCE),
+    (SequenceReused, pb.ERROR_SEQUENCE_REUSED),
+    (CopiesMissing, pb.ERROR_COPIES),
+    (Busy, pb.ERROR_BUSY),
+    (ShuttingDown, pb.ERROR_SHUTTING_DOWN),
+    (DiskFull, pb.ERROR_DISK_FULL),
+    (EventsLost, pb.ERROR_CORRUPT),
+    (StoreCorrupt, pb.ERROR_CORRUPT),
+    (UsageError, pb.ERROR_BAD_REQUEST),
+    (PeerError, pb.ERROR_BAD_REQUEST),
+    (StorageError, pb.ERROR_SHUTTING_DOWN),  # a node whose log fails stops
+)
+
+
+def code_of(error: WeftError) -> pb.ErrorCode:
+    return next((code for kind, code in CODES if isinstance(error, kind)), pb.ERROR_UNSPECIFIED)
+
+
+def error_message(error: WeftError) -> pb.Error:
+    """What a client is told: the sentence for people, code and facts for programs."""
+    facts = {name: str(value)[:ERROR_TEXT_CHARS_MAX] for name, value in error.facts.items()}
+    return pb.Error(code=code_of(error), message=error.what[:ERROR_TEXT_CHARS_MAX], facts=facts)

@@ -1,0 +1,100 @@
+"""What the services for clients need of a node, and what the node tells the clients' streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from weft.core.messages import AddCredit, Delivered, Handled, Receipted, Start
+from weft.errors import WeftError
+from weft.log import Log
+from weft.membership import NodeState
+from weft.model import Batch, NodeId, Pattern, Position, Topic
+from weft.port.unanswered import UnansweredBytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """What clients may ask for; ``weft.node.config`` documents each."""
+
+    streams_max: int
+    subscriptions_max: int
+    batch_bytes_max: int
+    publish_bytes_max: int
+    credit_bytes_max: int
+    reply_bytes_max: int
+
+
+class PublishClient(Protocol):
+    """A client's publish stream. ``request`` is the client's own number."""
+
+    def receipts(self, receipts: Sequence[tuple[int, Receipted]]) -> None: ...
+
+    def refused(self, request: int, error: WeftError) -> None: ...
+
+    def drain(self) -> None:
+        """Take no more; end once everything owed is out."""
+
+
+class SubscribeClient(Protocol):
+    """A client's subscribe stream."""
+
+    def opened(self, positions: Sequence[Position]) -> None: ...
+
+    def deliver(self, batches: Sequence[Delivered]) -> None: ...
+
+    def assigned(self, generation: int, positions: Sequence[Position]) -> None: ...
+
+    def ended(self, error: WeftError) -> None:
+        """Nothing more comes; the error is the last message."""
+
+
+class MeshNode(Protocol):
+    """The node as its clients' streams see it. Everything is called on the event loop."""
+
+    @property
+    def node_id(self) -> NodeId: ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def limits(self) -> ClientLimits: ...
+
+    @property
+    def intake(self) -> UnansweredBytes: ...
+
+    def addresses(self) -> list[str]:
+        """Where clients may go: this node first, then others that are alive."""
+
+    def members(self) -> list[NodeState]:
+        """The other nodes of the mesh, also those that are down, but not those that have left for good."""
+
+    def check_open(self) -> None:
+        """Raise ShuttingDown if this node takes on nothing more."""
+
+    def count_refusal(self, error: WeftError) -> None:
+        """For the metrics: a client was told this instead of getting what it asked for."""
+
+    def join(self, publisher: PublishClient) -> None:
+        """A publish stream begins. Raise Busy if there are too many, ShuttingDown if there will be no more."""
+
+    def leave(self, publisher: PublishClient) -> None: ...
+
+    def publish(
+        self, publisher: PublishClient, request: int, topic: Topic, partition: int, batch: Batch, copies: int
+    ) -> None: ...
+
+    def subscribe(
+        self, subscriber: SubscribeClient, pattern: Pattern, start: Start, credit_bytes: int, group: str, member: str
+    ) -> int:
+        """The number of the subscription. Raise Busy or ShuttingDown as ``join`` does."""
+
+    def tell(self, event: AddCredit | Handled) -> None:
+        """Something new of a subscription."""
+
+    def unsubscribe(self, subscription: int) -> None: ...
+
+    async def move_group(self, group: str, positions: tuple[Position, ...]) -> None:
+        """Durable when it returns."""

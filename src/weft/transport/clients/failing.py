@@ -1,0 +1,40 @@
+"""How a call fails as a whole: with a gRPC status, and the same ``Error`` that streams carry in its trailing metadata
+(``weft-error-bin``), so that programs need not read the sentence."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.errors import WeftError
+from weft.limits import ERROR_TEXT_CHARS_MAX
+from weft.port.errors import error_message
+from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.rpc import RpcError, StatusCode
+
+ERROR_METADATA: Final = "weft-error-bin"
+
+# Of calls that fail as a whole. RESOURCE_EXHAUSTED is gRPC's own word for a message over its limit, so not ours.
+STATUSES: Final = {
+    pb.ERROR_UNSPECIFIED: StatusCode.UNKNOWN,
+    pb.ERROR_BAD_REQUEST: StatusCode.INVALID_ARGUMENT,
+    pb.ERROR_BAD_BATCH: StatusCode.INVALID_ARGUMENT,
+    pb.ERROR_NOT_ALLOWED: StatusCode.PERMISSION_DENIED,
+    pb.ERROR_UNAUTHENTICATED: StatusCode.UNAUTHENTICATED,
+    pb.ERROR_POSITION_EXPIRED: StatusCode.OUT_OF_RANGE,
+    pb.ERROR_POSITION_UNKNOWN: StatusCode.NOT_FOUND,
+    pb.ERROR_TOO_LARGE: StatusCode.INVALID_ARGUMENT,
+    pb.ERROR_BUSY: StatusCode.UNAVAILABLE,
+    pb.ERROR_DISK_FULL: StatusCode.UNAVAILABLE,
+    pb.ERROR_SHUTTING_DOWN: StatusCode.UNAVAILABLE,
+    pb.ERROR_OUT_OF_SEQUENCE: StatusCode.FAILED_PRECONDITION,
+    pb.ERROR_COPIES: StatusCode.FAILED_PRECONDITION,
+    pb.ERROR_CORRUPT: StatusCode.DATA_LOSS,
+    pb.ERROR_SEQUENCE_REUSED: StatusCode.ALREADY_EXISTS,
+}
+
+
+def failure_of(error: WeftError) -> RpcError:
+    """What a handler raises to end its call with this error."""
+    message = error_message(error)
+    metadata = ((ERROR_METADATA, message.SerializeToString()),)
+    return RpcError(STATUSES[message.code], str(error)[:ERROR_TEXT_CHARS_MAX], metadata)

@@ -1,0 +1,150 @@
+"""The calls of ``Mesh`` that look or move once: Fetch, Positions, Commit, Topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+
+from weft.errors import UsageError, WeftError
+from weft.limits import MIB
+from weft.log import Log, StreamInfo
+from weft.log.errors import EventsLost, PositionExpired
+from weft.model import SCHEMA, Batch, Epoch, Pattern, Position, Stream
+from weft.port.access import Caller
+from weft.port.errors import error_message
+from weft.port.node import MeshNode
+from weft.port.topics import streams_of, topics_of
+from weft.transport.clients.values import (
+    fetched_bytes,
+    read_pattern_untrusted,
+    read_positions_untrusted,
+    read_range_untrusted,
+)
+from weft.transport.grpc.calls import ServerCall
+from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.streams import read_stream_untrusted, stream_ref
+
+REPLY_BYTES: Final = 1 * MIB  # of a fetch that does not say
+
+
+class Queries:
+    """What a method raises ends its call."""
+
+    def __init__(self, node: MeshNode) -> None:
+        self._node = node
+
+    # --- a range of a stream -------------------------------------------------------------------------------------
+
+    async def fetch(self, request: pb.FetchRequest, call: ServerCall, caller: Caller) -> None:
+        try:
+            stream, epoch = read_stream_untrusted(request.stream)
+            caller.check_subscribe(Pattern(stream.topic))
+            first, end = read_range_untrusted(request)
+            columns = _columns_untrusted(request.columns)
+            bytes_max = min(request.bytes_max or REPLY_BYTES, self._node.limits.reply_bytes_max)
+            while first < end:
+                caller.check()
+                stored = self._node.log.read(stream, epoch, first, end, bytes_max)
+                if not stored:
+                    return
+                await call.write(_projected(stored, columns, first, end) if columns else fetched_bytes(stored))
+                first = Batch.read_stored(stored[-1]).end_offset
+        except WeftError as error:
+            self._node.count_refusal(error)
+            await call.write(pb.FetchReply(error=error_message(error)).SerializeToString())
+
+    # --- where streams begin and end -----------------------------------------------------------------------------
+
+    async def positions(self, request: pb.PositionsRequest, caller: Caller) -> pb.PositionsReply:
+        pattern = read_pattern_untrusted(request.pattern)
+        caller.check_subscribe(pattern)
+        stands = self._stands(request.group)
+        timestamp_us = request.timestamp_us if request.HasField("timestamp_us") else None
+        members = (pb.Member(node_id=each.node_id, addresses=each.addresses) for each in self._node.members())
+        reply = pb.PositionsReply(node_id=self._node.node_id, members=members)
+        async for info in streams_of(self._node.log, pattern):
+            reply.streams.append(self._place(info, stands, timestamp_us))
+        return reply
+
+    def _stands(self, group: str) -> dict[tuple[Stream, Epoch], int]:
+        positions = self._node.log.positions(group) if group else []
+        return {(each.stream, each.epoch): each.offset for each in positions}
+
+    def _place(
+        self, info: StreamInfo, stands: dict[tuple[Stream, Epoch], int], timestamp_us: int | None
+    ) -> pb.PositionsOfStream:
+        log = self._node.log
+        place = pb.PositionsOfStream(
+            info=pb.StreamInfo(
+                stream=stream_ref(info.stream, info.epoch),
+                earliest_offset=info.start,
+                latest_offset=info.end,
+                bytes=info.bytes,
+                first_timestamp_us=_first_timestamp_us(log, info),
+                last_timestamp_us=max(info.latest_us, 0),
+            ),
+            group_offset=stands.get((info.stream, info.epoch)),
+        )
+        if timestamp_us is not None:
+            place.timestamp_offset = log.seek(info.stream, info.epoch, timestamp_us)
+        return place
+
+    async def topics(self, request: pb.TopicsRequest, caller: Caller) -> pb.TopicsReply:
+        """Of those that match, the ones the caller may subscribe to: the rest are none of its business."""
+        pattern = read_pattern_untrusted(request.pattern)
+        return pb.TopicsReply(topics=await topics_of(self._node.log, pattern, caller))
+
+    # --- groups --------------------------------------------------------------------------------------------------
+
+    async def commit(self, request: pb.CommitRequest, caller: Caller) -> pb.CommitReply:
+        """Whoever may read all these topics may say how far a group has read them."""
+        try:
+            self._node.check_open()
+            positions = read_positions_untrusted(request.positions)
+            for topic in {position.stream.topic for position in positions}:
+                caller.check_subscribe(Pattern(topic))
+            self._check_places(positions)
+            await self._node.move_group(request.group, positions)
+            return pb.CommitReply()
+        except WeftError as error:
+            self._node.count_refusal(error)
+            return pb.CommitReply(error=error_message(error))
+
+    def _check_places(self, positions: Iterable[Position]) -> None:
+        """A group is not put where there is nothing: it would only fail later, far from the mistake."""
+        for position in positions:
+            self._node.log.read(position.stream, position.epoch, position.offset, position.offset)
+
+
+def _first_timestamp_us(log: Log, info: StreamInfo) -> int:
+    """0 if the stream is empty, or damaged where it begins: who reads it is told."""
+    try:
+        stored = log.read(info.stream, info.epoch, info.start, bytes_max=1)
+    except (EventsLost, PositionExpired):
+        return 0
+    return Batch.read_stored(stored[0]).timestamp_us_min if stored else 0
+
+
+def _columns_untrusted(names: Iterable[str]) -> list[str]:
+    columns = list(dict.fromkeys(names))
+    unknown = next((name for name in columns if name not in SCHEMA.names), None)
+    if unknown is not None:
+        raise UsageError("no such column", column=unknown[:64], known=", ".join(SCHEMA.names))
+    return columns
+
+
+def _projected(stored: list[bytes], columns: list[str], first: int, end: int) -> bytes:
+    """Of each batch the rows within the range, only these columns, as an Arrow IPC stream of its own."""
+    reply = pb.FetchedBatches()
+    for data in stored:
+        batch = Batch.read_stored(data)
+        rows = batch.rows(first, end).select(columns)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_batch(rows)
+        reply.batches.append(sink.getvalue().to_pybytes())
+        reply.first_offsets.append(max(batch.base_offset, first))
+    message: bytes = pb.FetchReply(fetched=reply).SerializeToString()
+    return message

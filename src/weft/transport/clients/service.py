@@ -1,0 +1,89 @@
+"""Which methods there are, and what serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
+
+from weft.errors import WeftError
+from weft.port.access import Access, Caller
+from weft.port.node import MeshNode
+from weft.transport.clients.admin import Answers, admin_methods
+from weft.transport.clients.admitting import admitted
+from weft.transport.clients.failing import failure_of
+from weft.transport.clients.publish import PublishStream
+from weft.transport.clients.queries import Queries
+from weft.transport.clients.subscribe import SubscribeStream
+from weft.transport.clients.values import parse_untrusted
+from weft.transport.grpc.calls import ServerCall
+from weft.transport.grpc.server import Handler
+from weft.wire.mesh import BadMeshMessage
+from weft.wire.mesh import mesh_pb2 as pb
+
+MESH: Final = "weft.mesh.v1.Mesh"
+ADMIN: Final = "weft.mesh.v1.Admin"
+Q = TypeVar("Q", bound=Message)
+
+
+def mesh_handlers(node: MeshNode, access: Access) -> dict[str, Handler]:
+    async def publish(call: ServerCall) -> None:
+        caller = await admitted(access, call)
+        stream = PublishStream(node, caller)
+        with access.watching(caller, stream.expel):
+            await stream.run(call)
+
+    async def subscribe(call: ServerCall) -> None:
+        caller = await admitted(access, call)
+        stream = SubscribeStream(node, caller)
+        with access.watching(caller, stream.expel):
+            await stream.run(call)
+
+    async def fetch(call: ServerCall) -> None:
+        caller = await admitted(access, call)
+        request = await request_untrusted(pb.FetchRequest, call)
+        with access.watching(caller, lambda _: None):
+            await queries.fetch(request, call, caller)
+
+    queries = Queries(node)
+    return {
+        f"/{MESH}/Publish": publish,
+        f"/{MESH}/Subscribe": subscribe,
+        f"/{MESH}/Fetch": fetch,
+        f"/{MESH}/Positions": unary(access, queries.positions, pb.PositionsRequest),
+        f"/{MESH}/Commit": unary(access, queries.commit, pb.CommitRequest),
+        f"/{MESH}/Topics": unary(access, queries.topics, pb.TopicsRequest),
+    }
+
+
+def admin_handlers(answers: Answers, access: Access) -> dict[str, Handler]:
+    return {
+        f"/{ADMIN}/{name}": unary(access, method, request) for name, (method, request) in admin_methods(answers).items()
+    }
+
+
+def unary(access: Access, answer: Callable[[Q, Caller], Awaitable[Message]], request_type: type[Q]) -> Handler:
+    """A method with one message each way. A WeftError of ``answer`` ends the call."""
+
+    async def serve(call: ServerCall) -> None:
+        caller = await admitted(access, call)
+        request = await request_untrusted(request_type, call)
+        try:
+            reply = await answer(request, caller)
+        except WeftError as error:
+            raise failure_of(error) from None
+        await call.write(reply.SerializeToString())
+
+    return serve
+
+
+async def request_untrusted(kind: type[Q], call: ServerCall) -> Q:
+    """The one message of a request; RpcError if there is none, another one, or one that cannot be read."""
+    data = await call.read()
+    if data is None or await call.read() is not None:
+        raise failure_of(BadMeshMessage("a request is one message"))
+    try:
+        return parse_untrusted(kind, data)
+    except BadMeshMessage as error:
+        raise failure_of(error) from None

@@ -1,0 +1,167 @@
+"""Subscribe: one stream per subscription, events out as far as the client's credit goes.
+
+The core delivers no more than the client gave credit for, so what waits here is bounded by it. Deliveries that wait
+together go out together, up to about a mebibyte in one message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from weft.core.messages import AddCredit, Delivered, Handled
+from weft.errors import UsageError, WeftError
+from weft.limits import CLIENT_REPLIES_MAX, DELIVERY_BYTES_MAX
+from weft.model import Position
+from weft.port.access import Caller
+from weft.port.errors import Busy, error_message
+from weft.port.node import MeshNode
+from weft.transport.clients.values import (
+    delivery_bytes,
+    parse_untrusted,
+    position_messages,
+    read_pattern_untrusted,
+    read_positions_untrusted,
+    read_start_untrusted,
+)
+from weft.transport.grpc.calls import ServerCall
+from weft.wire.mesh import BadMeshMessage
+from weft.wire.mesh import mesh_pb2 as pb
+
+
+class SubscribeStream:
+    """One client's stream. The node calls ``opened``, ``deliver``, ``assigned`` and ``ended``."""
+
+    def __init__(self, node: MeshNode, caller: Caller) -> None:
+        self._node = node
+        self._caller = caller
+        self._subscription: int | None = None
+        self._credit_bytes = 0  # given by the client and not used up yet
+        self._waiting: deque[Delivered | pb.SubscribeReply] = deque()
+        self._wake = asyncio.Event()
+        self._over = False  # nothing is added to what waits any more
+
+    # --- what the node says --------------------------------------------------------------------------------------
+
+    def opened(self, positions: Sequence[Position]) -> None:
+        opened = pb.SubscribeOpened(
+            node_id=self._node.node_id,
+            epoch=self._node.log.epoch,
+            positions=pb.Positions(positions=position_messages(positions)),
+            addresses=self._node.addresses(),
+        )
+        self._say(pb.SubscribeReply(opened=opened))
+
+    def deliver(self, batches: Sequence[Delivered]) -> None:
+        if self._over:
+            return
+        self._waiting.extend(batches)
+        self._credit_bytes -= sum(len(each.data) for each in batches)
+        self._wake.set()
+
+    def assigned(self, generation: int, positions: Sequence[Position]) -> None:
+        if len(self._waiting) > CLIENT_REPLIES_MAX:
+            self.ended(Busy("the member does not read what it is sent", waiting=len(self._waiting)))
+            return
+        assignment = pb.Assignment(generation=generation, streams=position_messages(positions))
+        self._say(pb.SubscribeReply(assignment=assignment))
+
+    def ended(self, error: WeftError) -> None:
+        if self._over:
+            return
+        self._node.count_refusal(error)
+        self._say(pb.SubscribeReply(error=error_message(error)))
+        self._end()
+
+    def expel(self, error: WeftError) -> None:
+        """The caller may read no more, and that goes for what waits as well."""
+        if not self._over:
+            self._waiting.clear()
+            self.ended(error)
+
+    def _say(self, reply: pb.SubscribeReply) -> None:
+        if not self._over:
+            self._waiting.append(reply)
+            self._wake.set()
+
+    def _end(self) -> None:
+        self._over = True
+        self._wake.set()
+
+    # --- the stream ----------------------------------------------------------------------------------------------
+
+    async def run(self, call: ServerCall) -> None:
+        reader = asyncio.create_task(self._read(call))
+        try:
+            await self._write(call)
+        finally:
+            if self._subscription is not None:
+                self._node.unsubscribe(self._subscription)
+            reader.cancel()
+            (bug,) = await asyncio.gather(reader, return_exceptions=True)
+        if isinstance(bug, Exception):
+            raise bug
+
+    async def _read(self, call: ServerCall) -> None:
+        try:
+            data = await call.read()
+            if data is not None:
+                self._open(parse_untrusted(pb.SubscribeRequest, data))
+            while not self._over and (data := await call.read()) is not None:
+                self._take(parse_untrusted(pb.SubscribeRequest, data))
+        except WeftError as error:
+            self.ended(error)
+        finally:
+            self._end()
+
+    def _open(self, request: pb.SubscribeRequest) -> None:
+        if request.WhichOneof("msg") != "open":
+            raise BadMeshMessage("a subscribe stream begins with open")
+        wanted = request.open
+        if not wanted.pattern:
+            raise UsageError("a subscription needs a pattern; > is everything")
+        pattern = read_pattern_untrusted(wanted.pattern)
+        self._caller.check_subscribe(pattern)
+        start = read_start_untrusted(wanted.start)
+        credit = min(wanted.credit_bytes, self._node.limits.credit_bytes_max)
+        self._credit_bytes = credit
+        self._subscription = self._node.subscribe(self, pattern, start, credit, wanted.group, wanted.member)
+
+    def _take(self, request: pb.SubscribeRequest) -> None:
+        assert self._subscription is not None, "open comes first"
+        match request.WhichOneof("msg"):
+            case "credit":
+                # An honest client gives back what it took, so never gets beyond what it began with.
+                more = min(request.credit.bytes, self._node.limits.credit_bytes_max - self._credit_bytes)
+                if more > 0:
+                    self._credit_bytes += more
+                    self._node.tell(AddCredit(self._subscription, more))
+            case "handled":
+                positions = read_positions_untrusted(request.handled.positions)
+                self._node.tell(Handled(self._subscription, positions, request.handled.generation))
+            case _:
+                raise BadMeshMessage("after open, a subscribe stream carries credit and handled")
+
+    async def _write(self, call: ServerCall) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                await call.write(self._next())
+            if self._over:
+                return
+
+    def _next(self) -> bytes:
+        first = self._waiting.popleft()
+        if not isinstance(first, Delivered):
+            return bytes(first.SerializeToString())
+        batches, size = [first], len(first.data)
+        while self._waiting:
+            following = self._waiting[0]
+            if not isinstance(following, Delivered) or size + len(following.data) > DELIVERY_BYTES_MAX:
+                break
+            batches.append(following)
+            size += len(following.data)
+            self._waiting.popleft()
+        return delivery_bytes(batches)

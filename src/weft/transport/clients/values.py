@@ -1,0 +1,147 @@
+"""Messages of ``mesh.proto`` to values of the core and back. What clients send is checked here, and nowhere later.
+
+Functions that take messages of clients raise UsageError or PeerError only, with words for the client's user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from weft.core.messages import Delivered, Edge, FromPositions, FromTime, Receipted, Start
+from weft.errors import UsageError
+from weft.limits import CLIENT_POSITIONS_MAX, OFFSET_MAX, PARTITIONS_MAX
+from weft.model import Batch, Pattern, Position, Topic, parse_pattern
+from weft.port.errors import TooLarge
+from weft.port.topics import read_topic_untrusted
+from weft.wire.mesh import BadMeshMessage
+from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.streams import read_position_untrusted, stream_position, stream_ref
+
+M = TypeVar("M", bound=Message)
+
+# Tags of fields in mesh.proto: number << 3 | kind, where 2 is bytes and 0 a varint.
+DELIVERY_FIELD: Final = bytes([2 << 3 | 2])  # SubscribeReply.delivery
+BATCHES_FIELD: Final = bytes([1 << 3 | 2])  # Delivery.batches
+STREAM_FIELD: Final = bytes([1 << 3 | 2])  # StreamBatch.stream
+BATCH_FIELD: Final = bytes([2 << 3 | 2])  # StreamBatch.batch
+FIRST_OFFSET_FIELD: Final = bytes([3 << 3 | 0])  # StreamBatch.first_offset
+FETCHED_FIELD: Final = bytes([1 << 3 | 2])  # FetchReply.fetched
+FETCHED_BATCH_FIELD: Final = bytes([1 << 3 | 2])  # FetchedBatches.batches
+EDGES: Final = {
+    pb.Start.EDGE_UNSPECIFIED: Edge.OWN,
+    pb.Start.EDGE_EARLIEST: Edge.EARLIEST,
+    pb.Start.EDGE_LATEST: Edge.LATEST,
+}
+
+
+# --- from clients ----------------------------------------------------------------------------------------------------
+
+
+def parse_untrusted(kind: type[M], data: bytes) -> M:
+    """A message of this kind, or BadMeshMessage."""
+    message: M = kind()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise BadMeshMessage(f"not a {kind.DESCRIPTOR.name}: {error}") from None
+    return message
+
+
+def read_batch_untrusted(message: pb.PublishBatch, data: bytes, batch_bytes_max: int) -> tuple[Topic, int, Batch]:
+    """Topic, partition and batch of what a client wants published. ``data`` is ``message.batch``: protobuf makes a copy
+    of it at every look."""
+    topic = read_topic_untrusted(message.topic)
+    if message.partition >= PARTITIONS_MAX:
+        raise UsageError("no such partition", partition=message.partition, limit=PARTITIONS_MAX - 1)
+    if len(data) > batch_bytes_max:
+        raise TooLarge("the batch is too large: send several", bytes=len(data), limit=batch_bytes_max)
+    return topic, message.partition, Batch.read_untrusted(data)
+
+
+def read_pattern_untrusted(text: str) -> Pattern:
+    """A pattern; none at all means every topic."""
+    return parse_pattern(text or ">")
+
+
+def read_positions_untrusted(positions: Collection[pb.StreamPosition]) -> tuple[Position, ...]:
+    if len(positions) > CLIENT_POSITIONS_MAX:
+        raise TooLarge("too many positions in one message", have=len(positions), limit=CLIENT_POSITIONS_MAX)
+    return tuple(map(read_position_untrusted, positions))
+
+
+def read_start_untrusted(start: pb.Start) -> Start:
+    match start.WhichOneof("from"):
+        case "timestamp_us":
+            return FromTime(start.timestamp_us)
+        case "positions":
+            otherwise_us = start.otherwise_timestamp_us if start.HasField("otherwise_timestamp_us") else None
+            return FromPositions(read_positions_untrusted(start.positions.positions), otherwise_us)
+        case _:
+            edge = EDGES.get(start.edge)
+            if edge is None:
+                raise UsageError("no such place to start from", edge=start.edge, known="0, 1 and 2")
+            return edge
+
+
+def read_range_untrusted(request: pb.FetchRequest) -> tuple[int, int]:
+    """The offsets that are asked for; no end means as far as the stream goes."""
+    first, end = request.first_offset, request.end_offset or OFFSET_MAX
+    if not first <= end <= OFFSET_MAX:
+        raise UsageError("not a range of offsets", first=first, end=end, limit=OFFSET_MAX)
+    return first, end
+
+
+# --- to clients ------------------------------------------------------------------------------------------------------
+
+
+def receipt_message(request: int, receipted: Receipted) -> pb.Receipt:
+    receipt = receipted.receipt
+    return pb.Receipt(
+        request=request,
+        stream=stream_ref(receipt.stream, receipt.epoch),
+        first_offset=receipt.first_offset,
+        count=receipt.count,
+        copies=receipt.copies,
+        repeated=receipted.repeated,
+    )
+
+
+def delivery_bytes(batches: Sequence[Delivered]) -> bytes:
+    """SubscribeReply with a Delivery of these batches, as protobuf has it, and with one copy of their data instead of
+    two."""
+    parts: list[bytes] = []
+    for each in batches:
+        stream = _field(STREAM_FIELD, stream_ref(each.stream, each.epoch).SerializeToString())
+        data = BATCH_FIELD + _varint(len(each.data))
+        first = FIRST_OFFSET_FIELD + _varint(each.first_offset)
+        size = len(stream) + len(data) + len(each.data) + len(first)
+        parts += (BATCHES_FIELD + _varint(size), stream, data, each.data, first)
+    return b"".join((DELIVERY_FIELD + _varint(sum(map(len, parts))), *parts))
+
+
+def fetched_bytes(batches: Sequence[bytes]) -> bytes:
+    """FetchReply with these batches as stored, made in the same way."""
+    parts: list[bytes] = []
+    for data in batches:
+        parts += (FETCHED_BATCH_FIELD + _varint(len(data)), data)
+    return b"".join((FETCHED_FIELD + _varint(sum(map(len, parts))), *parts))
+
+
+def _field(tag: bytes, value: bytes) -> bytes:
+    return tag + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    digits = bytearray()
+    while value > 0x7F:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    digits.append(value)
+    return bytes(digits)
+
+
+def position_messages(positions: Iterable[Position]) -> list[pb.StreamPosition]:
+    return list(map(stream_position, positions))

@@ -1,0 +1,30 @@
+"""Links between nodes, made of pure pieces and a thin layer of asyncio around them:
+
+- ``messages``, ``member_messages``  what core and membership say, as protobuf and back; all checking is here
+- ``election``    which of two connections stays when both nodes dialled
+- ``outbox``      what waits to be sent, and what goes when a peer is too slow
+- ``settings``
+- ``byte_streams``, ``handshake``, ``receiving``, ``link``  one connection
+- ``gate``        plain text or TLS, and who is at the other end
+- ``links``       all of them: dialling, accepting, closing
+- ``watching``    who is told what happens, and what people see; ``tracing``: spans, for who has a tracer
+"""
+
+from weft.transport.peers.gate import PeerGate, PlainGate, Proof, TlsGate
+from weft.transport.peers.links import PeerLinks
+from weft.transport.peers.settings import DropPolicy, LinkSettings
+from weft.transport.peers.watching import LinkInput, LinkListener, LinkObserver, LinkView
+
+__all__ = [
+    "DropPolicy",
+    "LinkInput",
+    "LinkListener",
+    "LinkObserver",
+    "LinkSettings",
+    "LinkView",
+    "PeerGate",
+    "PeerLinks",
+    "PlainGate",
+    "Proof",
+    "TlsGate",
+]

@@ -1,0 +1,281 @@
+"""One connection to a peer, from its hello on: what is sent over it, what comes in, and how it ends.
+
+A link has an event stream and, unless the peer knows only the document's four messages, a control stream, each with a
+reader and a writer of its own. When one of them ends, all do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from weft.core.messages import FramesDropped, SendPlain, SendPlainAck
+from weft.errors import PeerError, UsageError
+from weft.limits import LINK_FAREWELL_TIMEOUT_S, LINK_READ_BYTES, LINK_TELL_S_MIN
+from weft.membership import Heartbeat, Message
+from weft.model import NodeId
+from weft.transport.peers.byte_streams import ByteStream, LinkBroken
+from weft.transport.peers.member_messages import member_message
+from weft.transport.peers.messages import Sendable, message_of
+from weft.transport.peers.outbox import ControlQueue, PeerOutbox
+from weft.transport.peers.receiving import Receiver
+from weft.transport.peers.settings import LinkSettings
+from weft.transport.peers.tracing import receiving, sending
+from weft.transport.peers.watching import LinkListener, LinkObserver, LinkView, Traffic
+from weft.wire.mesh.features import Feature, Hello, agreed_features
+from weft.wire.mesh.frames import write_peer_message
+from weft.wire.mesh.peerlink_pb2 import PeerClosing, PeerMessage
+
+# A peer that lacks one of these gets the four messages of the document, and nothing else.
+FULL: Final = frozenset({Feature.BATCHES, Feature.POSITIONS, Feature.GOSSIP})
+
+
+async def _lingering(loop: Callable[[], Awaitable[None]]) -> None:
+    """A loop of the control stream. When the peer closes both streams, the other one may still have its last frames."""
+    try:
+        await loop()
+    except LinkBroken:
+        await asyncio.sleep(LINK_FAREWELL_TIMEOUT_S)
+        raise
+
+
+class PeerConnection:
+    """Made when the peer has said hello; ``run`` once it stands."""
+
+    def __init__(
+        self,
+        ours: Hello,
+        theirs: Hello,
+        address: str,
+        dialled_by_us: bool,
+        events: ByteStream,
+        settings: LinkSettings,
+        listener: LinkListener,
+        observer: LinkObserver,
+    ) -> None:
+        self.hello = theirs
+        self.peer: NodeId = theirs.node_id
+        self.incarnation = theirs.incarnation
+        self.address = address
+        self.dialled_by_us = dialled_by_us
+        self.features = agreed_features(ours.features, theirs.features)
+        self.plain = not self.features >= FULL
+        if self.plain:
+            self.features -= FULL
+        self.control: ByteStream | None = None  # set when it is there
+        self.up_s = 0.0  # since when it stands
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[PeerError] = self._loop.create_future()
+        self.committed: asyncio.Future[None] = self._loop.create_future()  # accepted: its control stream is there
+        self.done = asyncio.Event()  # nothing of it runs any more
+        self._events = events
+        self._settings = settings
+        self._listener = listener
+        self._observer = observer
+        self._receiver = Receiver(self.peer, self.plain, settings.max_message_bytes, listener, self.ended.done)
+        self._outbox = PeerOutbox(self.peer, settings)
+        self._control_queue = ControlQueue()
+        self._something = asyncio.Event()  # to send
+        self._something_to_control = asyncio.Event()
+        self._farewell: PeerClosing | None = None
+        self._expiry: asyncio.TimerHandle | None = None  # of what waits for room
+        self._telling: asyncio.TimerHandle | None = None  # of what was thrown away
+        self._last_moment: asyncio.TimerHandle | None = None  # of the peer's certificate
+        self._told_s = float("-inf")
+        self._drops_told = 0
+        self._traffic = Traffic()
+
+    # --- sending -------------------------------------------------------------------------------------------------
+
+    def send(self, effect: Sendable) -> None:
+        if self._farewell is not None or self.ended.done():
+            return  # the log keeps it
+        try:
+            self._outbox.put(effect, self._loop.time())
+        except PeerError as error:
+            self.end(error)
+            return
+        self._something.set()
+        self._watch_data()
+
+    def send_member(self, message: Message) -> None:
+        if self._farewell is not None or self.ended.done():
+            return
+        if isinstance(message, Heartbeat):
+            self._outbox.put_heartbeat(message, self._loop.time())
+            self._something.set()
+        elif not self.plain:
+            self._control_queue.put(message)
+            self._something_to_control.set()
+
+    def _watch_data(self) -> None:
+        """PL-02: see to it that nothing waits for too long, and that the core hears of what was thrown away."""
+        data = self._outbox.data
+        if self.ended.done():
+            return
+        if self._expiry is None and (deadline_s := data.get_timer()) is not None:
+            self._expiry = self._loop.call_at(deadline_s, self._expire)
+        if self._telling is None and data.dropped:
+            # Not at once again: the core answers with everything anew, and the peer is no faster for it.
+            pause_s = max(self._settings.send_timeout_s, LINK_TELL_S_MIN)
+            self._telling = self._loop.call_at(max(self._loop.time(), self._told_s + pause_s), self._tell_dropped)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        self._outbox.data.expire(self._loop.time())
+        self._watch_data()
+
+    def _tell_dropped(self) -> None:
+        """Once for all that was thrown away since the last time."""
+        self._telling = None
+        self._told_s = self._loop.time()
+        data = self._outbox.data
+        self._observer.dropped(self.peer, data.drops - self._drops_told)
+        self._drops_told = data.drops
+        data.tell()
+        self._listener.received(FramesDropped(self.peer))
+
+    # --- running -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> PeerError:
+        """Until it ends: then why."""
+        loops = [self._read(self._events, self._receiver.take_event_frame), self._write_events()]
+        if self.control is not None:
+            loops.append(_lingering(partial(self._read, self.control, self._receiver.take_control_frame)))
+            loops.append(_lingering(partial(self._write_control, self.control)))
+        tasks = [asyncio.create_task(loop) for loop in loops]
+        for task in tasks:
+            task.add_done_callback(self._on_loop_done)
+        try:
+            error = await asyncio.shield(self.ended)
+            if self.dialled_by_us and not isinstance(error, LinkBroken):
+                await self._say_farewell(str(error), tasks[1])
+            return error
+        finally:
+            self.end(LinkBroken("the stream was cancelled"))
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def end(self, error: PeerError) -> None:
+        """It is over, now. The first reason counts."""
+        if self.ended.done():
+            return
+        self.ended.set_result(error)
+        for timer in (self._expiry, self._telling, self._last_moment):
+            if timer is not None:
+                timer.cancel()
+
+    def end_in(self, seconds: float, error: PeerError) -> None:
+        """Then it is over, whatever happens; called once."""
+        self._last_moment = self._loop.call_later(max(0.0, seconds), self.end, error)
+
+    def finish(self, reason: str, leaving: bool) -> None:
+        """Take nothing more, let out what waits, say goodbye, and end."""
+        self._farewell = PeerClosing(reason=reason, leaving=leaving)
+        self._something.set()
+
+    def _on_loop_done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            self.end(LinkBroken("the stream was cancelled"))
+            return
+        error = task.exception()
+        if error is None:
+            self.end(LinkBroken("closed by this node"))
+        elif isinstance(error, PeerError):
+            self.end(error)
+        else:
+            # Not the peer's fault but a defect here: it must not pass unseen.
+            self._loop.call_exception_handler(
+                {"message": f"handling a frame of {self.peer} failed", "exception": error, "task": task}
+            )
+            self.end(LinkBroken(f"internal error: {error!r}"))
+
+    async def _say_farewell(self, reason: str, writer: asyncio.Task[None]) -> None:
+        """Tell the peer why it is dropped, if it takes the time to listen. (If it dialled, gRPC's status says it.)"""
+        self._outbox.clear()
+        self.finish(reason, leaving=False)
+        await asyncio.wait([writer], timeout=LINK_FAREWELL_TIMEOUT_S)
+
+    async def _read(self, stream: ByteStream, take: Callable[[bytes], Awaitable[None] | None]) -> None:
+        unyielded_bytes = 0
+        while True:
+            frame = await stream.read()
+            if self.ended.done():
+                return  # what comes late is for a link that is no more
+            self._traffic.received(len(frame))
+            self._observer.received(self.peer, len(frame))
+            with receiving(self.peer, size=len(frame)):
+                taking = take(frame)
+                if taking is not None:
+                    await taking
+            unyielded_bytes += len(frame)
+            if unyielded_bytes >= LINK_READ_BYTES:
+                unyielded_bytes = 0
+                await asyncio.sleep(0)
+
+    async def _write_events(self) -> None:
+        while True:
+            portion = self._outbox.take()
+            if portion is not None:
+                await self._write(self._events, self._message_of(portion.what), portion.since_s)
+            elif self._farewell is not None:
+                if Feature.CLOSING in self.features:
+                    await self._write(self._events, PeerMessage(closing=self._farewell), self._loop.time())
+                await self._events.finish()
+                return
+            else:
+                self._something.clear()
+                await self._something.wait()
+
+    def _message_of(self, what: Sendable | Heartbeat) -> PeerMessage:
+        if isinstance(what, Heartbeat):
+            return member_message(what)
+        fits = isinstance(what, SendPlain | SendPlainAck) == self.plain
+        assert fits, f"a plain peer gets plain messages only, and nobody else does: {type(what).__name__}"
+        return message_of(what)
+
+    async def _write_control(self, stream: ByteStream) -> None:
+        while True:
+            message = self._control_queue.take()
+            if message is None:
+                self._something_to_control.clear()
+                await self._something_to_control.wait()
+            else:
+                await self._write(stream, member_message(message), self._loop.time())
+
+    async def _write(self, stream: ByteStream, message: PeerMessage, since_s: float) -> None:
+        compressed = self._settings.compression and Feature.ZSTD in self.features
+        frame = write_peer_message(message, compressed=compressed)
+        if len(frame) > self._settings.max_message_bytes:
+            raise UsageError("a frame to a peer is too large", size=len(frame), limit=self._settings.max_message_bytes)
+        with sending(self.peer, size=len(frame), batches=len(message.batches.batches)):
+            await stream.write(frame)
+        latency_s = self._loop.time() - since_s
+        self._traffic.sent(len(frame), latency_s)
+        self._observer.sent(self.peer, len(frame), latency_s)
+
+    # --- seen from outside ---------------------------------------------------------------------------------------
+
+    def view(self) -> LinkView:
+        traffic = self._traffic
+        return LinkView(
+            peer=self.peer,
+            address=self.address,
+            connected=True,
+            dialled_by_us=self.dialled_by_us,
+            plain=self.plain,
+            features=self.features,
+            since_s=self.up_s,
+            queue_frames=len(self._outbox) + len(self._control_queue),
+            queue_bytes=self._outbox.data.bytes,
+            drops=self._outbox.data.drops + self._control_queue.drops,
+            messages_sent=traffic.messages_sent,
+            messages_received=traffic.messages_received,
+            bytes_sent=traffic.bytes_sent,
+            bytes_received=traffic.bytes_received,
+            send_latency_s_p50=traffic.latency_s(0.5),
+            send_latency_s_p95=traffic.latency_s(0.95),
+        )

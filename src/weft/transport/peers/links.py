@@ -1,0 +1,402 @@
+"""All links of one node: dialled, accepted, at most one per peer, and dialled again when they break (PL-01)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable
+from functools import cached_property
+from itertools import count
+from typing import Any, Final
+
+from weft.errors import PeerError
+from weft.limits import LINK_ACCEPTED_MAX, LINK_FAREWELL_TIMEOUT_S
+from weft.membership import Chance, Message
+from weft.model import NodeId
+from weft.security import CertificateRefused, Fault
+from weft.transport.backoff import Backoff
+from weft.transport.grpc.calls import ServerCall
+from weft.transport.grpc.server import Handler
+from weft.transport.peers.byte_streams import AcceptedStream, DialledStream, LinkBroken, begin_call
+from weft.transport.peers.dialler import ClosedHere, Dialler, DuplicateLink, status_of
+from weft.transport.peers.election import Election
+from weft.transport.peers.gate import PeerGate, Proof
+from weft.transport.peers.handshake import read_hello, within, write_hello
+from weft.transport.peers.link import PeerConnection
+from weft.transport.peers.messages import Sendable
+from weft.transport.peers.settings import LinkSettings
+from weft.transport.peers.watching import LinkListener, LinkObserver, LinkView
+from weft.wire.mesh.features import Hello
+from weft.wire.rpc import RpcError, metadata_value
+
+EVENT_STREAM: Final = "/PeerLink/EventStream"  # without a package, as the document has it
+CONTROL_STREAM: Final = "/PeerLink/ControlStream"
+
+# Metadata that both streams of a dial have in common: so the peer knows which belong together.
+DIAL_NUMBER: Final = "weft-dial"
+
+
+class PeerLinks:
+    """The links of a node. ``hello`` is asked for at every handshake; ``gate`` says who is at the other end."""
+
+    def __init__(
+        self,
+        hello: Callable[[], Hello],
+        mesh: str,
+        settings: LinkSettings,
+        listener: LinkListener,
+        chance: Chance,
+        observer: LinkObserver,
+        gate: PeerGate,
+    ) -> None:
+        self._hello = hello
+        self._mesh = mesh
+        self._settings = settings
+        self._listener = listener
+        self._chance = chance
+        self._observer = observer
+        self._gate = gate
+        self._running = False
+        self._links: set[PeerConnection] = set()  # from their hello on
+        self._up: dict[NodeId, PeerConnection] = {}
+        self._uncommitted: dict[tuple[NodeId, str], PeerConnection] = {}  # accepted, without their control stream yet
+        self._accepted = 0
+        self._diallers: dict[str, Dialler] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._dial_numbers = count(1)
+
+    @cached_property
+    def _election(self) -> Election[PeerConnection]:
+        return Election(self._hello().node_id)
+
+    # --- what the node asks for ----------------------------------------------------------------------------------
+
+    def handlers(self) -> dict[str, Handler]:
+        """What serves peers, for the node's gRPC server."""
+        return {EVENT_STREAM: self._on_event_stream, CONTROL_STREAM: self._on_control_stream}
+
+    async def start(self) -> None:
+        self._running = True
+        for dialler in self._diallers.values():
+            self._begin(dialler)
+
+    async def stop(self, reason: str, leaving: bool = False) -> None:
+        """Let out what waits, within the time of the settings, say goodbye and close."""
+        self._running = False
+        for link in self._links:
+            if self._up.get(link.peer) is link:
+                link.finish(reason, leaving)
+            else:
+                link.end(ClosedHere("this node is closing"))
+        await self._wait_done(self._settings.drain_timeout_s)
+        for link in self._links:
+            link.end(LinkBroken("closed by this node, with frames left to send"))
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._wait_done(LINK_FAREWELL_TIMEOUT_S)
+
+    async def _wait_done(self, timeout_s: float) -> None:
+        waits = [asyncio.create_task(link.done.wait()) for link in self._links]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=timeout_s)
+            for wait in late:
+                wait.cancel()
+
+    def dial(self, address: str) -> None:
+        """Keep a link to whoever is at this address, until ``undial``."""
+        if address in self._diallers:
+            return
+        dialler = self._diallers[address] = Dialler(address, self._new_backoff())
+        if self._running:
+            self._begin(dialler)
+
+    def undial(self, address: str) -> None:
+        """Dial no more, and close the link that was dialled there."""
+        dialler = self._diallers.pop(address, None)
+        if dialler is None:
+            return
+        if dialler.replacing is not None:
+            dialler.replacing.cancel()
+        if dialler.link is not None:
+            dialler.link.end(ClosedHere("the address is not to be dialled any more"))
+        elif dialler.task is not None:
+            dialler.task.cancel()
+
+    def renew(self) -> None:
+        """Our certificate is a new one: connect anew wherever we dialled, and let go of what was there after that."""
+        for dialler in self._diallers.values():
+            self._begin_replacing(dialler)
+
+    def disconnect(self, peer: NodeId, reason: str) -> None:
+        """Close the link to a peer; whoever dialled it dials again. For peers that are silent (PL-03)."""
+        link = self._up.get(peer)
+        if link is not None:
+            link.end(ClosedHere(reason))
+
+    def send(self, effect: Sendable) -> None:
+        """Never blocks. What is for a peer without a link is dropped: the log keeps it."""
+        link = self._up.get(effect.peer)
+        if link is not None:
+            link.send(effect)
+
+    def send_member(self, peer: NodeId, message: Message) -> None:
+        """Heartbeats go beside the data, everything else on the control stream."""
+        link = self._up.get(peer)
+        if link is not None:
+            link.send_member(message)
+
+    def links(self) -> list[LinkView]:
+        """The links that stand, then the addresses that have none."""
+        views = [link.view() for link in self._up.values()]
+        return views + [
+            LinkView(dialler.node_id, dialler.address, connected=False, dialled_by_us=True, trouble=dialler.trouble)
+            for dialler in self._diallers.values()
+            if dialler.node_id not in self._up
+        ]
+
+    # --- one link's life -----------------------------------------------------------------------------------------
+
+    def _open(
+        self,
+        ours: Hello,
+        theirs: Hello,
+        address: str,
+        stream: AcceptedStream | DialledStream,
+        proof: Proof | None,
+        replaced: PeerConnection | None = None,
+    ) -> PeerConnection:
+        if proof is not None:
+            proof.check(theirs, self._mesh)
+        dialled_by_us = isinstance(stream, DialledStream)
+        link = PeerConnection(
+            ours, theirs, address, dialled_by_us, stream, self._settings, self._listener, self._observer
+        )
+        if not self._election.on_hello(link, replaced):
+            raise DuplicateLink("there is a link to this node already", peer=link.peer)
+        self._links.add(link)
+        if proof is not None:
+            # Who gets no more certificates is out when the last one ends, not when it next connects.
+            link.end_in(
+                proof.end_s - time.time(), CertificateRefused(Fault.EXPIRED, "the peer's certificate has ended")
+            )
+        return link
+
+    def _stand(self, link: PeerConnection) -> None:
+        """Both sides are for it: raise DuplicateLink if there is a better one after all."""
+        if link.ended.done():
+            raise link.ended.result()
+        if not self._running:
+            raise ClosedHere("this node is closing")
+        losers = self._election.on_commit(link)
+        if losers is None:
+            raise self._end(link, DuplicateLink("there is a link to this node already", peer=link.peer))
+        for loser in losers:
+            self._end(loser, DuplicateLink("replaced by another connection of the two nodes", peer=link.peer))
+        self._up[link.peer] = link
+        link.up_s = asyncio.get_running_loop().time()
+        self._observer.link_up(link.peer, link.address, link.dialled_by_us, link.features)
+        self._listener.link_up(link.peer, link.hello, link.plain)
+
+    def _end(self, link: PeerConnection, error: PeerError) -> PeerError:
+        """At whatever step: the link is over, and those who heard that it stood hear of it now. Says why it ended."""
+        link.end(error)
+        error = link.ended.result()
+        self._election.on_closed(link)
+        if self._up.get(link.peer) is link:
+            del self._up[link.peer]
+            self._observer.link_down(link.peer, str(error))
+            self._listener.link_down(link.peer, str(error))
+            for dialler in self._diallers.values():
+                dialler.unlinked.set()
+        return error
+
+    async def _run(self, link: PeerConnection) -> PeerError:
+        return self._end(link, await link.run())
+
+    def _forget(self, link: PeerConnection) -> None:
+        """Its streams are closed, or about to be."""
+        self._end(link, LinkBroken("the stream was cancelled"))
+        self._links.discard(link)
+        link.done.set()
+
+    # --- dialling ------------------------------------------------------------------------------------------------
+
+    def _new_backoff(self) -> Backoff:
+        settings = self._settings
+        return Backoff(settings.backoff_s_min, settings.backoff_s_max, settings.backoff_jitter, self._chance)
+
+    def _begin(self, dialler: Dialler) -> None:
+        # Without the span of the frame that told the address, which is over long before the link is
+        dialler.task = contextvars.Context().run(asyncio.create_task, self._keep_dialling(dialler))
+        self._tasks.add(dialler.task)
+        dialler.task.add_done_callback(self._on_dialler_done)
+
+    def _on_dialler_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Whatever a peer does is a PeerError: this is a defect here, and must not pass unseen.
+            task.get_loop().call_exception_handler({"message": "dialling failed", "exception": error, "task": task})
+
+    async def _keep_dialling(self, dialler: Dialler) -> None:
+        while self._running and self._diallers.get(dialler.address) is dialler:
+            if dialler.node_id in self._up:
+                dialler.unlinked.clear()
+                await dialler.unlinked.wait()
+                continue
+            try:
+                error = await self._dial_once(dialler)
+            except PeerError as trouble:
+                error = trouble
+                if isinstance(trouble, CertificateRefused):
+                    self._observer.link_refused(dialler.address, trouble)
+            dialler.trouble = str(error)
+            if dialler.node_id not in self._up and self._running:
+                delay_s = dialler.backoff.next_s()
+                self._observer.dial_failed(dialler.address, dialler.trouble, delay_s)
+                await asyncio.sleep(delay_s)
+
+    def _begin_replacing(self, dialler: Dialler) -> None:
+        if self._running and dialler.link is not None and dialler.replacing is None:
+            dialler.replacing = contextvars.Context().run(asyncio.create_task, self._replace(dialler, dialler.link))
+            self._tasks.add(dialler.replacing)
+            dialler.replacing.add_done_callback(self._on_dialler_done)
+
+    async def _replace(self, dialler: Dialler, old: PeerConnection) -> None:
+        """Dial until another link has taken the place of this one, and serve that; or until this one has ended."""
+        backoff = self._new_backoff()
+        try:
+            while dialler.link is old and not old.ended.done():
+                try:
+                    await self._dial_once(dialler, old)
+                except PeerError as trouble:
+                    delay_s = backoff.next_s()
+                    self._observer.dial_failed(dialler.address, str(trouble), delay_s)
+                    await asyncio.sleep(delay_s)
+        finally:
+            if dialler.replacing is asyncio.current_task():
+                dialler.replacing = None
+
+    async def _dial_once(self, dialler: Dialler, replaced: PeerConnection | None = None) -> PeerError:
+        """Make a link and serve it until it ends, then say why; raise PeerError if there was none."""
+        ours = self._hello()
+        metadata = ((DIAL_NUMBER, f"{ours.incarnation}.{next(self._dial_numbers)}"),)
+        async with within(self._settings.dial_timeout_s, "dialling"):
+            channel, proof = await self._gate.dial(dialler.address)
+        link = renewal = None
+        try:
+            stream = DialledStream(await begin_call(channel, EVENT_STREAM, metadata))
+            async with within(self._settings.dial_timeout_s, "dialling"):
+                await write_hello(stream, ours)
+            async with within(self._settings.handshake_timeout_s, "the handshake"):
+                theirs = await read_hello(stream, ours, self._mesh)
+                dialler.node_id = theirs.node_id
+                link = self._open(ours, theirs, dialler.address, stream, proof, replaced)
+                if not link.plain:
+                    control = DialledStream(await begin_call(channel, CONTROL_STREAM, metadata))
+                    await write_hello(control, ours)
+                    await read_hello(control, ours, self._mesh)
+                    link.control = control
+            dialler.link = link
+            self._stand(link)
+            if replaced is not None:
+                dialler.replacing = None  # it is the link now, and may itself be replaced
+            if proof is not None:
+                renewal = asyncio.get_running_loop().call_later(
+                    proof.renew_in_s(time.time()), self._begin_replacing, dialler
+                )
+            error = await self._run(link)
+            dialler.backoff.on_lived(asyncio.get_running_loop().time() - link.up_s)
+            return error
+        finally:
+            if renewal is not None:
+                renewal.cancel()
+            if link is not None:
+                self._forget(link)
+                if dialler.link is link:
+                    dialler.link = None
+            channel.close()
+            await channel.wait_closed()
+
+    # --- accepting -----------------------------------------------------------------------------------------------
+
+    async def _on_event_stream(self, call: ServerCall) -> None:
+        self._accepted += 1
+        try:
+            if not self._running:
+                raise ClosedHere("this node is not open for links, or is closing")
+            if self._accepted > LINK_ACCEPTED_MAX:
+                raise ClosedHere("too many links that others dialled", limit=LINK_ACCEPTED_MAX)
+            error = await self._accept(call)
+        except PeerError as trouble:
+            error = trouble
+            self._observer.link_refused(call.peer, error)
+        finally:
+            self._accepted -= 1
+        if not isinstance(error, LinkBroken):
+            raise RpcError(status_of(error), str(error))
+
+    async def _accept(self, call: ServerCall) -> PeerError:
+        """Serve a link that a peer dialled until it ends, then say why; raise PeerError if there was none."""
+        ours = self._hello()
+        stream = AcceptedStream(call)
+        link = None
+        proof = self._gate.admit_untrusted(call.certificate)
+        call.widen()
+        try:
+            async with within(self._settings.handshake_timeout_s, "the handshake"):
+                theirs = await read_hello(stream, ours, self._mesh)
+                link = self._open(ours, theirs, call.peer, stream, proof)
+                if link.plain:
+                    self._stand(link)
+                    await write_hello(stream, ours)
+                else:
+                    await self._await_control(link, stream, ours, (link.peer, _dial_number(call)))
+            return await self._run(link)
+        finally:
+            if link is not None:
+                self._forget(link)
+
+    async def _await_control(
+        self, link: PeerConnection, stream: AcceptedStream, ours: Hello, key: tuple[NodeId, str]
+    ) -> None:
+        self._uncommitted[key] = link
+        try:
+            await write_hello(stream, ours)
+            waits: list[asyncio.Future[Any]] = [link.ended, link.committed]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if self._uncommitted.get(key) is link:
+                del self._uncommitted[key]
+
+    async def _on_control_stream(self, call: ServerCall) -> None:
+        stream = AcceptedStream(call)
+        ours = self._hello()
+        link = None
+        try:
+            proof = self._gate.admit_untrusted(call.certificate)
+            call.widen()
+            async with within(self._settings.handshake_timeout_s, "the handshake"):
+                theirs = await read_hello(stream, ours, self._mesh)
+                if proof is not None:
+                    proof.check(theirs, self._mesh)
+                link = self._uncommitted.pop((theirs.node_id, _dial_number(call)), None)
+                if link is None:
+                    raise ClosedHere("a control stream without its event stream", peer=theirs.node_id)
+                link.control = stream
+                self._stand(link)
+                await write_hello(stream, ours)
+            link.committed.set_result(None)
+            await link.done.wait()
+        except PeerError as error:
+            self._observer.link_refused(call.peer, error)
+            raise RpcError(status_of(error), str(error)) from None
+        finally:
+            if link is not None:
+                self._end(link, LinkBroken("the control stream has ended"))
+
+
+def _dial_number(call: ServerCall) -> str:
+    return str(metadata_value(call.metadata, DIAL_NUMBER) or "")

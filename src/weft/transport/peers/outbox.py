@@ -1,0 +1,318 @@
+"""What waits to be sent to a peer: bounded, and never in the way of whoever sends (PL-02).
+
+- ``DataQueue``: batches and plain events. When it is full, more may wait beside it for a while; if the peer has not
+  made room by then, something is thrown away and the core is told, which sends it again from the log.
+- ``PeerOutbox``: all of an event stream: heartbeats first, then acks and resumes, which are never thrown away, and
+  then data.
+- ``ControlQueue``: gossip and probes. The oldest go when it is full: the next round says it again.
+
+Nothing here reads a clock or sends: the writer of the stream takes portions out, each of which becomes a frame.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple, assert_never
+
+from weft.core.messages import (
+    Copy,
+    PlainEvent,
+    SendAcks,
+    SendCopies,
+    SendPlain,
+    SendPlainAck,
+    SendResume,
+    StreamKey,
+)
+from weft.errors import PeerError
+from weft.limits import (
+    LINK_CONTROL_BYTES_MAX,
+    LINK_CONTROL_FRAMES_MAX,
+    LINK_FRAME_ACKS_MAX,
+    LINK_FRAME_BYTES,
+    LINK_HEARTBEATS_MAX,
+    LINK_URGENT_BYTES_MAX,
+)
+from weft.membership import Heartbeat, Message, size_of
+from weft.model import NodeId, Position, Topic
+from weft.transport.peers.messages import Sendable
+from weft.transport.peers.settings import DropPolicy, LinkSettings
+
+ITEM_BYTES: Final = 128  # about, of what is around a batch or an event: names, offsets, tags
+POSITION_BYTES: Final = 96  # about, names included
+
+
+class Item(NamedTuple):
+    """A batch or plain event. A tuple: there is one for each. ``key``: what has to arrive in order and without gaps."""
+
+    what: Copy | PlainEvent
+    key: Hashable
+    bytes: int
+    since_s: float
+
+
+class DataQueue:
+    """First in, first out, within bounds of number and bytes; and as much again may wait for room, for a time."""
+
+    def __init__(self, settings: LinkSettings) -> None:
+        self._frames_max = settings.queue_frames_max
+        self._bytes_max = settings.queue_bytes_max
+        self._timeout_s = settings.send_timeout_s
+        self._policy = settings.drop_policy
+        self._queue: deque[Item] = deque()
+        self._waiting: deque[Item] = deque()
+        self._queue_bytes = 0
+        self._waiting_bytes = 0
+        # What something was thrown away of. Until the core has heard of it, the rest of that must not follow: a peer
+        # that took it would acknowledge what it never got.
+        self._lost: set[Hashable] = set()
+        self.drops = 0
+
+    def __len__(self) -> int:
+        return len(self._queue) + len(self._waiting)
+
+    @property
+    def bytes(self) -> int:
+        return self._queue_bytes + self._waiting_bytes
+
+    @property
+    def dropped(self) -> bool:
+        """Something was thrown away that nobody has been told of."""
+        return bool(self._lost)
+
+    def tell(self) -> None:
+        """The core is being told."""
+        self._lost.clear()
+
+    def put(self, item: Item) -> None:
+        if item.key in self._lost:
+            self.drops += 1
+        elif not self._waiting and self._fits(item):
+            self._append(item)
+        elif len(self._waiting) < self._frames_max and self._waiting_bytes + item.bytes <= self._bytes_max:
+            self._waiting.append(item)
+            self._waiting_bytes += item.bytes
+        else:
+            self._overflow(item)
+
+    def get_timer(self) -> float | None:
+        """When ``expire`` has something to do, unless there is room before."""
+        return self._waiting[0].since_s + self._timeout_s if self._waiting else None
+
+    def expire(self, now_s: float) -> None:
+        """Throw away, by policy, for those that waited long enough."""
+        while (deadline_s := self.get_timer()) is not None and deadline_s <= now_s:
+            self._overflow(None)
+
+    def take(self, bytes_max: int) -> list[Item]:
+        """The next portion: one item of any size, and what fits with it. A plain event is a frame of its own."""
+        portion: list[Item] = []
+        portion_bytes = 0
+        while self._queue:
+            item = self._queue[0]
+            if portion and (portion_bytes + item.bytes > bytes_max or not isinstance(item.what, Copy)):
+                break
+            portion.append(self._queue.popleft())
+            portion_bytes += item.bytes
+            if not isinstance(item.what, Copy):
+                break
+        self._queue_bytes -= portion_bytes
+        self._admit()
+        return portion
+
+    def clear(self) -> None:
+        self._queue.clear()
+        self._waiting.clear()
+        self._queue_bytes = self._waiting_bytes = 0
+
+    def _fits(self, item: Item) -> bool:
+        if not self._queue:
+            return True  # a batch of any size
+        return len(self._queue) < self._frames_max and self._queue_bytes + item.bytes <= self._bytes_max
+
+    def _append(self, item: Item) -> None:
+        self._queue.append(item)
+        self._queue_bytes += item.bytes
+
+    def _admit(self) -> None:
+        while self._waiting and self._fits(self._waiting[0]):
+            item = self._waiting.popleft()
+            self._waiting_bytes -= item.bytes
+            self._append(item)
+
+    def _overflow(self, newcomer: Item | None) -> None:
+        """There is no room and no time: the oldest goes, or the newest, and with it all that must not come without."""
+        if newcomer is not None:
+            self._waiting.append(newcomer)
+        if self._policy is DropPolicy.OLDEST:
+            loser = self._queue[0]
+            self._drop(self._queue, loser.key)
+        else:  # what is in the queue of the same stream comes before it, and may go
+            loser = self._waiting[-1]
+        self._drop(self._waiting, loser.key)
+        self._lost.add(loser.key)
+        self._queue_bytes = sum(item.bytes for item in self._queue)
+        self._waiting_bytes = sum(item.bytes for item in self._waiting)
+        self._admit()
+
+    def _drop(self, items: deque[Item], key: Hashable) -> None:
+        kept = [item for item in items if item.key != key]
+        self.drops += len(items) - len(kept)
+        items.clear()
+        items.extend(kept)
+
+
+# --- the event stream ------------------------------------------------------------------------------------------------
+
+
+class Portion(NamedTuple):
+    """What makes one frame, and since when the oldest of it waited."""
+
+    what: Sendable | Heartbeat
+    since_s: float
+
+
+@dataclass(slots=True)
+class Acks:
+    """Of each stream only the last counts, so they do not pile up."""
+
+    positions: dict[StreamKey, Position]
+    since_s: float
+
+
+class UrgentOverflow(PeerError):
+    """A peer does not even take acks."""
+
+
+class PeerOutbox:
+    """Everything for the event stream of one peer."""
+
+    def __init__(self, peer: NodeId, settings: LinkSettings) -> None:
+        self._peer = peer
+        self.data = DataQueue(settings)
+        self._heartbeats: deque[Portion] = deque(maxlen=LINK_HEARTBEATS_MAX)
+        # In the order in which they came: an ack that overtook a resume might say more than the peer can know.
+        self._urgent: deque[Acks | Portion] = deque()
+        self._urgent_bytes = 0
+        self._plain_acks: dict[Topic, Portion] = {}
+
+    def __len__(self) -> int:
+        return len(self.data) + len(self._urgent) + len(self._plain_acks) + len(self._heartbeats)
+
+    def put_heartbeat(self, heartbeat: Heartbeat, now_s: float) -> None:
+        self._heartbeats.append(Portion(heartbeat, now_s))
+
+    def put(self, effect: Sendable, now_s: float) -> None:
+        """Never waits. Raise UrgentOverflow if the link has to be given up."""
+        match effect:
+            case SendCopies(_, copies):
+                for copy in copies:
+                    self.data.put(Item(copy, (copy.stream, copy.epoch), len(copy.batch.data) + ITEM_BYTES, now_s))
+            case SendPlain(_, events):
+                for event in events:
+                    self.data.put(Item(event, event.topic, _plain_bytes(event), now_s))
+            case SendAcks(_, positions):
+                self._put_acks(positions, now_s)
+            case SendResume():
+                self._urgent.append(Portion(effect, now_s))
+                self._grow_urgent(_resume_bytes(effect))
+            case SendPlainAck(_, topic):
+                self._plain_acks[topic] = Portion(effect, now_s)
+            case _:
+                assert_never(effect)
+
+    def take(self) -> Portion | None:
+        """The next frame; None if there is nothing to send."""
+        if self._heartbeats:
+            return self._heartbeats.popleft()
+        if self._urgent:
+            return self._take_urgent()
+        if self._plain_acks:
+            return self._plain_acks.pop(next(iter(self._plain_acks)))
+        items = self.data.take(LINK_FRAME_BYTES)
+        if not items:
+            return None
+        first = items[0].what
+        if isinstance(first, PlainEvent):
+            return Portion(SendPlain(self._peer, (first,)), items[0].since_s)
+        copies = tuple(item.what for item in items if isinstance(item.what, Copy))
+        return Portion(SendCopies(self._peer, copies), items[0].since_s)
+
+    def clear(self) -> None:
+        """Give up what waits."""
+        self.data.clear()
+        self._heartbeats.clear()
+        self._urgent.clear()
+        self._plain_acks.clear()
+
+    def _put_acks(self, positions: tuple[Position, ...], now_s: float) -> None:
+        last = self._urgent[-1] if self._urgent else None
+        if not isinstance(last, Acks):
+            last = Acks({}, now_s)
+            self._urgent.append(last)
+        known = len(last.positions)
+        last.positions.update(((position.stream, position.epoch), position) for position in positions)
+        self._grow_urgent(POSITION_BYTES * (len(last.positions) - known))
+
+    def _take_urgent(self) -> Portion:
+        first = self._urgent[0]
+        if not isinstance(first, Acks):
+            self._urgent.popleft()
+            assert isinstance(first.what, SendResume), "nothing else is put there"
+            self._urgent_bytes -= _resume_bytes(first.what)
+            return first
+        keys = list(islice(first.positions, LINK_FRAME_ACKS_MAX))
+        acks = SendAcks(self._peer, tuple(first.positions.pop(key) for key in keys))
+        self._urgent_bytes -= POSITION_BYTES * len(keys)
+        if not first.positions:
+            self._urgent.popleft()
+        return Portion(acks, first.since_s)
+
+    def _grow_urgent(self, size: int) -> None:
+        self._urgent_bytes += size
+        if self._urgent_bytes > LINK_URGENT_BYTES_MAX:
+            raise UrgentOverflow("the peer does not take acks", waiting=self._urgent_bytes, limit=LINK_URGENT_BYTES_MAX)
+
+
+def _plain_bytes(event: PlainEvent) -> int:
+    return ITEM_BYTES + len(event.payload) + sum(len(name) + len(value) for name, value in event.headers.items())
+
+
+def _resume_bytes(resume: SendResume) -> int:
+    return ITEM_BYTES + POSITION_BYTES * (len(resume.positions) + len(resume.origins) + len(resume.leave))
+
+
+# --- the control stream ----------------------------------------------------------------------------------------------
+
+
+class ControlQueue:
+    """Gossip and probes; the oldest go when there is no room."""
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[Message, int]] = deque()
+        self._bytes = 0
+        self.drops = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def put(self, message: Message) -> None:
+        self._queue.append((message, size := size_of(message)))
+        self._bytes += size
+        while len(self._queue) > LINK_CONTROL_FRAMES_MAX or self._bytes > LINK_CONTROL_BYTES_MAX:
+            self._bytes -= self._queue.popleft()[1]
+            self.drops += 1
+
+    def take(self) -> Message | None:
+        if not self._queue:
+            return None
+        message, size = self._queue.popleft()
+        self._bytes -= size
+        return message
+
+    def clear(self) -> None:
+        self._queue.clear()
+        self._bytes = 0

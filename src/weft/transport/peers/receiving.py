@@ -1,0 +1,94 @@
+"""Frames from a peer, checked and handed to whom they concern. Whoever says what was not agreed on loses its link."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from weft.limits import GOSSIP_BYTES_MAX
+from weft.model import NodeId
+from weft.transport.peers.byte_streams import LinkBroken, clipped
+from weft.transport.peers.member_messages import read_gossip_untrusted, read_heartbeat, read_probe_untrusted
+from weft.transport.peers.messages import (
+    read_acks_untrusted,
+    read_copies_untrusted,
+    read_plain_ack_untrusted,
+    read_plain_untrusted,
+    read_resume_untrusted,
+)
+from weft.transport.peers.watching import LinkListener
+from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.frames import read_peer_message_untrusted
+from weft.wire.mesh.peerlink_pb2 import PeerBatches, PeerMessage
+
+
+class Receiver:
+    """For one link. Raise BadMeshMessage for what cannot be meant, LinkBroken when the peer says goodbye."""
+
+    def __init__(
+        self, peer: NodeId, plain: bool, bytes_max: int, listener: LinkListener, is_over: Callable[[], bool]
+    ) -> None:
+        self._peer = peer
+        self._plain = plain
+        self._bytes_max = bytes_max
+        self._listener = listener
+        self._is_over = is_over
+
+    async def take_event_frame(self, frame: bytes) -> None:
+        message = read_peer_message_untrusted(frame, self._bytes_max)
+        match message.WhichOneof("msg"):
+            case None:
+                pass  # of a later version
+            case "heartbeat":
+                self._listener.received_member(self._peer, read_heartbeat(message.heartbeat))
+            case "closing":
+                raise LinkBroken(f"the peer is closing: {clipped(message.closing.reason)}")
+            case kind if self._plain:
+                self._take_plain(kind, message)
+            case kind:
+                await self._take_full(kind, message)
+
+    def take_control_frame(self, frame: bytes) -> None:
+        # Sizes of gossip are estimated by its sender, so twice as much is let pass.
+        message = read_peer_message_untrusted(frame, 2 * GOSSIP_BYTES_MAX)
+        match message.WhichOneof("msg"):
+            case None:
+                pass  # of a later version
+            case "gossip":
+                self._listener.received_member(self._peer, read_gossip_untrusted(message.gossip))
+            case "probe":
+                probe = read_probe_untrusted(message.probe)
+                if probe is not None:
+                    self._listener.received_member(self._peer, probe)
+            case kind:
+                raise BadMeshMessage("a message that does not belong on the control stream", kind=kind)
+
+    def _take_plain(self, kind: str, message: PeerMessage) -> None:
+        match kind:
+            case "event":
+                self._listener.received(read_plain_untrusted(self._peer, message.event))
+            case "ack":
+                self._listener.received(read_plain_ack_untrusted(self._peer, message.ack))
+            case _:
+                raise BadMeshMessage("a message that was not agreed on", kind=kind)
+
+    async def _take_full(self, kind: str, message: PeerMessage) -> None:
+        match kind:
+            case "batches":
+                await self._take_batches(message.batches)
+            case "acks":
+                self._listener.received(read_acks_untrusted(self._peer, message.acks))
+            case "resume":
+                self._listener.received(read_resume_untrusted(self._peer, message.resume))
+            case _:
+                raise BadMeshMessage("a message that was not agreed on", kind=kind)
+
+    async def _take_batches(self, batches: PeerBatches) -> None:
+        taken = 0
+        for portion in read_copies_untrusted(self._peer, batches):
+            self._listener.received(portion)
+            taken += len(portion.copies)
+            if taken < len(batches.batches):
+                await asyncio.sleep(0)  # others have their turn
+                if self._is_over():
+                    return  # the rest is for a link that is no more

@@ -1,0 +1,97 @@
+"""Callers by themselves: checks that tell of refusals, and streams whose key was revoked."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from weft.model import Pattern, parse_topic
+from weft.port.access import Caller, KeyAccess, KeyCaller, OpenAccess, Shown
+from weft.security import (
+    SALT_BYTES,
+    SECRET_BYTES,
+    Acl,
+    Authenticator,
+    Cause,
+    KeyRequest,
+    KeyStore,
+    NotAllowed,
+    Refused,
+    Secret,
+    Unauthenticated,
+    create_key,
+    revoke_key,
+)
+
+TOPIC = parse_topic("plant.temp")
+
+
+def shown(key: str | None = None, certificate: bytes | None = None) -> Shown:
+    return Shown("10.0.0.1", None if key is None else Secret(key), certificate)
+
+
+def test_refusals_are_told_of_with_the_one_who_was_refused() -> None:
+    told: list[tuple[Cause, str]] = []
+    caller = Caller(Acl("key k3", publish=(Pattern("plant.>"),)), lambda error, who: told.append((error.cause, who)))
+    caller.check_publish(TOPIC)
+    checks: list[Callable[[], None]] = [
+        lambda: caller.check_publish(parse_topic("other")),
+        lambda: caller.check_subscribe(Pattern("plant.>")),
+        lambda: caller.check_admin("see the status"),
+    ]
+    for check in checks:
+        with pytest.raises(NotAllowed, match="with key k3"):
+            check()
+    assert told == [(Cause.PUBLISH, "key k3"), (Cause.SUBSCRIBE, "key k3"), (Cause.ADMIN, "key k3")]
+    gone = Unauthenticated(Cause.REVOKED_KEY, "key k3 was revoked")
+    caller.expel(gone)
+    with pytest.raises(Unauthenticated, match="was revoked"):
+        caller.check_publish(TOPIC)
+    assert len(told) == 3, "who is gone was told of once, elsewhere"
+
+
+def test_everybody_may_do_everything_on_a_node_without_protection() -> None:
+    async def story() -> None:
+        access = OpenAccess()
+        caller = await access.admit_untrusted(shown())
+        with access.watching(caller, lambda _: None):
+            caller.check_publish(TOPIC)
+            for pattern in (">", "*.x", "weft.>"):
+                caller.check_subscribe(Pattern(pattern))
+            caller.check_admin("see the status")
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("SEC-02")
+def test_open_streams_end_when_their_key_does(tmp_path: Path) -> None:
+    async def story() -> None:
+        now_s = 0.0
+        wanted = KeyRequest("test", publish=(">",))
+        record, key = create_key(tmp_path, wanted, secrets.token_bytes(SECRET_BYTES + SALT_BYTES), 1.0)
+        authenticator = Authenticator(
+            KeyStore(tmp_path, now_s), b"k" * 32, clock=lambda: now_s, wall_clock=lambda: 1_800_000_000.0
+        )
+        told: list[Cause] = []
+        access = KeyAccess(authenticator, "weft", lambda error, who: told.append(error.cause), True)
+        with pytest.raises(Refused, match="a certificate of mesh weft is needed, and there is none"):
+            await access.admit_untrusted(shown(key.reveal()))
+        principal = await authenticator.authenticate_untrusted(Secret(key.reveal()), "10.0.0.1")
+        caller = KeyCaller(principal, lambda error, who: None)
+        ended: list[Refused] = []
+        with access.watching(caller, ended.append):
+            access.look()
+            assert not ended
+            revoke_key(tmp_path, record.id)
+            now_s = 2.0
+            access.look()
+            assert [str(error) for error in ended] == [f"key {record.id} was revoked"]
+        access.look()
+        assert len(ended) == 1
+        assert told == [Cause.CERTIFICATE, Cause.REVOKED_KEY]
+
+    asyncio.run(story())

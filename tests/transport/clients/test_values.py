@@ -1,0 +1,126 @@
+"""What clients may say, and what nobody can mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.core.errors import TopicReserved
+from weft.core.messages import Delivered, Edge, FromPositions, FromTime, Start
+from weft.errors import PeerError, UsageError
+from weft.limits import OFFSET_MAX
+from weft.model import Batch, Epoch, NodeId, Position, Stream, Topic
+from weft.port.errors import TooLarge
+from weft.port.topics import read_topic_untrusted
+from weft.transport.clients import values as room
+from weft.transport.clients.values import (
+    delivery_bytes,
+    fetched_bytes,
+    parse_untrusted,
+    read_batch_untrusted,
+    read_positions_untrusted,
+    read_range_untrusted,
+    read_start_untrusted,
+)
+from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.streams import stream_ref
+
+PLACE = pb.StreamPosition(stream=pb.StreamRef(topic="t", origin="a", epoch=3), next_offset=4)
+
+
+@pytest.mark.parametrize(
+    ("message", "start"),
+    [
+        (pb.Start(), Edge.OWN),
+        (pb.Start(edge=pb.Start.EDGE_UNSPECIFIED), Edge.OWN),
+        (pb.Start(edge=pb.Start.EDGE_EARLIEST), Edge.EARLIEST),
+        (pb.Start(edge=pb.Start.EDGE_LATEST), Edge.LATEST),
+        (pb.Start(timestamp_us=-5), FromTime(-5)),
+        (pb.Start(timestamp_us=0), FromTime(0)),
+        (pb.Start(positions=pb.Positions()), FromPositions(())),
+        (
+            pb.Start(positions=pb.Positions(positions=[PLACE])),
+            FromPositions((Position(Stream(Topic("t"), NodeId("a"), 0), Epoch(3), 4),)),
+        ),
+    ],
+)
+def test_starts(message: pb.Start, start: Start) -> None:
+    assert read_start_untrusted(message) == start
+
+
+def test_ranges() -> None:
+    assert read_range_untrusted(pb.FetchRequest(first_offset=3, end_offset=5)) == (3, 5)
+    assert read_range_untrusted(pb.FetchRequest(first_offset=3)) == (3, OFFSET_MAX)
+    for first, end in ((5, 3), (0, OFFSET_MAX + 1), (OFFSET_MAX + 1, 0)):
+        with pytest.raises(UsageError, match="range"):
+            read_range_untrusted(pb.FetchRequest(first_offset=first, end_offset=end))
+
+
+def test_topics_of_the_mesh_are_its_own() -> None:
+    assert read_topic_untrusted("weftier.t") == "weftier.t"
+    for topic in ("weft.inbox.c1", "weft.staging.s1", "weft.decisions.s1"):
+        assert read_topic_untrusted(topic) == topic
+    for topic in ("weft", "weft.inbox", "weft.staging", "weft.groups.g", "weft.plain.x", "weft.quarantine.emm"):
+        with pytest.raises(TopicReserved):
+            read_topic_untrusted(topic)
+
+
+def test_positions_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "CLIENT_POSITIONS_MAX", 2)
+    assert len(read_positions_untrusted([PLACE] * 2)) == 2
+    with pytest.raises(TooLarge):
+        read_positions_untrusted([PLACE] * 3)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
+    for kind in (pb.PublishRequest, pb.SubscribeRequest):
+        try:
+            message: Any = parse_untrusted(kind, data)
+        except PeerError:
+            continue
+        assert parse_untrusted(kind, message.SerializeToString()) == message
+
+
+@given(st.text(max_size=20), st.integers(0, (1 << 32) - 1), st.binary(max_size=100))
+def test_any_batch_is_taken_or_refused(topic: str, partition: int, data: bytes) -> None:
+    with pytest.raises((UsageError, PeerError)):
+        read_batch_untrusted(pb.PublishBatch(topic=topic, partition=partition), data, 1 << 20)
+
+
+def test_a_batch_as_it_should_be() -> None:
+    batch = Batch.from_columns([b"x"], 0)
+    message = pb.PublishBatch(topic="plant.t", partition=7)
+    assert read_batch_untrusted(message, batch.data, len(batch.data)) == ("plant.t", 7, batch)
+    with pytest.raises(TooLarge):
+        read_batch_untrusted(message, batch.data, len(batch.data) - 1)
+
+
+DELIVERIES = st.builds(
+    Delivered,
+    st.builds(Stream, st.sampled_from([Topic("t"), Topic("x" * 200)]), st.just(NodeId("a")), st.integers(0, 65_535)),
+    st.integers(1, OFFSET_MAX),
+    st.binary(max_size=300),
+    st.integers(0, OFFSET_MAX),
+)
+
+
+@given(st.lists(DELIVERIES, max_size=5))
+def test_deliveries_are_what_protobuf_would_write(batches: list[Delivered]) -> None:
+    wanted = pb.Delivery(
+        batches=[
+            pb.StreamBatch(stream=stream_ref(each.stream, each.epoch), batch=each.data, first_offset=each.first_offset)
+            for each in batches
+        ]
+    )
+    assert pb.SubscribeReply.FromString(delivery_bytes(batches)) == pb.SubscribeReply(delivery=wanted)
+
+
+@given(st.lists(st.binary(max_size=300), max_size=5))
+def test_fetched_batches_are_what_protobuf_would_write(batches: list[bytes]) -> None:
+    wanted = pb.FetchReply(fetched=pb.FetchedBatches(batches=batches))
+    assert pb.FetchReply.FromString(fetched_bytes(batches)) == wanted
+    assert fetched_bytes(batches) == wanted.SerializeToString()

@@ -1,0 +1,144 @@
+"""Messages of core and membership through protobuf and back; and any bytes at all."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.transport.peers.nodes import STREAM, Record, copy
+from weft.core.messages import (
+    Copy,
+    PlainEvent,
+    ReceivedAcks,
+    ReceivedCopies,
+    ReceivedPlain,
+    ReceivedPlainAck,
+    ReceivedResume,
+    SendAcks,
+    SendCopies,
+    SendPlain,
+    SendPlainAck,
+    SendResume,
+)
+from weft.errors import PeerError
+from weft.limits import OFFSET_MAX, PEER_FRAME_BYTES_MAX
+from weft.membership import Digest, Gossip, Heartbeat, Liveness, Message, NodeState, Ping, PingFor, Pong
+from weft.model import Epoch, NodeId, Position, parse_pattern
+from weft.transport.peers.member_messages import member_message
+from weft.transport.peers.messages import Sendable, message_of
+from weft.transport.peers.receiving import Receiver
+
+PEER = NodeId("node-p")
+node_ids = st.sampled_from([NodeId("node-a"), NodeId("b.c"), NodeId("7")])
+offsets = st.integers(0, OFFSET_MAX - 1)
+positions = st.builds(Position, st.just(STREAM), st.integers(1, OFFSET_MAX).map(Epoch), offsets)
+copies = st.builds(
+    lambda offset, follows, expired, keep, latest: Copy(
+        STREAM, Epoch(3), copy(offset).batch, follows, expired, keep, latest
+    ),
+    offsets,
+    offsets,
+    st.booleans(),
+    st.booleans(),
+    offsets,
+)
+states = st.builds(
+    NodeState,
+    node_ids,
+    st.integers(1, 1 << 40),
+    st.integers(1, 1 << 40),
+    st.integers(1, OFFSET_MAX).map(Epoch),
+    st.sampled_from(Liveness),
+    st.sampled_from([(), ("host:1", "[::1]:2")]),
+    st.lists(node_ids, max_size=3).map(tuple),
+    st.sampled_from([(), (parse_pattern("a.*"), parse_pattern(">"))]),
+    st.booleans(),
+)
+digests = st.builds(Digest, node_ids, st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.sampled_from(Liveness))
+numbers = st.integers(0, (1 << 64) - 1)
+control: st.SearchStrategy[Message] = st.one_of(
+    st.builds(Gossip, st.lists(digests, max_size=4).map(tuple), st.lists(states, max_size=3).map(tuple), st.booleans()),
+    st.builds(Ping, numbers),
+    st.builds(Pong, numbers, node_ids, st.integers(0, 1 << 40)),
+    st.builds(PingFor, numbers, node_ids),
+)
+
+
+def take(frame: bytes, *, plain: bool = False, on_control: bool = False) -> Record:
+    record = Record()
+    receiver = Receiver(PEER, plain, PEER_FRAME_BYTES_MAX, record, lambda: False)
+    if on_control:
+        receiver.take_control_frame(frame)
+    else:
+        taking = receiver.take_event_frame(frame)
+        with suppress(StopIteration):  # it only ever lets others have their turn: no loop is needed
+            while True:
+                taking.send(None)
+    return record
+
+
+def sent(effect: Sendable, *, plain: bool = False) -> object:
+    (received,) = take(message_of(effect).SerializeToString(), plain=plain).inputs
+    return received
+
+
+@given(st.lists(copies, min_size=1, max_size=4).map(tuple))
+def test_copies_arrive_as_they_were_sent(sent_copies: tuple[Copy, ...]) -> None:
+    received = sent(SendCopies(PEER, sent_copies))
+    assert isinstance(received, ReceivedCopies)
+
+    def facts(each: Copy) -> tuple[object, ...]:
+        return each.stream, each.epoch, each.batch.data, each.follows, each.expired, each.keep, each.latest
+
+    assert list(map(facts, received.copies)) == list(map(facts, sent_copies))
+
+
+@given(st.lists(positions, max_size=4).map(tuple), st.lists(node_ids, max_size=3).map(tuple), st.booleans())
+def test_acks_and_resumes_arrive_as_they_were_sent(
+    places: tuple[Position, ...], origins: tuple[NodeId, ...], more: bool
+) -> None:
+    assert sent(SendAcks(PEER, places)) == ReceivedAcks(PEER, places)
+    assert sent(SendResume(PEER, origins, places, origins[:1], more)) == ReceivedResume(
+        PEER, origins, places, origins[:1], more
+    )
+
+
+@given(offsets, st.binary(max_size=20), st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3))
+def test_plain_events_and_acks_arrive_as_they_were_sent(offset: int, payload: bytes, headers: dict[str, str]) -> None:
+    event = PlainEvent(STREAM.topic, offset, payload, headers)
+    assert sent(SendPlain(PEER, (event,)), plain=True) == ReceivedPlain(PEER, event)
+    assert sent(SendPlainAck(PEER, STREAM.topic, offset), plain=True) == ReceivedPlainAck(PEER, STREAM.topic, offset)
+
+
+@given(control)
+def test_gossip_and_probes_arrive_as_they_were_sent(message: Message) -> None:
+    assert take(member_message(message).SerializeToString(), on_control=True).members == [(PEER, message)]
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-(1 << 63), (1 << 63) - 1), st.booleans())
+def test_heartbeats_arrive_as_they_were_sent(timestamp: int, echo: int, plain: bool) -> None:
+    beat = Heartbeat(timestamp, echo)
+    assert take(member_message(beat).SerializeToString(), plain=plain).members == [(PEER, beat)]
+
+
+frames = st.one_of(
+    st.binary(max_size=200),
+    control.map(lambda message: bytes(member_message(message).SerializeToString())),
+    st.lists(copies, max_size=2).map(lambda some: bytes(message_of(SendCopies(PEER, tuple(some))).SerializeToString())),
+)
+
+
+@given(frames, st.data(), st.booleans(), st.booleans())
+def test_any_bytes_are_taken_or_refused_with_the_one_error(
+    frame: bytes, data: st.DataObject, plain: bool, on_control: bool
+) -> None:
+    changed = bytearray(frame)
+    for at in data.draw(st.lists(st.integers(0, max(0, len(frame) - 1)), max_size=3)):
+        if changed:
+            changed[at] = data.draw(st.integers(0, 255))
+    try:
+        take(bytes(changed), plain=plain, on_control=on_control)
+    except PeerError as error:
+        assert len(str(error)) < 2000
