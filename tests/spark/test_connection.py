@@ -59,6 +59,9 @@ def test_a_process_has_one_client_for_the_same_nodes(address: str, monkeypatch: 
     own = connection.new_client()
     assert own is not client
     own.close()
+    client.close()
+    client = connection.client()
+    assert client.status().node_id == "n0", "one that somebody closed is not handed out again"
     monkeypatch.setenv("KEY", "one")
     keyed = Connection((address,), insecure=True, token="env:KEY")
     before = keyed.client()

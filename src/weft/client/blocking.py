@@ -297,6 +297,10 @@ class Client:
 
     # --- life ------------------------------------------------------------------------------------------------------
 
+    @property
+    def is_closed(self) -> bool:
+        return self._thread.is_closed
+
     def close(self) -> None:
         """Drain and let go; of no effect the second time."""
         inner, self._inner = self._inner, None

@@ -31,6 +31,10 @@ class LoopThread:
         self._thread.start()
         atexit.register(on_exit)
 
+    @property
+    def is_closed(self) -> bool:
+        return self._loop.is_closed()
+
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """The result of a coroutine; TimeoutError after that time, and then it is cancelled."""
         future = self.submit(work)

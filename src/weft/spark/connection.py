@@ -85,7 +85,7 @@ class Connection:
         key = (os.getpid(), nodes or self.addresses(), access)
         with _LOCK:
             client = _CLIENTS.get(key)
-            if client is None:
+            if client is None or client.is_closed:  # by somebody who should not have
                 client = _CLIENTS[key] = access.connect(key[1])
             return client
 
@@ -131,7 +131,7 @@ class _Access:
         )
 
 
-# By process too: gRPC does not survive a fork, and Spark's workers are forked.
+# By process too: connections and threads do not survive a fork, and Spark's workers are forked.
 _CLIENTS: Final[dict[tuple[int, tuple[str, ...], _Access], Client]] = {}
 _LOCK: Final = threading.Lock()
 
