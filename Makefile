@@ -51,7 +51,7 @@ sim: $(READY)  ## ten thousand simulated meshes, each from a seed of its own; AR
 	$(BIN)/python tools/sim.py $(or $(ARGS),--seeds 10000 --jobs 2)
 
 soak: $(READY)  ## the long runs: hundreds of kills, of damaged files and of full disks; an hour of gRPC; Spark drivers that die
-	WEFT_SOAK=1 $(BIN)/pytest tests/log tests/model tests/wire tests/transport/grpc/test_soak.py tests/spark tests/pipelines tests/gateway
+	WEFT_SOAK=1 $(BIN)/pytest tests/log tests/model tests/wire tests/transport/grpc/test_soak.py tests/interop/grpc tests/spark tests/pipelines tests/gateway
 
 requirements: $(READY)  ## which tests prove which requirement; ARGS=--strict fails on open ones
 	@$(BIN)/python tools/requirements.py $(ARGS)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from bench.figures import Figure
 
-from weft.limits import RECENT_BYTES_MAX, SEGMENT_BYTES
+from weft.limits import SEGMENT_BYTES
 from weft.log import Log, open_log
+from weft.log.log import RECENT_BYTES_MAX
 from weft.model import Batch, Epoch, NodeId, Stream, parse_topic
 
 PAYLOAD_BYTES = 100

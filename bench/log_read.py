@@ -23,8 +23,8 @@ from bench.log_common import (
     to_tables,
 )
 
-from weft.limits import RECENT_BYTES_MAX
 from weft.log import Log, open_log
+from weft.log.log import RECENT_BYTES_MAX
 from weft.model import Batch, Stream
 
 

@@ -8,8 +8,7 @@ from typing import Literal
 import pytest
 from pydantic import Field
 
-from weft.configuration import BadConfig, Section, Source, flags, read_file, validated
-from weft.limits import CONFIG_FILE_BYTES_MAX
+from weft.configuration import CONFIG_FILE_BYTES_MAX, BadConfig, Section, Source, flags, read_file, validated
 
 
 class Oven(Section):

@@ -18,9 +18,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from weft.errors import UsageError
-from weft.limits import CONFIG_FILE_BYTES_MAX
+from weft.limits import MIB
 from weft.model.topic import quoted
 
+CONFIG_FILE_BYTES_MAX: Final = 1 * MIB  # people write a few KiB; 1,024 tables of topics take 150
 SIMILAR: Final = 0.6  # how much of a name must be right to guess what was meant
 YAML_SUFFIXES: Final = frozenset({".yaml", ".yml"})
 

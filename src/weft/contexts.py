@@ -16,8 +16,9 @@ from typing import Final
 import msgspec
 
 from weft.errors import UsageError
-from weft.limits import CONTEXTS_FILE_BYTES_MAX
+from weft.limits import MIB
 
+CONTEXTS_FILE_BYTES_MAX: Final = 1 * MIB  # hundreds of contexts with long tokens
 FILE: Final = "contexts.toml"
 CONTEXT_VARIABLE: Final = "WEFT_CONTEXT"
 DIRECTORY_VARIABLE: Final = "WEFT_CONFIG_DIR"

@@ -12,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.commands import Weft
-from weft.contexts import Context, Contexts, _lines, contexts_path, read_contexts, write_contexts
+from weft.contexts import (
+    CONTEXTS_FILE_BYTES_MAX,
+    Context,
+    Contexts,
+    _lines,
+    contexts_path,
+    read_contexts,
+    write_contexts,
+)
 from weft.errors import UsageError
-from weft.limits import CONTEXTS_FILE_BYTES_MAX
 
 
 def test_the_first_context_is_the_current_one(weft: Weft) -> None:

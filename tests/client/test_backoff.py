@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.client.backoff import AddressBook, Backoff
+from weft.client.backoff import CLIENT_NODES_MAX, AddressBook, Backoff
 from weft.client.options import Options, check_address, parse_nodes
 from weft.errors import UsageError
-from weft.limits import CLIENT_NODES_MAX
 
 
 def test_delays_double_up_to_the_bound_and_begin_anew_after_success() -> None:

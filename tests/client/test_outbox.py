@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.client.chunk import Chunk, Lane, Published
+from weft.client.chunk import CLIENT_EVENT_BYTES, Chunk, Lane, Published
 from weft.client.errors import Backpressure, Busy
-from weft.client.outbox import PublishOutbox
+from weft.client.outbox import CLIENT_BATCHES_IN_FLIGHT_MAX, CLIENT_LANES_KEPT_MAX, PublishOutbox
 from weft.errors import UsageError
-from weft.limits import CLIENT_BATCHES_IN_FLIGHT_MAX, CLIENT_EVENT_BYTES, CLIENT_LANES_KEPT_MAX, EVENT_PAYLOAD_BYTES_MAX
+from weft.limits import EVENT_PAYLOAD_BYTES_MAX
 from weft.model import BadTopic, Batch, Epoch, NodeId, Receipt, Stream, Topic, partition_of
 
 PRODUCER = bytes(range(16))

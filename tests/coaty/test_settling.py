@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.coaty.settling import Publication, Settling
+from weft.coaty.settling import COATY_DEFERRED_BYTES_MAX, COATY_SETTLING_S, COATY_SETTLING_S_MAX, Publication, Settling
 from weft.errors import UsageError
-from weft.limits import COATY_DEFERRED_BYTES_MAX, COATY_SETTLING_S, COATY_SETTLING_S_MAX
 
 JOIN = [Publication("join", b"1"), Publication("join", b"2")]
 EARLY = Publication("early", b"3")

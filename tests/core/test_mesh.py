@@ -18,8 +18,8 @@ from weft.core.messages import (
     SendCopies,
     Synced,
 )
+from weft.core.replication import RESUME_PARTS_MAX
 from weft.core.views import explain, link_lags
-from weft.limits import RESUME_PARTS_MAX
 from weft.log.errors import EventsLost, Loss
 from weft.log.retention import RetentionRule, retain
 from weft.model import Batch, Epoch, NodeId, Stream, parse_pattern, parse_position, parse_topic

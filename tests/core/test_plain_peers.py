@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.stage import Reader, Stage
 from weft.core.messages import EventsGone, LinkDown, LinkUp, PlainEvent, ReceivedPlain, ReceivedPlainAck
-from weft.limits import PLAIN_GAP_S, PLAIN_WINDOW_EVENTS
+from weft.core.plain import PLAIN_GAP_S, PLAIN_WINDOW_EVENTS
 from weft.model import NodeId, parse_topic
 
 OLD = NodeId("old")

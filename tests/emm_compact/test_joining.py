@@ -15,9 +15,10 @@ from tests.emm_compact.world import (
     ring_of,
     star_pairs,
 )
+from weft.datagram_node.relationships import DATAGRAM_BAR_S
 from weft.emm_compact import ChangeKind, Settings
 from weft.errors import UsageError
-from weft.limits import DATAGRAM_BAR_S, DATAGRAM_SOUGHT_MAX
+from weft.limits import DATAGRAM_SOUGHT_MAX
 from weft.wire.emm_compact import EventType, Field, FieldType, Heartbeat, decode_untrusted
 from weft.wire.reject import Reject
 from weft.wire.udp import Datagram

@@ -21,10 +21,10 @@ from tests.log.laboratory import (
     settle,
     stream,
 )
-from weft.limits import INDEX_BYTES
 from weft.log import Log, MemoryStore, keys, open_store
 from weft.log.compaction import Compacted, compact
 from weft.log.errors import EventsLost, StoreCorrupt
+from weft.log.records import INDEX_BYTES
 from weft.log.repair import examine
 from weft.log.retention import RetentionRule, retain
 from weft.log.store import Delete, Space, Write

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,15 +25,16 @@ from tests.log.laboratory import (
     stream,
 )
 from weft.errors import UsageError
-from weft.limits import INDEX_BYTES, PRODUCER_RECEIPTS_MAX
+from weft.limits import PRODUCER_RECEIPTS_MAX
 from weft.log import Log, keys
 from weft.log.compaction import compact
 from weft.log.errors import GapInCopy, OutOfSequence, PositionAhead, PositionExpired, SequenceReused, UnknownStream
 from weft.log.keys import NO_TIME_US
+from weft.log.log import Advanced
+from weft.log.records import INDEX_BYTES
 from weft.log.retention import RetentionRule, retain
 from weft.log.store import Space
 from weft.log.survey import SEGMENT_END
-from weft.log.tail import TailReader
 from weft.model import Batch, Epoch, EventId, Position, Stream, parse_pattern
 
 TEMP, PRESSURE = stream("plant.temp"), stream("plant.pressure")
@@ -375,21 +375,6 @@ def test_readers_pass_over_a_gap_in_a_copy(lab: Laboratory, settled: bool) -> No
         assert payloads(log, OTHER, Epoch(5)) == [b"a", b"b", b"c", b"d"]
 
 
-@pytest.mark.req("LOG-02")
-def test_a_tail_reader_passes_over_a_gap(log: Log) -> None:
-    log.append_copy(OTHER, Epoch(5), batch(b"a"))
-    log.sync()
-    with TailReader(log, OTHER, Epoch(5), 1) as reader:
-        log.append_gap(OTHER, Epoch(5), 9)
-        log.sync()
-        assert reader.read(timeout_s=0) == []
-        assert reader.next_offset == 9
-        last = batch(b"b", base=9)
-        log.append_copy(OTHER, Epoch(5), last)
-        log.sync()
-        assert reader.read(timeout_s=0) == [last.data]
-
-
 @pytest.mark.parametrize("end", [0, 9, 12])
 def test_a_gap_before_the_end_of_a_copy_changes_nothing(log: Log, end: int) -> None:
     log.append_copy(OTHER, Epoch(5), batch(b"a", b"b", base=10))
@@ -498,56 +483,20 @@ def test_names_of_groups_are_checked(log: Log, name: str) -> None:
 
 
 @pytest.mark.req("LOG-02")
-def test_a_tail_reader_is_woken_by_the_sync(log: Log) -> None:
+def test_whoever_waits_is_told_by_the_sync_which_streams_have_more(log: Log) -> None:
+    told: list[Advanced] = []
+    log.on_synced(told.append)
     log.append(TEMP, numbered(0, 2))
+    log.append(PRESSURE, numbered(0, 1))
+    assert told == [], "nothing is durable yet"
     log.sync()
-    seen: list[int] = []
-    read_once = threading.Event()
-    with TailReader(log, TEMP, EPOCH, 0) as reader:
-
-        def follow() -> None:
-            while stored := reader.read(timeout_s=30):
-                for each in map(Batch.read_stored, stored):
-                    seen.extend(numbers([event.payload for event in each]))
-                read_once.set()
-
-        thread = threading.Thread(target=follow)
-        thread.start()
-        assert read_once.wait(30)
-        for number in range(2, 50):
-            log.append(TEMP, numbered(number, 1))
-            log.sync()
-        wait_until_seen = threading.Event()
-        log.on_synced(lambda advanced: wait_until_seen.set())
-        while reader.next_offset < 50:
-            read_once.wait(0.01)
-    thread.join(30)
-    assert not thread.is_alive(), "closing wakes a reader that waits"
-    assert seen == list(range(50))
-
-
-def test_a_tail_reader_waits_without_asking(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    log.append(TEMP, numbered(0, 1))
+    log.append(TEMP, numbered(2, 1))
     log.sync()
-    with TailReader(log, TEMP, EPOCH, 1) as reader:
-        monkeypatch.setattr(log, "read", lambda *arguments, **options: pytest.fail("there is nothing to read"))
-        assert reader.read(timeout_s=0.01) == []
-        log.append(PRESSURE, numbered(0, 1))
-        log.sync()
-        assert reader.read(timeout_s=0) == []
-
-
-def test_closing_the_log_wakes_tail_readers(lab: Laboratory) -> None:
-    lab.log.append(TEMP, numbered(0, 1))
-    lab.log.sync()
-    reader = TailReader(lab.log, TEMP, EPOCH, 1)
-    results: list[list[bytes]] = []
-    thread = threading.Thread(target=lambda: results.append(reader.read(timeout_s=30)))
-    thread.start()
-    lab.log.close()
-    thread.join(30)
-    assert results == [[]]
-    lab.log = lab.open()
+    assert [set(advanced) for advanced in told] == [{(TEMP, EPOCH), (PRESSURE, EPOCH)}, {(TEMP, EPOCH)}]
+    log.remove_on_synced(told.append)
+    log.append(TEMP, numbered(3, 1))
+    log.sync()
+    assert len(told) == 2
 
 
 @pytest.mark.req("LOG-06")
@@ -557,14 +506,10 @@ def test_a_slow_reader_of_one_stream_holds_up_nobody(log: Log) -> None:
         log.append(TEMP, numbered(number, 1))
         log.append(PRESSURE, numbered(number, 1))
         log.sync()
-    slow = TailReader(log, TEMP, EPOCH, 0)
-    slow.read(timeout_s=0, bytes_max=1)
-    with TailReader(log, PRESSURE, EPOCH, 0) as fast:
-        while fast.read(timeout_s=0):
-            pass
-        assert fast.next_offset == 30
-    assert slow.next_offset == 1
-    slow.close()
+    (first,) = log.read(TEMP, EPOCH, 0, bytes_max=1)
+    assert len(log.read(PRESSURE, EPOCH, 0)) == 30
+    (second,) = log.read(TEMP, EPOCH, Batch.read_stored(first).end_offset, bytes_max=1)
+    assert Batch.read_stored(second).base_offset == 1
 
 
 # --- seeking by time ---------------------------------------------------------------------------------------------

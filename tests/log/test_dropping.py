@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.log.laboratory import EPOCH, Readout, batch, read_out, settle, stream
-from weft.limits import INDEX_BYTES
 from weft.log import Log, MemoryStore, keys, open_store
 from weft.log.compaction import compact
+from weft.log.records import INDEX_BYTES
 from weft.log.repair import examine
 from weft.log.retention import RetentionRule, retain
 from weft.log.store import Row, Space

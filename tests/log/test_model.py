@@ -22,9 +22,9 @@ from tests.log.laboratory import (
     settle,
     stream,
 )
-from weft.limits import INDEX_BYTES
 from weft.log import Log
 from weft.log.compaction import compact
+from weft.log.records import INDEX_BYTES
 from weft.log.retention import RetentionRule, retain
 from weft.model import Batch, Epoch, Event, Pattern, Position, Stream
 

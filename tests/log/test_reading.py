@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.log.laboratory import EPOCH, Readout, batch, numbered, numbers, read_out, settle, stream
-from weft.limits import INDEX_BYTES
 from weft.log import Log, MemoryStore, keys, open_store
 from weft.log.entries import Kind, note, read_entry, read_sound_entry
 from weft.log.errors import EventsLost, StoreCorrupt
+from weft.log.records import INDEX_BYTES
 from weft.log.repair import examine
 from weft.log.store import Delete, Put, Row, Space
 

@@ -22,10 +22,9 @@ from tests.log.laboratory import (
     stream,
 )
 from weft.errors import UsageError
-from weft.limits import INDEX_BYTES
 from weft.log import Log, MemoryStore, keys, open_store
 from weft.log.errors import DiskFull, PositionExpired, StoreCorrupt
-from weft.log.records import StreamState
+from weft.log.records import INDEX_BYTES, StreamState
 from weft.log.retention import RetentionRule, retain
 from weft.log.store import Put, Space
 from weft.model import Batch, parse_pattern

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from weft.limits import GOSSIP_BYTES_MAX, GOSSIP_DIGESTS_MAX, GOSSIP_STATES_MAX, GOSSIP_WINDOW
+from weft.limits import GOSSIP_BYTES_MAX, GOSSIP_DIGESTS_MAX, GOSSIP_STATES_MAX
 from weft.membership import Digest, Gossip, Liveness, NodeState, Send, Settings, size_of, spread_times
-from weft.membership.exchange import Exchange
+from weft.membership.exchange import GOSSIP_WINDOW, Exchange
 from weft.membership.state import unknown
 from weft.membership.table import Table
 from weft.model import Epoch, NodeId, Pattern

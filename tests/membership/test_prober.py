@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from weft.limits import PROBE_RELAYS_MAX
 from weft.membership import Ping, PingFor, Pong, Send, Settings
-from weft.membership.prober import Prober
+from weft.membership.prober import PROBE_RELAYS_MAX, Prober
 from weft.model import NodeId
 
 B, C, D, X = (NodeId(name) for name in "bcdx")

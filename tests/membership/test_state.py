@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import UsageError
-from weft.limits import INCARNATION_MAX, INTEREST_PATTERNS_MAX, NEIGHBOURS_MAX
+from weft.limits import INCARNATION_MAX, INTEREST_PATTERNS_MAX
 from weft.membership import Digest, Liveness, NodeState, join
-from weft.membership.state import unknown
+from weft.membership.state import NEIGHBOURS_MAX, unknown
 from weft.model import Epoch, NodeId, Pattern
 
 A, S, D, L = Liveness.ALIVE, Liveness.SUSPECT, Liveness.DEAD, Liveness.LEFT

@@ -12,8 +12,9 @@ import pytest
 from tests.model import forge
 from tests.model.forge import THREE, THREE_HEAD, Columns, Head, Metadata, int32s
 from tests.model.refusal import GOOD, refusal
-from weft.limits import BATCH_METADATA_BYTES_MAX, EVENT_PAYLOAD_BYTES_MAX
+from weft.limits import EVENT_PAYLOAD_BYTES_MAX
 from weft.model import Batch
+from weft.model.batch_message import BATCH_METADATA_BYTES_MAX
 
 
 def rebuilt(change: Callable[[Metadata], Metadata]) -> bytes:

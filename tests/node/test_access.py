@@ -14,12 +14,12 @@ import pytest
 import weft
 from tests.node.secured import LOOPBACK, authority_of, client_credentials, key_for, secured, tls_of, until
 from weft.client import Client, NotAllowed, Unauthenticated
-from weft.limits import FAILURES_BURST, FAILURES_PER_S
 from weft.model import Epoch, Position, Stream
 from weft.node.runtime import Node
 from weft.security import Authority, AuthoritySettings, Credentials, LocalSource, Names
 from weft.security import client as client_identity
 from weft.security import node as node_identity
+from weft.security.rates import FAILURES_BURST, FAILURES_PER_S
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.features import Feature, Hello
 from weft.wire.mesh.peerlink_pb2 import PeerMessage

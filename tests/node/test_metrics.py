@@ -9,9 +9,8 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from weft.limits import GROUP_LABELS_MAX, PEER_LABELS_MAX, REFUSAL_LABELS_MAX
 from weft.node.figures import ConnectionState, GroupFigures, NodeFigures
-from weft.node.metrics import DEFINITIONS, Metrics
+from weft.node.metrics import DEFINITIONS, GROUP_LABELS_MAX, PEER_LABELS_MAX, REFUSAL_LABELS_MAX, Metrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 

@@ -13,8 +13,9 @@ import pytest
 from tests.node.raw_client import PRODUCER, RawClient, RawPublisher, batch_of
 from tests.node.running import running_node
 from tests.up import RunningNode, up
-from weft.limits import BATCH_BYTES_MAX, PUBLISH_BATCHES_MAX
+from weft.limits import BATCH_BYTES_MAX
 from weft.model import Batch, NodeId, Stream, Topic
+from weft.transport.clients.publish import PUBLISH_BATCHES_MAX
 from weft.wire.mesh import mesh_pb2 as pb
 
 

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.model.strategies import PATTERNS, TOPICS
-from weft.limits import MATCHES_KEPT_MAX, MATCHES_KEPT_VALUES_MAX
+from weft.limits import MATCHES_KEPT_MAX
 from weft.model import Pattern, Topic, covers, matches, parse_pattern, parse_topic
 from weft.routing import Trie
+from weft.routing.trie import MATCHES_KEPT_VALUES_MAX
 
 PAIRS = st.tuples(PATTERNS, st.integers(0, 3))
 

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from tests.security import pki
 from weft.errors import UsageError
-from weft.limits import CERTIFICATE_CHAIN_BYTES_MAX, CERTIFICATE_CHAIN_MAX, CERTIFICATE_NAMES_MAX
+from weft.limits import CERTIFICATE_NAMES_MAX
 from weft.security import CertificateRefused, Fault, Names, Secret, node
 from weft.security.certificates import (
+    CERTIFICATE_CHAIN_BYTES_MAX,
+    CERTIFICATE_CHAIN_MAX,
     is_host,
     key_pem,
     load_key,

@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from weft.errors import StorageError
-from weft.limits import SECURITY_FILE_BYTES_MAX
-from weft.security.files import Watched, alone, private_directory, read_file, read_private, write_private
+from weft.security.files import (
+    SECURITY_FILE_BYTES_MAX,
+    Watched,
+    alone,
+    private_directory,
+    read_file,
+    read_private,
+    write_private,
+)
 
 
 def mode(path: Path) -> int:

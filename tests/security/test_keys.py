@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import StorageError, UsageError
-from weft.limits import API_KEYS_AT_ONCE, FAILURES_BURST
 from weft.security import (
     SALT_BYTES,
     SECRET_BYTES,
@@ -31,6 +30,8 @@ from weft.security import (
 from weft.security import api_keys as api_keys_module
 from weft.security import authenticator as authenticator_module
 from weft.security.api_keys import fits, hash_secret, parse_key_untrusted
+from weft.security.authenticator import API_KEYS_AT_ONCE
+from weft.security.rates import FAILURES_BURST
 
 ENTROPY = bytes(range(SECRET_BYTES + SALT_BYTES))
 SECRET_HEX = ENTROPY[:SECRET_BYTES].hex()

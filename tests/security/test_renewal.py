@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.security import pki
 from tests.security.pki import NOW_S
 from weft.errors import WeftError
-from weft.limits import RENEWAL_BACKOFF_S_MAX
 from weft.security import (
     Authority,
     CertificateStore,
@@ -24,6 +23,7 @@ from weft.security import (
     Renewer,
     Rotation,
 )
+from weft.security.renewal import RENEWAL_BACKOFF_S_MAX
 
 chances = st.floats(0, 1)
 

@@ -12,8 +12,7 @@ from pyspark import SparkFiles
 
 from weft.contexts import Context, Contexts, contexts_path, write_contexts
 from weft.errors import UsageError
-from weft.limits import SPARK_TOKEN_FILE_BYTES_MAX
-from weft.spark.connection import Connection, find_file
+from weft.spark.connection import SPARK_TOKEN_FILE_BYTES_MAX, Connection, find_file
 from weft.spark.option_values import BadOption
 from weft.testing import blocking_mesh
 

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.limits import MIB, SPARK_PARTITION_BYTES, SPARK_PARTITIONS
+from weft.limits import MIB
 from weft.model import Epoch, NodeId, Stream, Topic
 from weft.spark.holdings import Copy, Held
 from weft.spark.offsets import Place
 from weft.spark.planning import (
+    SPARK_PARTITION_BYTES,
+    SPARK_PARTITIONS,
     Loss,
     Range,
     describe,

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from weft.client import ReceivedBatch
-from weft.limits import MIB, SPARK_BATCH_BYTES, SPARK_BATCH_ROWS
+from weft.limits import MIB, SPARK_BATCH_ROWS
 from weft.model import SCHEMA, Batch, Epoch, Event, NodeId, Stream, Topic
 from weft.spark.offsets import Place
 from weft.spark.options import COLUMNS
-from weft.spark.rows import RowMaker, coalesced, grouped, schema_of, stored_columns
+from weft.spark.rows import SPARK_BATCH_BYTES, RowMaker, coalesced, grouped, schema_of, stored_columns
 
 PLACE = Place(Stream(Topic("plant.a"), NodeId("node-a"), 3), Epoch(7))
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import UsageError
-from weft.limits import SINK_STAGED_MAX
 from weft.model import Epoch, NodeId, Topic
 from weft.model.batch_header import PRODUCER_BYTES, SEQUENCE_MAX
 from weft.security.acl import OPEN_PREFIXES, Acl
 from weft.spark import staging as room
 from weft.spark.staging import (
     NUMBER_MAX,
+    SINK_STAGED_MAX,
     Applied,
     BadDecision,
     Decided,

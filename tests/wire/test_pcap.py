@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft import limits
 from weft.wire import pcap
-from weft.wire.pcap import BadCapture, Skip, UdpPacket, read_untrusted
+from weft.wire.pcap import CAPTURE_INTERFACES_MAX, BadCapture, Skip, UdpPacket, read_untrusted
 
 FOREIGN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "vectors" / "pcap" / "foreign.json").read_text()
@@ -325,7 +324,7 @@ def test_a_new_section_has_new_interfaces() -> None:
         ),
         pytest.param(SECTION + interface("0e00 0800 ffffffffffffffff") + enhanced(1), 0, "timestamp", id="before 1970"),
         pytest.param(
-            SECTION + INTERFACE * (limits.CAPTURE_INTERFACES_MAX + 1), 0, "too many interfaces", id="many interfaces"
+            SECTION + INTERFACE * (CAPTURE_INTERFACES_MAX + 1), 0, "too many interfaces", id="many interfaces"
         ),
     ],
 )

@@ -7,7 +7,10 @@ from typing import Final
 
 from weft.client.options import check_address
 from weft.errors import UsageError
-from weft.limits import CLIENT_NODES_MAX, PEER_NAME_CHARS_MAX
+from weft.limits import PEER_NAME_CHARS_MAX
+
+CLIENT_NODES_MAX: Final = 64  # addresses remembered; the newest learned go first
+
 
 Draw = Callable[[], float]  # a number from 0 up to, not including, 1
 DOUBLINGS_MAX: Final = 32  # beyond that a float grows for nothing

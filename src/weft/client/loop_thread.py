@@ -25,7 +25,6 @@ class LoopThread:
 
     def __init__(self, on_exit: Callable[[], None]) -> None:
         self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(_ignore_wakeups)
         self._thread = threading.Thread(target=self._run, name="weft client", daemon=True)
         self._on_exit = on_exit
         self._thread.start()
@@ -67,9 +66,3 @@ class LoopThread:
             with contextlib.suppress(RuntimeError):
                 self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
-
-
-def _ignore_wakeups(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """With two loops in a process, gRPC wakes both for every event and the second finds nothing: not an error."""
-    if not isinstance(context.get("exception"), BlockingIOError):
-        loop.default_exception_handler(context)

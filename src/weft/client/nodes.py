@@ -19,7 +19,7 @@ from weft.client.hooks import LOG, Hooks, notify
 from weft.client.options import ClientTls, Options, TlsFiles
 from weft.client.tracing import Tracing
 from weft.errors import UsageError, WeftError
-from weft.limits import CLIENT_FRAME_BYTES_MAX
+from weft.limits import BATCH_BYTES_MAX
 from weft.transport.addresses import parse_address
 from weft.transport.grpc.calls import ClientCall
 from weft.transport.grpc.channel import Channel, ChannelSettings, ChannelTls, Unreachable
@@ -28,6 +28,7 @@ from weft.transport.http2.tls import for_http2
 from weft.wire.http2 import CLIENT_SETTINGS
 from weft.wire.rpc import Metadata, RpcError
 
+CLIENT_FRAME_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX  # a delivery gathers batches, and the last may be of any size
 R = TypeVar("R", bound=Message)
 
 

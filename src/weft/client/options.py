@@ -7,13 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from weft.errors import UsageError
-from weft.limits import (
-    BATCH_BYTES_MAX,
-    CLIENT_CREDIT_BYTES,
-    CLIENT_IN_DOUBT_TIMEOUT_S,
-    CLIENT_UNACKNOWLEDGED_BYTES_MAX,
-    MIB,
-)
+from weft.limits import BATCH_BYTES_MAX, MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +57,10 @@ class Options:
     backoff_s_min: float = 0.05
     backoff_s_max: float = 5.0
     keepalive_s: float = 20.0  # a host that vanished is noticed after this and half of it
-    in_doubt_timeout_s: float = CLIENT_IN_DOUBT_TIMEOUT_S
+    in_doubt_timeout_s: float = 60.0  # a node that was killed is back by then, or somebody has been called
     batch_bytes: int = MIB  # events are gathered up to this while earlier ones are under way
-    unacknowledged_bytes_max: int = CLIENT_UNACKNOWLEDGED_BYTES_MAX
-    credit_bytes: int = CLIENT_CREDIT_BYTES
+    unacknowledged_bytes_max: int = 64 * MIB  # published and without a receipt: half a second of the fastest
+    credit_bytes: int = 16 * MIB  # what a slow application holds in memory; at 1 GB/s a node is idle after 16 ms
     handled_interval_s: float = 0.1
     release_timeout_s: float = 30.0  # for the application to finish an event of a stream that goes to another member
 

@@ -12,17 +12,14 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from weft.client.chunk import Chunk, Lane, Published, Whole, size_of
+from weft.client.chunk import CLIENT_EVENT_BYTES, Chunk, Lane, Published, Whole, size_of
 from weft.client.errors import Backpressure
 from weft.errors import UsageError, WeftError
-from weft.limits import (
-    CLIENT_BATCHES_IN_FLIGHT_MAX,
-    CLIENT_EVENT_BYTES,
-    CLIENT_LANES_KEPT_MAX,
-    EVENT_PAYLOAD_BYTES_MAX,
-)
+from weft.limits import EVENT_PAYLOAD_BYTES_MAX, PRODUCER_RECEIPTS_MAX
 from weft.model import Receipt, parse_topic, partition_of
 
+CLIENT_BATCHES_IN_FLIGHT_MAX: Final = PRODUCER_RECEIPTS_MAX // 2  # per stream: a node recognises each that comes again
+CLIENT_LANES_KEPT_MAX: Final = 4096  # topics published to; those with nothing under way are forgotten, at no loss
 HEADER_BYTES: Final = 8  # of offsets that Arrow keeps for each
 
 

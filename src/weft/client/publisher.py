@@ -33,9 +33,11 @@ from weft.client.link import PublishLink
 from weft.client.nodes import Attempts, Nodes
 from weft.client.outbox import PublishOutbox
 from weft.errors import UsageError, WeftError
-from weft.limits import CLIENT_MESSAGE_BYTES
+from weft.limits import KIB
 from weft.model import Receipt
 from weft.wire.mesh import mesh_pb2 as pb
+
+CLIENT_MESSAGE_BYTES: Final = 512 * KIB  # batches are put together up to this; with one of any size behind it, it fits
 
 
 class Publisher:

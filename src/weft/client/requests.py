@@ -18,9 +18,9 @@ from weft.client.errors import NoReply
 from weft.client.received import Received
 from weft.client.subscription import Subscription
 from weft.errors import UsageError
-from weft.limits import CLIENT_REQUESTS_MAX
 from weft.model import Receipt
 
+CLIENT_REQUESTS_MAX: Final = 65_536  # requests without a reply, per client
 REPLY_TO: Final = "weft-reply-to"
 CORRELATION: Final = "weft-correlation-id"
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import assert_never
+from typing import Final, assert_never
 
 from weft.errors import WeftError
-from weft.limits import COATY_PING_TIMEOUT_S
 from weft.transport.libp2p import Connection, Host, Stream
 from weft.wire.coaty import (
     LIVELINESS_PROTOCOL,
@@ -28,6 +27,8 @@ from weft.wire.coaty import (
 )
 from weft.wire.libp2p import Multiaddr, PeerId, multiaddr
 from weft.wire.libp2p.peer_id import from_text_untrusted
+
+COATY_PING_TIMEOUT_S: Final = 5.0  # for a new connection and an answer; then the peer is dead
 
 
 class LivelinessService:

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address
+from typing import Final
 
 from weft.errors import PeerError
-from weft.limits import COATY_FOUND_MAX, LIBP2P_DISCOVERY_S
+from weft.limits import LIBP2P_DISCOVERY_S
 from weft.transport.libp2p import Host, Mdns
 from weft.wire.libp2p import Multiaddr, multiaddr
 from weft.wire.libp2p.mdns import Found
+
+COATY_FOUND_MAX: Final = 64  # announced peers dialled at a time
 
 
 class Neighbourhood:

@@ -10,9 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import COATY_DEFERRED_BYTES_MAX, COATY_SETTLING_S, COATY_SETTLING_S_MAX
+from weft.limits import MIB
+
+COATY_SETTLING_S: Final = 1.0  # the document's second (COA-07)
+COATY_SETTLING_S_MAX: Final = 10.0  # neighbours that come and go without end do not keep an agent silent
+COATY_DEFERRED_BYTES_MAX: Final = 16 * MIB  # published before the agent may speak
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ step made durable: nothing that could still be lost is ever told to anybody.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import assert_never
+from typing import Final, assert_never
 
 from weft.core.beginnings import Beginnings
 from weft.core.group_work import GroupWork
@@ -43,10 +43,13 @@ from weft.core.routes import Routes, told_interest
 from weft.core.settings import BrokerSettings
 from weft.core.subscriptions import Subscriptions
 from weft.errors import UsageError, WeftError
-from weft.limits import COPIES_MAX, INTEREST_DELAY_S, ROUTES_DELAY_S
+from weft.limits import COPIES_MAX
 from weft.log import Log
 from weft.log.errors import SequenceReused
 from weft.model import NodeId, Stream
+
+ROUTES_DELAY_S: Final = 0.01  # changes of the mesh that come together are looked at once
+INTEREST_DELAY_S: Final = 0.02  # subscriptions that come together are told together
 
 
 class Broker:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from weft.core.messages import Copy, StreamKey
+from weft.core.plain import LINK_READ_BYTES_MAX
 from weft.errors import StorageError
-from weft.limits import LINK_READ_BYTES_MAX
 from weft.log import Log, StreamInfo
 from weft.log.errors import PositionExpired
 from weft.model import Batch, NodeId, Position

@@ -26,11 +26,14 @@ from weft.core.incoming import Taken, end_of
 from weft.core.messages import PlainEvent, StreamKey
 from weft.core.topics import PLAIN_PREFIX, is_own, selects
 from weft.errors import StorageError
-from weft.limits import LINK_READ_BYTES_MAX, PLAIN_GAP_S, PLAIN_WINDOW_EVENTS
+from weft.limits import MIB
 from weft.log import Log
 from weft.log.errors import DiskFull, PositionExpired
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Stream, Topic, parse_topic
 
+LINK_READ_BYTES_MAX: Final = 1 * MIB  # of one stream for one peer or subscriber at a time, so that streams take turns
+PLAIN_WINDOW_EVENTS: Final = 1000  # sent to a plain peer and not yet acknowledged
+PLAIN_GAP_S: Final = 3.0  # for a plain peer to go back to what is missing: many round trips; then its link is dropped
 PLAIN_EPOCH: Final = Epoch(1)  # the document knows none
 DIGEST_BYTES: Final = 12
 

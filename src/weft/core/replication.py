@@ -30,10 +30,12 @@ from weft.core.routes import Routes
 from weft.core.settings import BrokerSettings
 from weft.core.topics import is_own
 from weft.errors import StorageError, UsageError
-from weft.limits import ORPHAN_DELAY_S, RESUME_PARTS_MAX, RESUME_POSITIONS_MAX
 from weft.log import Log, StreamInfo
 from weft.model import NodeId, Position, Topic
 
+ORPHAN_DELAY_S: Final = 3.0  # an origin out of reach for so long has nobody's tree; gossip needs less to tell of one
+RESUME_POSITIONS_MAX: Final = 4096  # in one message, about 300 KiB
+RESUME_PARTS_MAX: Final = 256  # messages of one resume: a million streams, ten times what a log is made for
 MERGE_RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is tried again
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Set
 from typing import Final
 
 from weft.core.topics import GROUPS, is_own
-from weft.limits import INTEREST_OWN_PATTERNS_MAX, INTEREST_PATTERNS_MAX
+from weft.limits import INTEREST_PATTERNS_MAX
 from weft.membership import NodeState
 from weft.model import NodeId, Pattern, Topic
 from weft.routing import Interest, InterestTable, Topology, aggregate
 
+INTEREST_OWN_PATTERNS_MAX: Final = 32  # of INTEREST_PATTERNS_MAX, for topics of the mesh itself: groups and inboxes
 ALWAYS: Final = (GROUPS,)  # every node knows where every group stands
 
 

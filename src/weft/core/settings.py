@@ -27,7 +27,7 @@ class BrokerSettings:
 
     window_bytes: int = limits.LINK_WINDOW_BYTES
     ack_timeout_s: float = limits.LINK_ACK_TIMEOUT_S
-    copies_timeout_s: float = limits.COPIES_TIMEOUT_S
+    copies_timeout_s: float = 10.0  # longer than a link needs to come back, shorter than publishers wait
     copies_of: Callable[[Topic], int] = one_copy
     plain_patterns: tuple[Pattern, ...] = (EVERYTHING,)
     groups: GroupSettings = field(default_factory=GroupSettings)

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from weft.core.beginnings import Beginnings, Search
 from weft.core.messages import Deliver, Delivered, Effect, Ended, Opened, StreamKey, Subscribe
+from weft.core.plain import LINK_READ_BYTES_MAX
 from weft.core.topics import Selection, selects
 from weft.errors import UsageError, WeftError
-from weft.limits import LINK_READ_BYTES_MAX, PUMP_BYTES_MAX
+from weft.limits import MIB
 from weft.log import Log, StreamInfo
 from weft.model import Batch, NodeId, Pattern, Position
+
+PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
 
 
 @dataclass(slots=True)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import (
-    DATAGRAM_BURST_MIN,
-    DATAGRAM_BURST_S,
-    DATAGRAM_CUT_INTERVAL_S,
-    DATAGRAM_RECOVERY_S,
-)
 
+DATAGRAM_BURST_S: Final = 0.02  # of the rate may leave at once: a switch's buffer takes 400 small datagrams
+DATAGRAM_BURST_MIN: Final = 16  # at any rate: a burst that every device takes
+DATAGRAM_CUT_INTERVAL_S: Final = 1.0  # between two cuts of the rate: reports in between are of the same congestion
+DATAGRAM_RECOVERY_S: Final = 20.0  # from nothing to the full rate: after one cut, ten seconds
 TOKEN: Final = 1 - 1e-6  # what is left to wait for would be lost in the rounding of a time
 
 

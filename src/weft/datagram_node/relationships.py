@@ -11,19 +11,18 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from weft.datagram_node.recent import Recent
 from weft.errors import UsageError
-from weft.limits import (
-    DATAGRAM_BAR_S,
-    DATAGRAM_CHANGES_MAX,
-    DATAGRAM_HEARTBEAT_MISSES_MAX,
-    DATAGRAM_KNOWN_MAX,
-    DATAGRAM_RELATIONSHIPS_MIN,
-)
+from weft.limits import DATAGRAM_KNOWN_MAX, DATAGRAM_RELATIONSHIPS_MIN
 from weft.wire.udp import Address
+
+DATAGRAM_CHANGES_MAX: Final = 1024  # of relationships, if nobody asks for them
+DATAGRAM_BAR_S: Final = 600.0  # a dropped neighbour misses us after some heartbeats and asks again: not yet
+DATAGRAM_HEARTBEAT_MISSES_MAX: Final = 3  # with 10 % loss, a living neighbour is dropped once in 1,000 intervals
+
 
 About = TypeVar("About")
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import DATAGRAM_SEEK_S_MAX, DATAGRAM_SEEK_S_MIN, DATAGRAM_SOUGHT_MAX
+from weft.limits import DATAGRAM_SOUGHT_MAX
 from weft.wire.udp import Address
+
+DATAGRAM_SEEK_S_MIN: Final = 1.0  # a join was lost, or the other node is not up yet
+DATAGRAM_SEEK_S_MAX: Final = 60.0  # a node that comes back after days is found within a minute
 
 
 @dataclass(slots=True)

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from weft.datagram_node import Admission, Change, Recent, Relationship, Relationships, Seeking
+from weft.emm.settings import EMM_CAPABILITIES_BYTES_MAX, EMM_PEERS_MAX
 from weft.errors import UsageError
-from weft.limits import (
-    DATAGRAM_HEARTBEAT_INTERVAL_S,
-    DATAGRAM_KNOWN_MAX,
-    DATAGRAM_RECONNECT_S,
-    DATAGRAM_SOUGHT_MAX,
-    EMM_CAPABILITIES_BYTES_MAX,
-    EMM_GREET_PAUSE_S,
-    EMM_PEERS_MAX,
-)
+from weft.limits import DATAGRAM_HEARTBEAT_INTERVAL_S, DATAGRAM_KNOWN_MAX, DATAGRAM_RECONNECT_S, DATAGRAM_SOUGHT_MAX
 from weft.wire.udp import Address
+
+EMM_GREET_PAUSE_S: Final = 1.0  # between two Hellos to one address: two nodes cannot greet each other endlessly
+
 
 Neighbour = Relationship[bytes]  # ``about`` holds the capabilities of its Hello
 

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 from uuid import UUID
 
 from weft.datagram_node import Change, Instant
@@ -17,7 +17,7 @@ from weft.emm.neighbours import Neighbour
 from weft.emm.session import EmmSession
 from weft.emm.settings import Settings
 from weft.errors import UsageError
-from weft.limits import EMM_JOIN_TIMEOUT_S, EMM_PACKET_BYTES_MAX
+from weft.limits import EMM_PACKET_BYTES_MAX
 from weft.security import Credentials as Certificate
 from weft.transport.quic import QuicLinks, is_quic, show_any
 from weft.transport.turns import Turns
@@ -25,6 +25,9 @@ from weft.transport.udp import UdpSocket
 from weft.wire.emm import Credentials, TrustStore, Verdict
 from weft.wire.emm.fields import Value
 from weft.wire.udp import Address, Datagram, show
+
+EMM_JOIN_TIMEOUT_S: Final = 5.0  # for the answer to a Hello: three of them can be lost
+
 
 HostAndPort = tuple[str, int]
 Handler = Callable[[Event], None]

@@ -13,14 +13,13 @@ from weft.limits import (
     DATAGRAM_RATE_PER_S_MAX,
     DATAGRAM_RATE_PER_S_MIN,
     DATAGRAM_RELATIONSHIPS_MIN,
-    EMM_CAPABILITIES_BYTES_MAX,
-    EMM_FORWARD_RULES_MAX,
-    EMM_OUTBOX_MAX,
-    EMM_PEERS_MAX,
 )
 from weft.model import parse_pattern
 from weft.wire.udp import TTL_DEFAULT, TTL_MAX
 
+EMM_PEERS_MAX: Final = 1024  # nodes that one EMM node talks to: each costs a heartbeat per interval
+EMM_CAPABILITIES_BYTES_MAX: Final = 255  # kept of a peer's Hello: one field
+EMM_FORWARD_RULES_MAX: Final = 64  # looked through for every event
 CAPABILITIES: Final = b"weft"
 
 
@@ -47,7 +46,7 @@ class Settings:
     unsigned_allowed: bool = False  # whether packets without HMAC and signature are taken
     rate_per_s_max: float = DATAGRAM_RATE_PER_S_MAX  # packets sent, forwarded ones too
     rate_per_s_min: float = DATAGRAM_RATE_PER_S_MIN
-    outbox_max: int = EMM_OUTBOX_MAX
+    outbox_max: int = 4096  # packets waiting for their turn, urgent ones apart: 2 MiB of each
     events_max: int = DATAGRAM_EVENTS_MAX
 
     def __post_init__(self) -> None:

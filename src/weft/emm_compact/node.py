@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 from uuid import UUID
 
 from weft.datagram_node import Instant
@@ -16,13 +16,16 @@ from weft.emm_compact.event import Command, Event, Figures, Neighbour, Neighbour
 from weft.emm_compact.session import CompactSession
 from weft.emm_compact.settings import Settings
 from weft.errors import UsageError
-from weft.limits import EMC_JOIN_TIMEOUT_S, EMC_PACKET_BYTES_MAX
+from weft.limits import EMC_PACKET_BYTES_MAX
 from weft.transport.turns import Turns
 from weft.transport.udp import UdpSocket
 from weft.wire import emm_compact as wire
 from weft.wire.emm_compact import Field, FieldType, Format, Handler, KeyRing, Notification, Priority, Signer
 from weft.wire.reject import BadPacket
 from weft.wire.udp import Address, Datagram, show
+
+EMC_JOIN_TIMEOUT_S: Final = 10.0  # four joins, if three are lost
+
 
 HostAndPort = tuple[str, int]
 

@@ -11,13 +11,15 @@ from typing import Final, Self
 
 from weft.errors import PeerError, UsageError, WeftError
 from weft.exmp.peer import LOG, Handler, NotSent, Peer
-from weft.limits import EXMP_BACKOFF_S_MAX, EXMP_BACKOFF_S_MIN, EXMP_CONNECT_TIMEOUT_S
 from weft.membership import Chance
 from weft.transport.addresses import Address, parse_address_or_host
 from weft.transport.backoff import Backoff
 from weft.transport.tcp import ExmpConnection, LinkLost, dial
 from weft.wire.exmp import DEFAULT_PORT, DEFAULT_SETTINGS, DEFAULT_TLS_PORT, JsonObject, Settings
 
+EXMP_BACKOFF_S_MIN: Final = 0.1  # as the SDK's: a restarted server is there again after a second or two
+EXMP_BACKOFF_S_MAX: Final = 10.0  # after a long outage, nobody waits longer than this
+EXMP_CONNECT_TIMEOUT_S: Final = 10.0  # for the first connection; a program that starts beside its server gets it
 CHANCE: Final = SystemRandom()
 ALL_CHANCE: Final = 1.0  # a thousand clients lose one server at the same moment, and must not come back at one
 OnConnected = Callable[[Peer], Awaitable[None]]

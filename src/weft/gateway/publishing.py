@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Protocol
+from typing import Final, Protocol
 
 from weft.core.messages import Receipted
 from weft.errors import UsageError, WeftError
-from weft.limits import GATEWAY_GATHER_BYTES, GATEWAY_GATHER_EVENTS
+from weft.limits import MIB
 from weft.model import Batch, Receipt, Topic
 from weft.port.errors import TooLarge
 from weft.port.node import MeshNode
+
+GATEWAY_GATHER_BYTES: Final = 1 * MIB  # of events put into one batch: as many as a frame to a peer takes
+GATEWAY_GATHER_EVENTS: Final = 10_000  # likewise, of events however small
 
 
 class Waiting(Protocol):

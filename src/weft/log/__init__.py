@@ -15,11 +15,11 @@ from contextlib import closing
 from pathlib import Path
 
 from weft.errors import UsageError
-from weft.limits import DISK_RESERVE_BYTES, RECENT_BYTES_MAX, SEGMENT_BYTES
+from weft.limits import DISK_RESERVE_BYTES, SEGMENT_BYTES
 from weft.log.catalogue import StreamInfo
 from weft.log.claim import Claim, looks
 from weft.log.errors import LogDamaged, StoreCorrupt
-from weft.log.log import Appended, Log
+from weft.log.log import RECENT_BYTES_MAX, Appended, Log
 from weft.log.marks_file import MarksFile
 from weft.log.memory_store import MemoryStore
 from weft.log.promises import Promises, decode

@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
 from weft.errors import StorageError, UsageError
-from weft.limits import DISK_RESERVE_BYTES, OFFSET_MAX, READ_BYTES_MAX, RECENT_BYTES_MAX, SEGMENT_BYTES
+from weft.limits import DISK_RESERVE_BYTES, MIB, OFFSET_MAX, READ_BYTES_MAX, SEGMENT_BYTES
 from weft.log import index, keys
 from weft.log.catalogue import Catalogue, StreamInfo, info_of
 from weft.log.dropping import dropping
@@ -32,6 +33,9 @@ from weft.log.recovery import Cut, Recovered
 from weft.log.segments import Segments
 from weft.log.store import Put, Space, Store, Write
 from weft.model import Batch, Epoch, EventId, Pattern, Position, Stream
+
+RECENT_BYTES_MAX: Final = 32 * MIB  # of the last batches, in memory: what readers at the end of a stream ask for
+
 
 Advanced = Mapping[tuple[Stream, Epoch], int]  # streams and how far they are durable now
 

@@ -15,11 +15,14 @@ import struct
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from weft.limits import PRODUCER_RECEIPTS_MAX, PRODUCERS_MAX
+from weft.limits import PRODUCER_RECEIPTS_MAX
 from weft.log import keys
 from weft.log.errors import OutOfSequence
 from weft.log.store import Delete, Put, Space, Store, Write
 from weft.model.batch import Batch
+
+PRODUCERS_MAX: Final = 100_000  # per log; those that were silent longest are forgotten
+
 
 # In a row: the segment in which the producer was heard of last, then its batches. In memory it is the same bytes: a
 # hundred thousand producers take 160 MB, as objects they would take a gigabyte.

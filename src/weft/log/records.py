@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
-from weft.limits import INDEX_BYTES
+from weft.limits import KIB
 from weft.log import keys
 from weft.log.keys import NO_TIME_US, Point
 from weft.log.store import Put, Space, Write
 from weft.model.stream import Epoch, NodeId, Stream
 from weft.model.topic import Topic
+
+INDEX_BYTES: Final = 64 * KIB  # of a stream between two index points: a time is found after reading no more than that
 
 
 class StreamRecord(msgspec.Struct, array_like=True, frozen=True):

@@ -15,19 +15,15 @@ from itertools import islice
 from typing import Final
 
 from weft.chance import Chance, some
-from weft.limits import (
-    GOSSIP_BYTES_MAX,
-    GOSSIP_DIGESTS_MAX,
-    GOSSIP_STATES_MAX,
-    GOSSIP_WINDOW,
-    KIB,
-    ORIGIN_BYTES_MAX,
-)
+from weft.limits import GOSSIP_BYTES_MAX, GOSSIP_DIGESTS_MAX, GOSSIP_STATES_MAX, KIB, ORIGIN_BYTES_MAX
 from weft.membership.messages import DIGEST_BYTES, Gossip, Send
 from weft.membership.settings import Settings, spread_times
 from weft.membership.state import Digest, NodeState
 from weft.membership.table import Table
 from weft.model import NodeId
+
+GOSSIP_WINDOW: Final = 32  # digests per exchange that nothing asked for: all are compared in n / 32 exchanges
+
 
 # Of one message, when it has all the digests that it may have.
 STATES_BYTES_MAX: Final = GOSSIP_BYTES_MAX - GOSSIP_DIGESTS_MAX * (DIGEST_BYTES + ORIGIN_BYTES_MAX) - KIB

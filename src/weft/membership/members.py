@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from weft.chance import Chance
 from weft.errors import UsageError
-from weft.limits import INCARNATION_MAX, NEIGHBOURS_MAX
+from weft.limits import INCARNATION_MAX
 from weft.membership.exchange import Exchange
 from weft.membership.heartbeats import Heartbeats
 from weft.membership.messages import (
@@ -40,7 +40,7 @@ from weft.membership.messages import (
 from weft.membership.prober import Prober
 from weft.membership.reach import Reach
 from weft.membership.settings import Settings, suspicion_timeout_s
-from weft.membership.state import Digest, Liveness, NodeState
+from weft.membership.state import NEIGHBOURS_MAX, Digest, Liveness, NodeState
 from weft.membership.table import Table
 from weft.model import NodeId
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from weft.chance import Chance, some
-from weft.limits import PROBE_RELAYS_MAX
 from weft.membership.messages import Ping, PingFor, Pong, Send
 from weft.membership.settings import Settings
 from weft.model import NodeId
+
+PROBE_RELAYS_MAX: Final = 1024  # pings sent for others and not yet answered; further requests are not served
+
 
 Helpers: TypeAlias = Callable[[NodeId], list[NodeId]]
 

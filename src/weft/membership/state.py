@@ -16,7 +16,6 @@ from weft.errors import UsageError
 from weft.limits import (
     INCARNATION_MAX,
     INTEREST_PATTERNS_MAX,
-    NEIGHBOURS_MAX,
     OFFSET_MAX,
     ORIGIN_BYTES_MAX,
     PEER_ADDRESSES_MAX,
@@ -24,6 +23,9 @@ from weft.limits import (
     TOPIC_BYTES_MAX,
 )
 from weft.model import Epoch, NodeId, Pattern
+
+NEIGHBOURS_MAX: Final = 1024  # links one node tells of: a hub; 67 KiB of gossip at worst
+
 
 # Of a state or digest, each with its tag: incarnation (6, as ms since 1970), version (2), liveness (1), epoch and
 # whether interest is capped (1 each), and the length of it all (3).

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
-from weft.limits import MEMBERS_MAX, TOMBSTONES_MAX
+from weft.limits import MEMBERS_MAX
 from weft.membership.state import Digest, Liveness, NodeState, join, unknown
 from weft.model import NodeId
+
+TOMBSTONES_MAX: Final = 10_000  # digests of forgotten nodes, about 2 MB; oldest go first
 
 
 class Table:

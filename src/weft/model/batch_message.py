@@ -20,11 +20,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from weft.limits import BATCH_METADATA_BYTES_MAX, EVENT_PAYLOAD_BYTES_MAX
+from weft.limits import EVENT_PAYLOAD_BYTES_MAX, KIB
 from weft.model import batch_metadata
 from weft.model.batch_header import TIMESTAMPS_AT, BadBatch
 from weft.model.batch_schema import SCHEMA, find_excess, time_range
 
+BATCH_METADATA_BYTES_MAX: Final = 2 * KIB  # Arrow's own writer needs 472 for our schema; other writers pad differently
 PREFIX: Final = struct.Struct("<Ii")
 CONTINUATION: Final = 0xFFFFFFFF
 ALIGNMENT_BYTES: Final = 8  # Arrow's: of the body in the message, and of every buffer in the body

@@ -22,9 +22,9 @@ from starlette.routing import Route
 
 from weft import __version__
 from weft.errors import UsageError
-from weft.limits import ADMIN_CONNECTIONS_MAX
 from weft.transport.addresses import Address
 
+ADMIN_CONNECTIONS_MAX: Final = 64  # to the admin HTTP server: a few scrapers and people; more get a 503
 STOP_TIMEOUT_S: Final = 1  # answers take milliseconds; who has not read its answer by then does not get it
 KEEP_ALIVE_S: Final = 75  # longer than most scrape intervals, so that a scraper keeps its connection
 

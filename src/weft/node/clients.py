@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from itertools import count
+from typing import Final
 
 from weft.core.messages import (
     AddCredit,
@@ -25,7 +26,6 @@ from weft.core.messages import (
     Unsubscribe,
 )
 from weft.errors import UsageError, WeftError
-from weft.limits import LOSSES_COUNTED_MAX
 from weft.log import Log
 from weft.log.errors import EventsLost, Loss, SequenceReused
 from weft.membership import NodeState
@@ -36,6 +36,9 @@ from weft.port.errors import Busy, ShuttingDown, code_of
 from weft.port.node import ClientLimits, PublishClient, SubscribeClient
 from weft.port.unanswered import UnansweredBytes
 from weft.wire.mesh.mesh_pb2 import ErrorCode
+
+LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up; beyond them a log needs more than that
+
 
 ClientEffect = Receipts | Refused | GroupMoved | Opened | Deliver | Assigned | Ended
 

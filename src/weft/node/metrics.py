@@ -15,9 +15,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from weft.limits import GROUP_LABELS_MAX, PEER_LABELS_MAX, REFUSAL_LABELS_MAX
 from weft.node.figures import SYNC_BUCKETS_S, GroupFigures, Histogram, NodeFigures, PeerFigures
 
+PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
+GROUP_LABELS_MAX: Final = 256  # as peers
+REFUSAL_LABELS_MAX: Final = 32  # codes of refusals; there are fifteen
 OTHER: Final = "other"
 QUANTILES: Final = (0.5, 0.95)
 

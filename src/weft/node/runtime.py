@@ -21,7 +21,6 @@ from weft.core import messages as core
 from weft.errors import StorageError
 from weft.gateway import Gateway
 from weft.gateway.emm import EmmGateway
-from weft.limits import CLIENT_ADDRESSES_MAX
 from weft.log import Log
 from weft.membership import Liveness, Members, NodeState
 from weft.model import NodeId, parse_node_id
@@ -59,6 +58,7 @@ from weft.transport.grpc.server import Handler, Server
 from weft.transport.peers.links import PeerLinks
 from weft.wire.mesh.features import Feature, Hello
 
+CLIENT_ADDRESSES_MAX: Final = 32  # told to a client: enough to find a living one, of a mesh of any size
 SWITCH_INTERVAL_S: Final = 0.0005  # the syncing thread gets the interpreter back sooner: receipts are quicker
 GOODBYE_S: Final = 1.0  # for the last messages of streams that are ending
 

@@ -8,16 +8,7 @@ from typing import Final
 from weft.core.groups import GroupSettings
 from weft.core.settings import BrokerSettings
 from weft.core.topics import GROUPS, PLAIN_PREFIX, is_own
-from weft.limits import (
-    DECISIONS_AGE_S,
-    DECISIONS_BYTES_MAX,
-    INBOX_AGE_S,
-    MATCHES_KEPT_MAX,
-    OFFSET_MAX,
-    PLAIN_AGE_S,
-    QUARANTINE_BYTES_MAX,
-    STAGING_AGE_S,
-)
+from weft.limits import BATCH_BYTES_MAX, MATCHES_KEPT_MAX, MIB, OFFSET_MAX, STAGING_AGE_S
 from weft.log.retention import RetentionRule
 from weft.model import Pattern, Topic, parse_pattern
 from weft.node.config import NodeConfig
@@ -27,6 +18,13 @@ from weft.transport.grpc.server import ServerSettings
 from weft.transport.http2.endpoint import EndpointSettings
 from weft.transport.peers.settings import DropPolicy, LinkSettings
 from weft.wire.http2 import Http2Settings
+
+QUARANTINE_BYTES_MAX: Final = 256 * MIB  # of the quarantine in a node's log; half a million packets
+INBOX_AGE_S: Final = 3600  # replies to requests are read within seconds or never
+PLAIN_AGE_S: Final = 7 * 86_400  # how long a peer that knows only four messages may be away and miss nothing
+DECISIONS_AGE_S: Final = 90 * 86_400  # what a job has written last; a query that rested for longer is a new one
+DECISIONS_BYTES_MAX: Final = 4 * BATCH_BYTES_MAX  # of one job: only the last decision counts, and one fits a batch
+
 
 # The mesh's own topics keep to rules of their own, whatever the configuration says of ">".
 OWN_RULES: Final = (

@@ -19,7 +19,6 @@ import pyarrow as pa
 from pydantic import Field
 
 from weft.configuration import Section
-from weft.limits import LAKE_TOPIC_BUCKETS_MAX
 from weft.model import matches, parse_pattern, parse_topic
 from weft.pipelines import lake
 from weft.pipelines.archive_events import Events, TopicColumn, bucket, first_token
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+LAKE_TOPIC_BUCKETS_MAX: Final = 256  # as many files are open at a time, and each batch writes as many
 NAME: Final = "archive"
 STREAM_COLUMNS: Final = ("topic", "origin", "partition", "epoch")
 SORT_BY: Final = ("topic",)

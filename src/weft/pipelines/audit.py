@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field
 
 from weft.configuration import Section
-from weft.limits import AUDIT_RANGES_MAX, AUDIT_STREAMS_SHOWN_MAX, AUDIT_STRETCH_BITS
 from weft.pipelines import lake
 from weft.pipelines.base import Job, JobRun, Outcome
 from weft.pipelines.ranges import read_planned
@@ -34,6 +33,9 @@ from weft.spark.survey import Survey, Surveyor, Unread, listed
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+AUDIT_STRETCH_BITS: Final = 16  # 65,536 offsets are added up together; halves of their hashes add up to 48 bits
+AUDIT_RANGES_MAX: Final = 100  # of a stream and kind that are told apart; what is behind them is told as one
+AUDIT_STREAMS_SHOWN_MAX: Final = 1000  # of those that differ: nobody reads more, and the summary counts them all
 NAME: Final = "audit"
 STREAM: Final = ("topic", "origin", "epoch", "partition")
 COMPARED: Final = ("timestamp", "key", "value", "headers")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field
 
 from weft.configuration import Section
-from weft.limits import LAKE_COMMIT_ATTEMPTS, LAKE_GRACE_HOURS_MAX, LAKE_KEEP_DAYS_MAX, MIB
+from weft.limits import LAKE_COMMIT_ATTEMPTS, MIB
 from weft.pipelines import lake
 from weft.pipelines.base import Job, JobRun, Outcome
 from weft.pipelines.lake.compaction import QUERY, Bin, plan, rewrite
@@ -28,6 +28,8 @@ from weft.pipelines.settings import JobSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+LAKE_KEEP_DAYS_MAX: Final = 36_500  # a hundred years: beyond it, keep all
+LAKE_GRACE_HOURS_MAX: Final = 24 * 365  # a year of replaced files on disk
 NAME: Final = "compact"
 DAY_COLUMN: Final = "date"
 DEFAULT_ORDER: Final = ("topic",)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from weft.limits import OBJECTS_REMOVE_ATTEMPTS
 from weft.pipelines import lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+OBJECTS_REMOVE_ATTEMPTS: Final = 10  # while others commit to the table: each race lost is one that somebody won
+
 
 # One row per object. ``changed_at`` is the later one of the other two times; ``revision`` counts its changes.
 OBJECTS: Final = {

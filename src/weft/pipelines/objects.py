@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Literal
 from pydantic import Field
 
 from weft.configuration import Section
-from weft.limits import OBJECTS_REMEMBER_S
 from weft.pipelines import lake
 from weft.pipelines.base import Streaming, read_topics
 from weft.pipelines.coaty_topics import ADVERTISING
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+OBJECTS_REMEMBER_S: Final = 86_400  # that an object was removed: news that are older still come after a long cut
 NAME: Final = "objects"
 
 

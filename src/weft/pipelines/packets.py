@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 
 from weft.configuration import Section
 from weft.errors import UsageError
-from weft.limits import PACKET_BUCKETS_MAX, PACKET_EVENTS_PER_TRIGGER, PACKET_LATE_S_MAX, REPLAY_WINDOW_S
+from weft.limits import REPLAY_WINDOW_S
 from weft.pipelines import lake
 from weft.pipelines.base import Streaming
 from weft.pipelines.lake.settings import IDENTIFIER
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+PACKET_BUCKETS_MAX: Final = 4096  # of replay state: more than a cluster has cores, and each costs a call per batch
+PACKET_EVENTS_PER_TRIGGER: Final = 1_000_000  # unless told otherwise: 400 MB over all tasks, and seconds of work
+PACKET_LATE_S_MAX: Final = 86_400  # what a bucket remembers beyond its window: at 1,000 packets/s, 2 GB of state a day
 NAME: Final = "packets"
 SOURCE_HEADER: Final = "source"
 

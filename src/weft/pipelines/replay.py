@@ -20,15 +20,19 @@ from weft.client import NotAllowed
 from weft.client.blocking import Client
 from weft.configuration import Section
 from weft.errors import UsageError
-from weft.limits import (
-    REPLAY_STEP_EVENTS,
-    REPLAY_STEP_EVENTS_MAX,
-    REPLAY_STRETCHES_MAX,
-    REPLAY_TOPICS_SHOWN_MAX,
-)
 from weft.pipelines import lake
 from weft.pipelines.base import Job, JobRun, Outcome
-from weft.pipelines.replay_plan import Plan, Step, StreamKey, Stretch, decode_untrusted, encode, plan, wait_s
+from weft.pipelines.replay_plan import (
+    REPLAY_STRETCHES_MAX,
+    Plan,
+    Step,
+    StreamKey,
+    Stretch,
+    decode_untrusted,
+    encode,
+    plan,
+    wait_s,
+)
 from weft.pipelines.settings import JobSettings, PatternText
 from weft.pipelines.topics import selects
 from weft.spark.connection import Connection
@@ -39,6 +43,9 @@ from weft.spark.staging import Writing
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+REPLAY_STEP_EVENTS: Final = 100_000  # written by one Spark job, of some seconds: what a killed replay does again
+REPLAY_STEP_EVENTS_MAX: Final = 10_000_000  # 10 GiB of events of 1 KiB, held in executors' memory or on their disks
+REPLAY_TOPICS_SHOWN_MAX: Final = 50  # of a plan for people, who receives each included: a call to the node per topic
 NAME: Final = "replay"
 STREAM: Final = ("topic", "origin", "partition", "epoch")
 NEEDED: Final = (*STREAM, "offset", "timestamp", "key", "headers", "value")

@@ -10,13 +10,15 @@ The first run of a replay leaves its plan with the node, and later runs go by th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from weft.errors import PeerError, UsageError
-from weft.limits import EVENT_PAYLOAD_BYTES_MAX, OFFSET_MAX, PARTITIONS_MAX, REPLAY_STRETCHES_MAX
+from weft.limits import EVENT_PAYLOAD_BYTES_MAX, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import parse_node_id, parse_topic
+
+REPLAY_STRETCHES_MAX: Final = 100_000  # of a plan, which is one event: 10 G events in steps of 100,000
 
 
 class BadPlan(PeerError):

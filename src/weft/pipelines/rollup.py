@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 from pydantic import AwareDatetime, Field, model_validator
 
 from weft.configuration import Section
-from weft.limits import EVENT_HEADER_NAME_BYTES_MAX, ROLLUP_DELAY_S_MAX, ROLLUP_PERCENTILE_ACCURACY
+from weft.limits import EVENT_HEADER_NAME_BYTES_MAX
 from weft.pipelines import lake
 from weft.pipelines.base import Streaming, read_topics
 from weft.pipelines.derived_tables import Interval, is_misdated, next_batch, read_at
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+ROLLUP_DELAY_S_MAX: Final = 86_400  # between sending and publishing; beyond a day it is a clock that is wrong
+ROLLUP_PERCENTILE_ACCURACY: Final = 1000  # ranks are off by a thousandth at most, for some KiB of state per window
 NAME: Final = "rollup"
 KEYS: Final = ("date", "topic", "window_start")
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
-from weft.limits import PLACES_KEPT_MAX, TREES_KEPT_MAX
 from weft.model import NodeId
+
+TREES_KEPT_MAX: Final = 16  # of a view: 40 KiB each in a mesh of 1,000 nodes, and half a millisecond to compute again
+PLACES_KEPT_MAX: Final = 4096  # of a view, one per origin for a node: 1 KiB on average, 80 KiB in its own tree
+
 
 Neighbours: TypeAlias = Mapping[NodeId, tuple[NodeId, ...]]
 Parents: TypeAlias = Mapping[NodeId, NodeId | None]  # from the origin (None) outwards; without those out of reach

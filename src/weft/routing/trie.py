@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
-from weft.limits import MATCHES_KEPT_MAX, MATCHES_KEPT_VALUES_MAX
+from weft.limits import MATCHES_KEPT_MAX
 from weft.model import Pattern, Topic
 from weft.model.topic import ONE, REST
 
+MATCHES_KEPT_VALUES_MAX: Final = 1024  # in one remembered answer: a mesh of 1,000 nodes; 32 MiB in all, at worst
 V = TypeVar("V", bound=Hashable)
 K = TypeVar("K")
 W = TypeVar("W")

@@ -14,12 +14,13 @@ from typing import Final
 import msgspec
 
 from weft.errors import UsageError
-from weft.limits import API_KEY_CHARS_MAX, API_KEY_PATTERNS_MAX
+from weft.limits import API_KEY_CHARS_MAX
 from weft.model import Pattern, parse_pattern
 from weft.security.acl import Acl
 from weft.security.errors import Cause, Unauthenticated
 from weft.security.secret import Secret
 
+API_KEY_PATTERNS_MAX: Final = 64  # for publishing, and for subscribing: all are tried for each call
 PREFIX: Final = "weft"
 SECRET_BYTES: Final = 32
 SALT_BYTES: Final = 16

@@ -27,13 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from weft.errors import StorageError, UsageError, WeftError
-from weft.limits import (
-    AUTHORITY_LIFETIME_S,
-    CERTIFICATE_BACKDATE_S_MAX,
-    CERTIFICATE_LIFETIME_S,
-    CERTIFICATE_LIFETIME_S_MAX,
-    CERTIFICATE_LIFETIME_S_MIN,
-)
+from weft.limits import CERTIFICATE_LIFETIME_S, CERTIFICATE_LIFETIME_S_MAX, CERTIFICATE_LIFETIME_S_MIN
 from weft.security.certificates import (
     Names,
     PrivateKey,
@@ -55,6 +49,8 @@ from weft.security.jwt import SigningKey, new_jwk
 from weft.security.secret import Secret
 from weft.security.urls import parse_url
 
+CERTIFICATE_BACKDATE_S_MAX: Final = 60.0  # before the CA's own time: clocks that are a little behind take it at once
+AUTHORITY_LIFETIME_S: Final = 10 * 365 * 24 * 3600  # root and intermediate, as step-ca has it
 T = TypeVar("T")
 
 SETTINGS: Final = "ca.json"

@@ -18,10 +18,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from weft.errors import UsageError
-from weft.limits import CERTIFICATE_CHAIN_BYTES_MAX, CERTIFICATE_CHAIN_MAX, CERTIFICATE_NAMES_MAX
+from weft.limits import CERTIFICATE_NAMES_MAX, KIB
 from weft.security.errors import CertificateRefused, Fault
 from weft.security.identity import BadIdentity, Identity, parse_identity_untrusted
 from weft.security.secret import Secret
+
+CERTIFICATE_CHAIN_BYTES_MAX: Final = 64 * KIB  # a leaf and its intermediates take 2
+CERTIFICATE_CHAIN_MAX: Final = 8  # certificates in it; two are usual
+
 
 PrivateKey = ec.EllipticCurvePrivateKey
 IpAddress = IPv4Address | IPv6Address

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from weft.errors import StorageError, UsageError, WeftError
-from weft.limits import CA_BODY_BYTES_MAX, CA_CALL_TIMEOUT_S
+from weft.limits import CA_BODY_BYTES_MAX
 from weft.security.ca.messages import ErrorResponse, RootResponse, SignRequest, SignResponse
 from weft.security.certificates import (
     Names,
@@ -32,6 +32,7 @@ from weft.security.tokens import FINGERPRINT, read_token_untrusted
 from weft.security.urls import CaUrl, parse_url
 from weft.security.verification import Usage, verify_untrusted
 
+CA_CALL_TIMEOUT_S: Final = 10.0  # connecting, and then each read
 MESSAGE_CHARS_MAX: Final = 500  # of a CA's own words in our error
 
 T = TypeVar("T")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from weft.errors import StorageError, WeftError
-from weft.limits import SECURITY_FILE_BYTES_MAX, SECURITY_RELOAD_INTERVAL_S
+from weft.limits import MIB, SECURITY_RELOAD_INTERVAL_S
 
+SECURITY_FILE_BYTES_MAX: Final = 16 * MIB  # keys, trust, certificates: 40,000 keys of devices
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
 OTHERS: Final = 0o077  # group and everybody

@@ -9,7 +9,6 @@ from typing import Final, Literal
 import msgspec
 
 from weft.errors import StorageError, UsageError
-from weft.limits import API_KEYS_MAX
 from weft.security.api_keys import (
     SECRET_BYTES,
     KeyRecord,
@@ -20,6 +19,7 @@ from weft.security.api_keys import (
 from weft.security.files import Watched, alone, private_directory, read_private, write_private
 from weft.security.secret import Secret
 
+API_KEYS_MAX: Final = 10_000  # in one store: looked up by id, so only the file grows
 FILE: Final = "keys.json"
 
 

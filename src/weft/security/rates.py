@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from ipaddress import IPv6Address
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from weft.limits import FAILURE_SOURCES_MAX, FAILURES_BURST, FAILURES_PER_S
 from weft.security.certificates import parse_address
+
+FAILURES_BURST: Final = 10  # wrong keys or tokens of one source before it has to wait
+FAILURES_PER_S: Final = 0.1  # after that
+FAILURE_SOURCES_MAX: Final = 10_000  # remembered; those that failed longest ago go first
 
 
 class _Bucket(NamedTuple):

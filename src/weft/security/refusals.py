@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Final
 
-from weft.limits import REFUSAL_INTERVAL_S, REFUSALS_KEPT_MAX
+REFUSAL_INTERVAL_S: Final = 60.0  # between log lines of one cause and caller
+REFUSALS_KEPT_MAX: Final = 1024  # causes and callers that lines are held back for
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.limits import RENEWAL_BACKOFF_S_MAX, RENEWAL_BACKOFF_S_MIN
-
+RENEWAL_BACKOFF_S_MIN: Final = 1.0  # a CA that restarts is back in a few seconds
+RENEWAL_BACKOFF_S_MAX: Final = 300.0  # a third of a day is left when renewal begins: a hundred attempts
 RENEW_AT: Final = 2 / 3  # of the life
 SPREAD: Final = 1 / 30  # of the life, to both sides: nodes that were started together do not renew together
 ATTEMPTS_AT_LEAST: Final = 20  # in the last third, however short the life is

@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from weft.errors import UsageError
-from weft.limits import TOKEN_LEEWAY_S, TOKEN_LIFETIME_S
 from weft.security.certificates import Names
 from weft.security.errors import TokenRefused
 from weft.security.identity import parse_identity_untrusted
@@ -20,6 +19,8 @@ from weft.security.jwt import SigningKey, claims_untrusted
 from weft.security.secret import Secret
 from weft.security.urls import CaUrl, parse_audience
 
+TOKEN_LIFETIME_S: Final = 300  # as step-ca's; long enough to carry it to another machine
+TOKEN_LEEWAY_S: Final = 60  # between clocks, as step-ca has it
 SIGN_PATHS: Final = ("/1.0/sign", "/sign")
 PROVISIONER_NAME: Final = "weft"
 TOKEN_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")

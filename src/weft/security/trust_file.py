@@ -19,11 +19,11 @@ from uuid import UUID
 import msgspec
 
 from weft.errors import StorageError, UsageError
-from weft.limits import TRUST_KEYS_MAX
 from weft.security.files import Watched, alone, private_directory, read_private, write_private
 from weft.security.secret import Secret
 from weft.wire import emm, emm_compact
 
+TRUST_KEYS_MAX: Final = 100_000  # of EMM devices
 FILE: Final = "trust.json"
 KEY_ID_BYTES: Final = 4
 FINGERPRINT_BYTES: Final = 4  # shown for a key: tells two apart, and tells nothing of a secret

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from weft.errors import StorageError
-from weft.limits import TOKEN_LEEWAY_S, USED_TOKENS_MAX
 from weft.security.errors import TokenRefused
 from weft.security.files import PRIVATE_FILE, read_private, write_private
+from weft.security.tokens import TOKEN_LEEWAY_S
 
+USED_TOKENS_MAX: Final = 100_000  # not yet expired: 300 a second; more are refused until some expire
 FILE: Final = "used-tokens"
 
 

@@ -20,9 +20,10 @@ from weft.client.client import tls_files
 from weft.client.options import parse_nodes
 from weft.contexts import chosen_context
 from weft.errors import UsageError
-from weft.limits import SPARK_TOKEN_FILE_BYTES_MAX
+from weft.limits import KIB
 from weft.spark.option_values import BadOption, parse_flag, parse_list
 
+SPARK_TOKEN_FILE_BYTES_MAX: Final = 4 * KIB  # an API key has 80 characters; a file of more is another file
 CLIENT_OPTIONS: Final = Options()
 CONNECTION_OPTIONS: Final = ("nodes", "context", "token", "tlsRoot", "tlsCertificate", "tlsKey", "insecure")
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from weft.limits import OFFSET_MAX, SPARK_PARTITIONS_MAX
+from weft.limits import OFFSET_MAX
 from weft.model import BadPattern, Pattern, matches, parse_pattern
 from weft.spark.connection import CONNECTION_OPTIONS, Connection
 from weft.spark.offsets import Place, parse_offsets
 from weft.spark.option_values import BadOption, by_name, parse_count, parse_flag, parse_list
+
+SPARK_PARTITIONS_MAX: Final = 100_000  # tasks of one job; Spark's scheduler gets slow before that
+
 
 Edge = Literal["earliest", "latest"]
 Where = Edge | datetime | Mapping[Place, int]

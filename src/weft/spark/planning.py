@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from weft.errors import UsageError
-from weft.limits import SPARK_PARTITION_BYTES, SPARK_PARTITION_BYTES_MIN, SPARK_PARTITIONS, SPARK_PARTITIONS_MAX
+from weft.limits import MIB
 from weft.spark.holdings import Held, Holdings
 from weft.spark.offsets import Offsets, Place
+from weft.spark.options import SPARK_PARTITIONS_MAX
+
+SPARK_PARTITION_BYTES: Final = 64 * MIB  # of one task: a quarter of a second, and little to do again when it fails
+SPARK_PARTITION_BYTES_MIN: Final = 1 * MIB  # less is not worth a task, unless option minPartitions asks for more
+SPARK_PARTITIONS: Final = 8  # tasks for what is worth them, unless option minPartitions asks for more
 
 
 class DataLoss(UsageError):

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from weft.client import ReceivedBatch
-from weft.limits import SPARK_BATCH_BYTES, SPARK_BATCH_ROWS
+from weft.limits import MIB, SPARK_BATCH_ROWS
 from weft.model import SCHEMA
 from weft.spark.offsets import Place
 
+SPARK_BATCH_BYTES: Final = 16 * MIB  # of one Arrow batch for Spark, unless a single event is larger: the JVM copies it
 T = TypeVar("T")
 HEADERS: Final = pa.map_(pa.utf8(), pa.utf8())
 TYPES: Final[dict[str, pa.DataType]] = {

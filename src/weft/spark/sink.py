@@ -26,12 +26,12 @@ from pyspark.sql.types import StructType
 from weft.client import Unavailable
 from weft.client.blocking import Client
 from weft.errors import UsageError
-from weft.limits import SINK_NODE_TIMEOUT_S
 from weft.model import Topic
 from weft.spark.connection import CONNECTION_OPTIONS, Connection
 from weft.spark.option_values import BadOption, by_name, parse_count
 from weft.spark.properties import QUERY_ID
 from weft.spark.sink_books import Books
+from weft.spark.sink_calls import SINK_NODE_TIMEOUT_S
 from weft.spark.sink_rows import check_schema, check_topic
 from weft.spark.sink_steps import commit, commit_unnamed, stage
 from weft.spark.staging import ID_CHARS, NUMBER_MAX, Staged, Writing

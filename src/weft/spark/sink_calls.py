@@ -10,9 +10,9 @@ from typing import Final
 from weft.client import Backpressure, Unavailable
 from weft.client.blocking import Client
 from weft.errors import StorageError
-from weft.limits import SINK_NODE_TIMEOUT_S
 from weft.model import Receipt, Stream, Topic
 
+SINK_NODE_TIMEOUT_S: Final = 60.0  # for the node that keeps a job's decisions to be reached: a restart takes seconds
 PAYLOAD: Final = ("payload",)
 
 

@@ -23,12 +23,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weft.errors import UsageError
-from weft.limits import BATCH_EVENTS_MAX, EVENT_PAYLOAD_BYTES_MAX, PARTITIONS_MAX, SINK_BATCH_BYTES, SINK_GATHER_BYTES
+from weft.limits import BATCH_EVENTS_MAX, EVENT_PAYLOAD_BYTES_MAX, PARTITIONS_MAX
 from weft.model import Batch, Topic, parse_topic
 from weft.spark.staging import Target
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+from weft.limits import MIB
+
+SINK_BATCH_BYTES: Final = 1 * MIB  # of rows that are published together, as the client's own batches
+SINK_GATHER_BYTES: Final = 8 * MIB  # of rows gathered before they are sorted by topic: many topics, larger batches
+
 
 # By the names that Spark gives types in a schema.
 TYPES: Final = {

@@ -9,17 +9,20 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from typing import Final
 
 import pyarrow as pa
 
 from weft.client import OutOfSequence, PositionExpired, PositionUnknown
 from weft.client.blocking import Client
-from weft.limits import SINK_IN_FLIGHT_MAX, STAGING_AGE_S
+from weft.limits import STAGING_AGE_S
 from weft.model import BadBatch, Batch, Receipt, Topic
 from weft.spark.sink_books import Books
 from weft.spark.sink_calls import StagingLost, now_us, payloads, put, receipt_of
 from weft.spark.sink_rows import batches, gathered
 from weft.spark.staging import BadDecision, Decided, Entry, Staged, StagedBatch, Target, Writing, decide, entries, runs
+
+SINK_IN_FLIGHT_MAX: Final = 32  # batches of one job without a receipt: 32 MiB unless single rows are huge
 
 
 def stage(client: Client, writing: Writing, task: int, rows: Iterable[pa.RecordBatch], topic: Topic | None) -> Staged:

@@ -29,7 +29,6 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from weft.errors import WeftError
-from weft.limits import SPARK_OTHERS_ASKED_MAX
 from weft.spark.holdings import Holdings, resolve
 from weft.spark.offsets import Json, Offsets, Place, from_json, to_json
 from weft.spark.options import SourceOptions, Where, parse_options
@@ -39,6 +38,7 @@ from weft.spark.rows import schema_of
 from weft.spark.sink import BatchSink, StreamSink
 from weft.spark.survey import Survey, Surveyor, left_out, listed
 
+SPARK_OTHERS_ASKED_MAX: Final = 64  # nodes that a job does not name and asks whether they have more, to warn of it
 LOG: Final = logging.getLogger("weft.spark")
 UNTIL_COPIED: Final = ". While the query runs, they are copied to the nodes that it asks, and read when they are there"
 

@@ -20,20 +20,18 @@ from weft.client import Member, NodePositions, Options, Unavailable
 from weft.client.blocking import Client
 from weft.client.errors import is_retryable
 from weft.errors import WeftError
-from weft.limits import (
-    MEMBERS_MAX,
-    SPARK_ASK_S,
-    SPARK_OTHERS_AT_ONCE,
-    SPARK_OTHERS_CONNECT_S,
-    SPARK_SILENT_S,
-    SPARK_UNAVAILABLE_S,
-)
+from weft.limits import MEMBERS_MAX
 from weft.model import Pattern
 from weft.spark.connection import Connection
 from weft.spark.holdings import Holdings, union
 from weft.spark.offsets import Offsets, positions
 from weft.spark.planning import lacking
 
+SPARK_UNAVAILABLE_S: Final = 60.0  # for nodes to come back before a query fails: a restart takes less
+SPARK_SILENT_S: Final = 30.0  # a node that did not answer is not waited for again so soon, while others answer
+SPARK_ASK_S: Final = 10.0  # for one node's positions; a hundred thousand streams take some seconds
+SPARK_OTHERS_AT_ONCE: Final = 16  # of these: each that is out of reach takes as long as the next line says
+SPARK_OTHERS_CONNECT_S: Final = 2.0  # a node in the same network answers in milliseconds
 LOG: Final = logging.getLogger("weft.spark")
 ASKING: Final = Options(connect_timeout_s=SPARK_ASK_S / 2, call_timeout_s=SPARK_ASK_S, open_timeout_s=SPARK_ASK_S)
 ASKING_OTHERS: Final = Options(

@@ -20,13 +20,12 @@ from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 
 from weft.errors import PeerError
-from weft.limits import (
-    CAPTURE_BYTES_MAX,
-    CAPTURE_EXTENSION_HEADERS_MAX,
-    CAPTURE_INTERFACES_MAX,
-    CAPTURE_PACKET_BYTES_MAX,
-    CAPTURE_VLAN_TAGS_MAX,
-)
+from weft.limits import CAPTURE_BYTES_MAX, KIB
+
+CAPTURE_PACKET_BYTES_MAX: Final = 256 * KIB  # tcpdump's largest snapshot length
+CAPTURE_INTERFACES_MAX: Final = 1024  # per section of a pcapng file; each costs memory
+CAPTURE_VLAN_TAGS_MAX: Final = 4  # stacked tags; two are common
+CAPTURE_EXTENSION_HEADERS_MAX: Final = 8  # of IPv6, in one packet; more than two are rare
 
 
 class BadCapture(PeerError):

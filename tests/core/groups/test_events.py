@@ -8,8 +8,19 @@ from hypothesis import strategies as st
 
 from tests.core.groups.talk import ALL, A, B, T, member, state, stream
 from weft.core.groups import BadGroupEvent
-from weft.core.groups.events import MemberState, NodeSaid, Place, PlaceSaid, node_event, place_event, read_untrusted
-from weft.limits import GROUP_HELD_MAX, GROUP_MEMBERS_MAX, GROUP_STATE_BYTES_MAX, OFFSET_MAX, TOPIC_BYTES_MAX
+from weft.core.groups.events import (
+    GROUP_HELD_MAX,
+    GROUP_MEMBERS_MAX,
+    GROUP_STATE_BYTES_MAX,
+    MemberState,
+    NodeSaid,
+    Place,
+    PlaceSaid,
+    node_event,
+    place_event,
+    read_untrusted,
+)
+from weft.limits import OFFSET_MAX, TOPIC_BYTES_MAX
 from weft.model import Epoch, Event, NodeId, Pattern, Stream, Topic
 
 KEYS = st.builds(

@@ -25,8 +25,8 @@ from tests.core.groups.talk import (
 )
 from weft.core.groups import CommitPositions, GroupMember, Groups, Replaced
 from weft.core.groups.events import NodeSaid, Place, PlaceSaid
+from weft.core.groups.group import GROUP_START_S
 from weft.core.messages import StreamKey
-from weft.limits import GROUP_START_S
 from weft.model import Epoch, NodeId, Pattern
 
 U = stream("plant.u")

@@ -21,7 +21,8 @@ from tests.transport.quic.foreign import foreign_client
 from weft.errors import UsageError
 from weft.gateway.emm import QUARANTINE_TOPIC
 from weft.gateway.emm.identity import FRESH_BYTES, Identity, settle_identity
-from weft.limits import QUARANTINE_BURST, QUARANTINE_PER_S
+from weft.gateway.emm.quarantine import QUARANTINE_BURST
+from weft.limits import QUARANTINE_PER_S
 from weft.node.protection import Secured
 from weft.node.runtime import Node
 from weft.security import Secret

@@ -9,8 +9,7 @@ from typing import cast
 from tests.gateway.exmp.fakes import FakeMesh, delivered, position
 from weft.core.messages import AddCredit, Edge, Handled
 from weft.errors import WeftError
-from weft.gateway.exmp.feed import Feed
-from weft.limits import EXMP_EVENTS_AT_ONCE
+from weft.gateway.exmp.feed import EXMP_EVENTS_AT_ONCE, Feed
 from weft.model import Pattern
 from weft.port.node import MeshNode
 from weft.transport.tcp import BadAnswer, LinkLost

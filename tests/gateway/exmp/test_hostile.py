@@ -11,8 +11,8 @@ from tests.gateway.exmp.joined import PATIENCE_S, address_of, joined, until
 from tests.transport.tcp.raw import Raw
 from tests.wire.exmp.transcript import error, request, response
 from weft import exmp
-from weft.gateway.exmp.feed import Feed
-from weft.limits import EXMP_CREDIT_BYTES, MIB
+from weft.gateway.exmp.feed import EXMP_CREDIT_BYTES, Feed
+from weft.limits import MIB
 from weft.node.runtime import Node
 from weft.wire.exmp import messages_untrusted
 from weft.wire.exmp.messages import Response

@@ -15,7 +15,7 @@ from tests.transport.tcp.raw import Raw
 from tests.wire.exmp.transcript import request, response
 from weft import exmp
 from weft.exmp import Client, JsonObject
-from weft.limits import EXMP_FETCH_EVENTS_MAX
+from weft.gateway.exmp.operations import EXMP_FETCH_EVENTS_MAX
 from weft.model import Batch, Stream, parse_node_id, parse_topic
 from weft.node.runtime import Node
 

@@ -16,7 +16,7 @@ from tests.gateway.exmp.joined import PATIENCE_S, address_of, refused, until
 from tests.node.secured import authority_of, client_credentials, key_for, secure_config, tls_of
 from weft import exmp
 from weft.exmp import JsonObject
-from weft.limits import EXMP_STRANGER_BYTES_MAX
+from weft.gateway.exmp.session import EXMP_STRANGER_BYTES_MAX
 from weft.node.runtime import Node
 from weft.security import CertificateStore, revoke_key
 

@@ -12,7 +12,7 @@ import pytest
 from tests.gateway.exmp.joined import PATIENCE_S, address_of, joined, refused, until
 from weft import exmp
 from weft.exmp import Client, JsonObject
-from weft.limits import EXMP_SUBSCRIPTIONS_MAX
+from weft.gateway.exmp.operations import EXMP_SUBSCRIPTIONS_MAX
 from weft.node.runtime import Node
 
 

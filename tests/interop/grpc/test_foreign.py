@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
@@ -11,37 +12,41 @@ from tests.interop.grpc.echo import check_all, handlers
 from tests.transport.http2.certificates import Certificates
 from tests.transport.http2.stories import channel_to, play, serving
 
-SECURITY = pytest.mark.parametrize("secured", [False, True], ids=["plain", "mtls"])
+# TLS is the more difficult half. All of it in the soak.
+CASES = [(language, True) for language in foreign.LANGUAGES] + [("go", False)]
+if "WEFT_SOAK" in os.environ:
+    CASES += [("java", False), ("js", False)]
+IDS = [f"{language}-{'mtls' if secured else 'plain'}" for language, secured in CASES]
 
 
-@pytest.fixture(params=foreign.LANGUAGES)
-def language(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    if reason := foreign.unavailable(name):
+@pytest.fixture(params=CASES, ids=IDS)
+def case(request: pytest.FixtureRequest) -> tuple[str, bool]:
+    """A language, and whether with TLS."""
+    language, secured = request.param
+    if reason := foreign.unavailable(language):
         pytest.skip(reason)
-    return name
+    return language, secured
 
 
-@SECURITY
-def test_their_client_and_our_server(language: str, secured: bool, certificates: Certificates) -> None:
+def test_their_client_and_our_server(case: tuple[str, bool], certificates: Certificates) -> None:
+    language, secured = case
+
     async def story() -> None:
         tls = certificates.server() if secured else None
+        files = certificates.here if secured else None
         async with serving(handlers(), tls=tls) as place:
-            failed = await asyncio.to_thread(
-                foreign.check, language, place.port, certificates.here if secured else None
-            )
-            assert not failed
-            assert not place.reports.failed and not place.reports.refused and not place.reports.dropped
+            assert not await asyncio.to_thread(foreign.check, language, place.port, files)
+            assert not place.reports.failed and not place.reports.reasons
 
-    play(story, "uvloop")
+    play(story, "uvloop", foreign.CHECK_S_MAX)
 
 
-@SECURITY
-def test_our_client_and_their_server(language: str, secured: bool, certificates: Certificates) -> None:
+def test_our_client_and_their_server(case: tuple[str, bool], certificates: Certificates) -> None:
+    language, secured = case
     with foreign.serving(language, certificates.here if secured else None) as port:
 
         async def story() -> None:
             async with channel_to("127.0.0.1", port, tls=certificates.client() if secured else None) as channel:
                 assert not await check_all(channel)
 
-        play(story, "uvloop")
+        play(story, "uvloop", foreign.CHECK_S_MAX)

@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from tests.interop.grpc.echo import DETAILS, LARGEST_BYTES, PATH, WHY, check_all, handlers
+from tests.interop.grpc.foreign import CHECK_S_MAX
 from tests.interop.grpc.grpcio_peer import grpcio_channel, grpcio_server
 from tests.transport.http2.certificates import Certificates
 from tests.transport.http2.stories import Place, channel_to, play, serving, until
@@ -138,7 +139,7 @@ def test_their_client_and_our_server(secured: bool, certificates: Certificates) 
                 assert place.server.connections == 1
             assert not place.reports.reasons and not place.reports.failed
 
-    play(story, "asyncio")
+    play(story, "asyncio", CHECK_S_MAX)
 
 
 def test_metadata_beyond_what_we_said_we_take_ends_the_connection() -> None:
@@ -152,7 +153,7 @@ def test_metadata_beyond_what_we_said_we_take_ends_the_connection() -> None:
             assert await unary(channel, "Unary")(b"again", wait_for_ready=True) == b"again"
             assert place.reports.dropped
 
-    play(story, "asyncio")
+    play(story, "asyncio", CHECK_S_MAX)
 
 
 def test_a_compressed_call_hears_which_encodings_there_are() -> None:
@@ -165,7 +166,7 @@ def test_a_compressed_call_hears_which_encodings_there_are() -> None:
             await refused(call, grpc.StatusCode.UNIMPLEMENTED)
         assert b"grpc-accept-encoding\x08identity" in seen
 
-    play(story, "asyncio")
+    play(story, "asyncio", CHECK_S_MAX)
 
 
 @asynccontextmanager
@@ -209,7 +210,7 @@ def test_their_pings_are_answered_however_often_they_come() -> None:
             assert place.server.connections == 1 and not place.reports.reasons
             call.cancel()
 
-    play(story, "asyncio")
+    play(story, "asyncio", CHECK_S_MAX)
 
 
 def test_their_client_follows_a_server_that_goes_away() -> None:
@@ -229,7 +230,7 @@ def test_their_client_follows_a_server_that_goes_away() -> None:
             await stopping
             await refused(unary(channel, "Unary")(b"x"), grpc.StatusCode.UNAVAILABLE)
 
-    play(story, "asyncio")
+    play(story, "asyncio", CHECK_S_MAX)
 
 
 def test_their_client_hears_how_a_call_was_ended_by_us() -> None:
@@ -249,7 +250,7 @@ def test_their_client_hears_how_a_call_was_ended_by_us() -> None:
             await place.server.stop(0.0)
             assert (await refused(call.read(), grpc.StatusCode.UNAVAILABLE)).details() == "the server is stopping"
 
-    play(story, "asyncio")
+    play(story, "asyncio", CHECK_S_MAX)
 
 
 # --- their server -----------------------------------------------------------------------------------------------------
@@ -272,7 +273,7 @@ def test_our_client_and_their_server(secured: bool, certificates: Certificates) 
             assert found.value.status is StatusCode.RESOURCE_EXHAUSTED
             assert len(channel._connections) == 1
 
-    play(story, "asyncio")
+    play(story, "asyncio", CHECK_S_MAX)
 
 
 def test_a_server_that_compresses_unasked_is_told_apart() -> None:
@@ -285,7 +286,7 @@ def test_a_server_that_compresses_unasked_is_told_apart() -> None:
                 await channel.unary(PATH + "Unary", bytes(100_000))
             assert found.value.status is StatusCode.INTERNAL
 
-    play(story, "asyncio")
+    play(story, "asyncio", CHECK_S_MAX)
 
 
 def test_their_server_may_go_away_and_come_back() -> None:
@@ -308,11 +309,11 @@ def test_their_server_may_go_away_and_come_back() -> None:
             async with serving(handlers()) as ours:  # it does not matter who is there
                 assert ours.port != port
 
-    play(story, "asyncio")
+    play(story, "asyncio", CHECK_S_MAX)
 
 
 def test_their_server_says_so_if_we_ping_too_often() -> None:
-    settings = ChannelSettings(EndpointSettings(CLIENT_SETTINGS, keepalive_s=0.01, keepalive_timeout_s=0.3))
+    settings = ChannelSettings(EndpointSettings(CLIENT_SETTINGS, keepalive_s=0.01))
 
     async def story() -> None:
         async with grpcio_server() as (_, port), channel_to("127.0.0.1", port, settings) as channel:
@@ -326,4 +327,4 @@ def test_their_server_says_so_if_we_ping_too_often() -> None:
             await call.write(b"x")
             assert await call.read() == b"x"
 
-    play(story, "asyncio")
+    play(story, "asyncio", CHECK_S_MAX)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.grpc.echo import PATH, check_all, handlers
+from tests.interop.grpc.foreign import CHECK_S_MAX
 from tests.interop.grpc.grpcio_peer import grpcio_channel
 from tests.transport.http2.certificates import Certificates
 from tests.transport.http2.stories import channel_to, play, serving
@@ -160,7 +161,7 @@ def through(start: Callable[[int], object], certificates: Certificates | None) -
                 await check_through(port, certificates)
             assert not place.reports.reasons and not place.reports.failed
 
-    play(story, "uvloop")
+    play(story, "uvloop", CHECK_S_MAX)
 
 
 @needs_nginx
@@ -185,7 +186,7 @@ def test_nginx_that_goes_away_after_some_calls(tmp_path: Path) -> None:
                         asked = [channel.unary(PATH + "Unary", b"%d" % number) for number in range(30)]
                         assert await asyncio.gather(*asked) == [b"%d" % number for number in range(30)]
 
-    play(story, "uvloop")
+    play(story, "uvloop", CHECK_S_MAX)
 
 
 @needs_nginx
@@ -198,7 +199,7 @@ def test_nginx_without_a_server_behind_it(tmp_path: Path) -> None:
                 assert found.value.status is StatusCode.UNAVAILABLE
                 assert found.value.details == "the answer is HTTP status 502, not gRPC"
 
-    play(story, "uvloop")
+    play(story, "uvloop", CHECK_S_MAX)
 
 
 @needs_haproxy
@@ -227,4 +228,4 @@ def test_haproxy_that_passes_tls_on(tmp_path: Path, certificates: Certificates) 
                 async with grpcio_channel(port, certificates) as theirs:
                     assert await theirs.unary_unary(PATH + "Unary")(bytes(MIB)) == bytes(MIB)
 
-    play(story, "uvloop")
+    play(story, "uvloop", CHECK_S_MAX)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.configuration import BadConfig
-from weft.limits import CONFIG_FILE_BYTES_MAX
+from weft.configuration import CONFIG_FILE_BYTES_MAX, BadConfig
 from weft.node.config import NodeConfig
 from weft.node.config.loading import VARIABLES, knobs, load_config
 from weft.node.config.sections import LogFormat

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.limits import HEALTH_WAITING_MAX
 from weft.pipelines.devices.node_health import (
+    HEALTH_WAITING_MAX,
     US,
     Alert,
     AlertKind,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.limits import LAKE_BATCH_S_MAX
-from weft.pipelines.lake.vacuum import is_dead
+from weft.pipelines.lake.vacuum import LAKE_BATCH_S_MAX, is_dead
 
 NOW_S = 10_000_000.0
 JUST_NOW_S = NOW_S - 60

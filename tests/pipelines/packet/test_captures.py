@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.packets import NOW_US, VECTORS, event, pcap_file
-from weft.limits import PACKET_CAPTURE_ROWS, PACKET_PARCEL_ROWS
-from weft.pipelines.packet.captures import ParquetReader, PcapReader
+from weft.pipelines.packet.captures import PACKET_CAPTURE_ROWS, ParquetReader, PcapReader
 from weft.pipelines.packet.schema import INPUT
+from weft.pipelines.packet.state import PACKET_PARCEL_ROWS
 
 FOREIGN = json.loads((VECTORS / "pcap" / "foreign.json").read_text())["captures"]
 

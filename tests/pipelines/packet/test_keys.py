@@ -14,9 +14,9 @@ from pyspark import SparkFiles
 
 from tests.pipelines.packets import GROUP_KEYS, KEY_ID, NODE, SEAL_KEY, SECRET
 from weft.errors import StorageError, UsageError
-from weft.limits import PACKET_HMAC_KEYS_KEPT_MAX, SECURITY_RELOAD_INTERVAL_S
+from weft.limits import SECURITY_RELOAD_INTERVAL_S
 from weft.pipelines.packet import keys
-from weft.pipelines.packet.keys import KeyFiles, Keys, keys_here
+from weft.pipelines.packet.keys import PACKET_HMAC_KEYS_KEPT_MAX, KeyFiles, Keys, keys_here
 from weft.security.secret import Secret
 from weft.security.trust_file import DeviceKey, KeyKind, add_device, add_group, remove_devices
 from weft.wire.emm import TrustPolicy

@@ -13,14 +13,13 @@ import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from tests.pipelines.packets import GROUP_KEYS, KEY_ID, NODE, NOW_S, NOW_US, SECRET, event, means, notification, rows
-from weft.limits import PACKET_PARCEL_ROWS
 from weft.pipelines.packet.decoding import judge
 from weft.pipelines.packet.judging import Terms
 from weft.pipelines.packet.keys import KeyFiles
 from weft.pipelines.packet.parcels import unwrap, wrap
 from weft.pipelines.packet.replays import SLOT_US, Window
 from weft.pipelines.packet.schema import JUDGED
-from weft.pipelines.packet.state import Packing, ReplayProcessor
+from weft.pipelines.packet.state import PACKET_PARCEL_ROWS, Packing, ReplayProcessor
 from weft.security.secret import Secret
 from weft.security.trust_file import DeviceKey, KeyKind, add_device, add_group
 from weft.wire import emm

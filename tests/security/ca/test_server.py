@@ -16,7 +16,7 @@ from cryptography import x509
 from tests.security import pki
 from tests.security.pki import BILLING, NODE_A
 from weft.errors import UsageError, WeftError
-from weft.limits import CA_BODY_BYTES_MAX, FAILURES_BURST
+from weft.limits import CA_BODY_BYTES_MAX
 from weft.security import (
     Authority,
     CertificateRefused,
@@ -34,6 +34,7 @@ from weft.security.ca.server import CaServer
 from weft.security.certificates import fingerprint
 from weft.security.credentials import Credentials
 from weft.security.issuing import Issuer, revoke
+from weft.security.rates import FAILURES_BURST
 
 WAIT_S = 30.0
 

@@ -16,6 +16,7 @@ from tests.transport.http2.stories import (
     channel_to,
     echo,
     on_both_loops,
+    raw_peer,
     raw_server,
     serving,
     until,
@@ -23,7 +24,17 @@ from tests.transport.http2.stories import (
 from weft.transport.grpc.calls import DETAILS_MAX, UNREAD_BYTES_MAX, UNSENT_BYTES_MAX, ClientCall, ServerCall
 from weft.transport.grpc.channel import Channel
 from weft.wire import rpc
-from weft.wire.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, frame
+from weft.wire.http2.frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PREFACE,
+    RST_STREAM,
+    SETTINGS,
+    frame,
+)
 from weft.wire.http2.headers import encode_block
 from weft.wire.rpc import RpcError, StatusCode
 
@@ -310,6 +321,36 @@ async def test_what_waits_for_a_caller_that_does_not_read_is_dropped_at_its_dead
                 count += 1
         assert count < 64
         assert found.value.status is StatusCode.CANCELLED
+
+
+@pytest.mark.parametrize("end", ["deadline", "stop"])
+@on_both_loops
+async def test_no_status_comes_within_a_message(end: str) -> None:
+    """A caller that gets half of a message, and then how the call ended, would blame the protocol."""
+
+    async def pour(call: ServerCall) -> None:
+        await call.write(bytes(4 << 20))
+
+    async with serving({ECHO: pour}) as place, raw_peer(place.port) as peer:
+        request = rpc.request_headers(ECHO, "x", "http", "weft", 0.3 if end == "deadline" else None, ())
+        peer.send(PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, END_HEADERS, 1, encode_block(request)))
+        kinds: list[int] = []
+        size = 0
+        while len(kinds) < 20:
+            head = await peer.reader.read(9)
+            if not head:
+                break
+            size += len(await peer.reader.readexactly(int.from_bytes(head[:3]))) if head[3] == DATA else 0
+            if head[3] != DATA:
+                await peer.reader.readexactly(int.from_bytes(head[:3]))
+            kinds.append(head[3])
+            if size == 65_535 and end == "stop":
+                size += 1
+                await place.server.stop(0.0)
+            if head[3] == RST_STREAM:
+                break
+        assert kinds.count(HEADERS) == 1, "those of the answer"
+        assert kinds[-1] == (RST_STREAM if end == "deadline" else GOAWAY)
 
 
 @on_both_loops

@@ -8,7 +8,7 @@ import time
 from tests.transport.grpc.soak import run
 
 IS_SOAK = "WEFT_SOAK" in os.environ
-SECONDS = 3600.0 if IS_SOAK else 4.0
+SECONDS = 3600.0 if IS_SOAK else 3.0
 
 
 def test_nothing_is_left_of_calls_that_end_in_every_way() -> None:

@@ -26,7 +26,7 @@ LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {
 }
 
 
-def play(story: Callable[[], Awaitable[None]], loop: str) -> None:
+def play(story: Callable[[], Awaitable[None]], loop: str, patience_s: float = PATIENCE_S) -> None:
     """Run it. What goes wrong in callbacks, and in tasks that nobody waits for, counts; so do tasks that never end."""
     wrong: list[dict[str, Any]] = []
 
@@ -34,7 +34,7 @@ def play(story: Callable[[], Awaitable[None]], loop: str) -> None:
         running = asyncio.get_running_loop()
         running.set_exception_handler(lambda _, context: wrong.append(context))
         running.slow_callback_duration = PATIENCE_S
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             await story()
         async with asyncio.timeout(PATIENCE_S):
             while left := asyncio.all_tasks() - {asyncio.current_task()}:

@@ -12,6 +12,7 @@ import pytest
 from tests.transport.http2.stories import (
     ECHO,
     ECHOING,
+    PATIENCE_S,
     RawPeer,
     channel_to,
     on_both_loops,
@@ -30,6 +31,8 @@ from weft.wire.rpc import RpcError, StatusCode
 OPENING = PREFACE + frame(SETTINGS, 0, 0)
 WATCHFUL = EndpointSettings(CLIENT_SETTINGS, keepalive_s=0.05, keepalive_timeout_s=0.1)
 WATCHFUL_SERVER = ServerSettings(EndpointSettings(Http2Settings(), keepalive_s=0.05, keepalive_timeout_s=0.1))
+PATIENT = ChannelSettings(EndpointSettings(CLIENT_SETTINGS, keepalive_s=0.02, keepalive_timeout_s=PATIENCE_S))
+PATIENT_SERVER = ServerSettings(EndpointSettings(Http2Settings(), keepalive_s=0.02, keepalive_timeout_s=PATIENCE_S))
 
 
 async def answer_pings(peer: RawPeer, seen: list[bytes]) -> None:
@@ -76,7 +79,7 @@ async def test_a_peer_that_answers_pings_is_alive() -> None:
         peer.send(frame(SETTINGS, 0, 0))
         await answer_pings(peer, seen)
 
-    async with raw_server(silent) as port, channel_to("127.0.0.1", port, ChannelSettings(WATCHFUL)) as channel:
+    async with raw_server(silent) as port, channel_to("127.0.0.1", port, PATIENT) as channel:
         call = await channel.call(ECHO)
         await until(lambda: len(seen) >= 5)
         assert not call.done
@@ -84,9 +87,9 @@ async def test_a_peer_that_answers_pings_is_alive() -> None:
 
 @on_both_loops
 async def test_two_of_us_keep_each_other_alive() -> None:
-    async with serving(ECHOING, WATCHFUL_SERVER) as place, place.channel(ChannelSettings(WATCHFUL)) as channel:
+    async with serving(ECHOING, PATIENT_SERVER) as place, place.channel(PATIENT) as channel:
         call = await channel.call(ECHO)
-        await asyncio.sleep(0.5)  # several intervals; the outcome does not depend on how many
+        await asyncio.sleep(0.3)  # several intervals; the outcome does not depend on how many
         await call.write(b"x")
         assert await call.read() == b"x"
         assert place.server.connections == 1 and not place.reports.reasons

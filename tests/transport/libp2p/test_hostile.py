@@ -9,11 +9,11 @@ from contextlib import suppress
 import pytest
 
 from tests.transport.libp2p.hosts import Peer, eventually, new_identity, peer
-from weft.limits import MPLEX_STREAMS_MAX, SECIO_HANDSHAKE_BYTES_MAX
 from weft.transport.libp2p import connection as room
 from weft.wire.libp2p import floodsub, identify
-from weft.wire.libp2p.mplex import Event, Mplex, StreamOpened, StreamReset
+from weft.wire.libp2p.mplex import MPLEX_STREAMS_MAX, Event, Mplex, StreamOpened, StreamReset
 from weft.wire.libp2p.multistream import encode_line
+from weft.wire.libp2p.secio.handshake import SECIO_HANDSHAKE_BYTES_MAX
 from weft.wire.libp2p.upgrade import Upgrade, Upgraded
 
 

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from tests.transport.libp2p.hosts import Peer, eventually, new_identity, peer
-from weft.limits import FLOODSUB_RPC_BYTES_MAX, LIBP2P_UNSENT_BYTES_MAX
+from weft.limits import FLOODSUB_RPC_BYTES_MAX
 from weft.transport.libp2p import Stream
+from weft.transport.libp2p.connection import LIBP2P_UNSENT_BYTES_MAX
 from weft.wire.libp2p import floodsub, varint
 from weft.wire.libp2p.floodsub import Distrust
 

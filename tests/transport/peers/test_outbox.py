@@ -7,16 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.core.messages import Copy, PlainEvent, SendAcks, SendCopies, SendPlain, SendPlainAck, SendResume
-from weft.limits import (
+from weft.membership import Gossip, Heartbeat, NodeState, Ping, size_of
+from weft.model import Batch, Epoch, NodeId, Position, Stream, parse_pattern, parse_topic
+from weft.transport.peers.outbox import (
     LINK_CONTROL_BYTES_MAX,
     LINK_CONTROL_FRAMES_MAX,
     LINK_FRAME_ACKS_MAX,
     LINK_FRAME_BYTES,
     LINK_HEARTBEATS_MAX,
+    ControlQueue,
+    DataQueue,
+    Item,
+    PeerOutbox,
+    UrgentOverflow,
 )
-from weft.membership import Gossip, Heartbeat, NodeState, Ping, size_of
-from weft.model import Batch, Epoch, NodeId, Position, Stream, parse_pattern, parse_topic
-from weft.transport.peers.outbox import ControlQueue, DataQueue, Item, PeerOutbox, UrgentOverflow
 from weft.transport.peers.settings import DropPolicy, LinkSettings
 
 PEER = NodeId("node-b")

@@ -11,9 +11,9 @@ import pytest
 from tests.security import pki
 from tests.transport.quic.foreign import WAIT_S, foreign_client
 from weft.errors import PeerError, UsageError
-from weft.limits import QUIC_FRAMES_WAITING_MAX
 from weft.security import Credentials, Names, node
 from weft.transport.quic import ALPN, QuicLinks, is_quic, quic_address, show_any
+from weft.transport.quic.connection import QUIC_FRAMES_WAITING_MAX
 from weft.wire.udp import Address, Datagram
 
 HOST = "127.0.0.1"

@@ -8,9 +8,8 @@ import pytest
 
 from tests.wire.coaty.samples import motor, uuid, vectors
 from weft.errors import UsageError
-from weft.limits import COATY_JOINED_MAX, COATY_JOINS_MAX
 from weft.wire.coaty import BadCoatyMessage, JoinCondition, join
-from weft.wire.coaty.joins import read_join_conditions
+from weft.wire.coaty.joins import COATY_JOINED_MAX, COATY_JOINS_MAX, read_join_conditions
 
 FILTERS = vectors("filters.json")
 

@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 
 from tests.wire.coaty.samples import json_values
 from weft.errors import UsageError
-from weft.limits import COATY_JSON_CONTAINERS_MAX, COATY_JSON_DEPTH_MAX
+from weft.limits import COATY_JSON_DEPTH_MAX
 from weft.wire.coaty import BadCoatyMessage
-from weft.wire.coaty.jsonvalues import count_nodes, decode_json_untrusted, depth_of, encode_json, same, structure
+from weft.wire.coaty.jsonvalues import (
+    COATY_JSON_CONTAINERS_MAX,
+    count_nodes,
+    decode_json_untrusted,
+    depth_of,
+    encode_json,
+    same,
+    structure,
+)
 
 
 def depth_in(value: Any) -> int:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wire.coaty.samples import uuid
-from weft.limits import COATY_PING_LOOP_S, COATY_VISITED_MAX
 from weft.wire.coaty import (
     AnnounceDead,
     AnnounceLastWill,
@@ -25,6 +24,8 @@ from weft.wire.coaty import (
     decode_liveliness_untrusted,
     encode_liveliness,
 )
+from weft.wire.coaty.liveliness import COATY_PING_LOOP_S
+from weft.wire.coaty.liveliness_messages import COATY_VISITED_MAX
 
 pytestmark = pytest.mark.req("COA-10")
 

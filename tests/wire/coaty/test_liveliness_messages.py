@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 
 from tests.wire.coaty.samples import AGENT, PEER, json_values, uuid, vectors
 from weft.errors import UsageError
-from weft.limits import (
-    COATY_ANNOUNCE_BYTES_MAX,
-    COATY_LIVELINESS_BYTES_MAX,
-    COATY_VISITED_MAX,
-    COATY_WILL_IDS_MAX,
-    COATY_WILLS_MAX,
-)
+from weft.limits import COATY_WILLS_MAX
 from weft.wire.coaty import (
     AnnounceDead,
     AnnounceLastWill,
@@ -31,7 +25,13 @@ from weft.wire.coaty import (
     decode_liveliness_untrusted,
     encode_liveliness,
 )
-from weft.wire.coaty.liveliness_messages import announcements
+from weft.wire.coaty.liveliness_messages import (
+    COATY_ANNOUNCE_BYTES_MAX,
+    COATY_LIVELINESS_BYTES_MAX,
+    COATY_VISITED_MAX,
+    COATY_WILL_IDS_MAX,
+    announcements,
+)
 
 WIRE = vectors("wire.json")
 

@@ -10,13 +10,6 @@ from hypothesis import strategies as st
 
 from tests.wire.coaty.samples import json_values, motor, vectors
 from weft.errors import UsageError
-from weft.limits import (
-    COATY_FILTER_CONDITIONS_MAX,
-    COATY_FILTER_NODES_MAX,
-    COATY_FILTER_ORDERS_MAX,
-    COATY_FILTER_PATH_MAX,
-    COATY_LIKE_CHARS_MAX,
-)
 from weft.wire.coaty import (
     EVERYTHING,
     BadCoatyMessage,
@@ -35,7 +28,15 @@ from weft.wire.coaty import (
     select,
     where,
 )
-from weft.wire.coaty.filters import read_context_filter, read_object_filter
+from weft.wire.coaty.filters import (
+    COATY_FILTER_CONDITIONS_MAX,
+    COATY_FILTER_NODES_MAX,
+    COATY_FILTER_ORDERS_MAX,
+    COATY_FILTER_PATH_MAX,
+    COATY_LIKE_CHARS_MAX,
+    read_context_filter,
+    read_object_filter,
+)
 from weft.wire.coaty.matching import MISSING, Steps, contains, property_of
 
 FILTERS = vectors("filters.json")

@@ -13,7 +13,7 @@ import weft.wire.coaty as coaty
 from tests.wire.coaty.samples import AGENT, CORRELATION, json_values, motor, uuid, vectors
 from tests.wire.coaty.test_objects import changed
 from weft.errors import UsageError
-from weft.limits import COATY_PAYLOAD_BYTES_MAX, COATY_RECEIVED_BYTES_MAX, COATY_TYPES_MAX
+from weft.limits import COATY_PAYLOAD_BYTES_MAX, COATY_RECEIVED_BYTES_MAX
 from weft.wire.coaty import (
     Advertise,
     Associate,
@@ -47,6 +47,7 @@ from weft.wire.coaty import (
     type_filters,
 )
 from weft.wire.coaty.filters import Combine, Condition, Operator, Order, OrderBy
+from weft.wire.coaty.two_way import COATY_TYPES_MAX
 
 WIRE = vectors("wire.json")
 CAPTURE = vectors("js_capture.json")

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tests.wire.coaty.samples import CORRELATION, vectors
 from weft.errors import UsageError
-from weft.limits import COATY_TOPIC_BYTES_MAX
 from weft.wire.coaty import (
     BadCoatyMessage,
     EventType,
@@ -18,6 +17,7 @@ from weft.wire.coaty import (
     parse_topic_untrusted,
     require_raw_topic,
 )
+from weft.wire.coaty.topics import COATY_TOPIC_BYTES_MAX
 
 GOOD = [
     ("coaty/1/-/DAD", Topic("-", EventType.DEADVERTISE)),

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.wire.emm_compact.packets import DATAGRAMS, VECTORS
 from weft.errors import UsageError
-from weft.limits import EMC_GROUP_KEYS_MAX, EMC_SENDER_KEYS_MAX
 from weft.wire.emm_compact import (
     Command,
     EventType,
@@ -28,6 +27,7 @@ from weft.wire.emm_compact import (
     seal,
     verify_untrusted,
 )
+from weft.wire.emm_compact.auth import EMC_GROUP_KEYS_MAX, EMC_SENDER_KEYS_MAX
 from weft.wire.emm_compact.codes import FieldType
 from weft.wire.reject import BadPacket, Reject
 

@@ -201,6 +201,21 @@ def test_nothing_but_the_end_follows_a_message_that_was_cut() -> None:
     assert "END_STREAM" in named(server.frames(), "HeadersFrame")[0].flags
 
 
+@pytest.mark.parametrize("first", [b"", b"abc"])
+def test_it_is_known_whether_a_message_is_cut(first: bytes) -> None:
+    """Byte by byte: only between two messages nothing of one is out."""
+    server, heard = opened(0)
+    for content in (first, b"", b"xy"):
+        heard.stream.send(content)
+    between = {0, 5 + len(first), 10 + len(first)}
+    for out in range(17 + len(first)):
+        assert heard.stream.has_sent_part is (out not in between)
+        server.receive(grant(1))
+        server.sent()
+    assert heard.stream.waiting_bytes == 0
+    assert not heard.stream.has_sent_part
+
+
 def test_messages_may_follow_if_none_was_dropped() -> None:
     server, heard = opened()
     heard.stream.drop_waiting()

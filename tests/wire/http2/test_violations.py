@@ -194,6 +194,8 @@ TO_SERVERS = [
     Case("PRIORITY of 4 bytes", "6.3", OPEN + frame(PRIORITY, 0, IN_USE, bytes(4)), STREAM, SIZE),
     Case("PRIORITY of 6 bytes", "6.3", OPEN + frame(PRIORITY, 0, IN_USE, bytes(6)), STREAM, SIZE),
     Case("PRIORITY of 4 bytes, idle", "6.3", frame(PRIORITY, 0, IN_USE, bytes(4)), CONNECTION, SIZE),
+    Case("PRIORITY of 4 bytes, over", "6.3", OPEN + RESET + frame(PRIORITY, 0, IN_USE, bytes(4)), STREAM, SIZE),
+    Case("depends on itself, over", "RFC 7540, 5.3.1", OPEN + RESET + priority(IN_USE, IN_USE), STREAM, PROTOCOL),
     Case("RST_STREAM without a stream", "6.4", frame(RST_STREAM, 0, 0, u32(8)), CONNECTION, PROTOCOL),
     Case("RST_STREAM of 3 bytes", "6.4", OPEN + frame(RST_STREAM, 0, IN_USE, bytes(3)), CONNECTION, SIZE),
     Case("RST_STREAM with an unknown code", "7", OPEN + frame(RST_STREAM, 0, IN_USE, u32(99)), NOTHING, FINE),

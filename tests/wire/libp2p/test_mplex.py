@@ -10,10 +10,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.wire.libp2p.support import cases, split_at
 from weft.errors import UsageError
-from weft.limits import MPLEX_MESSAGE_BYTES_MAX, MPLEX_STREAM_NUMBER_MAX, MPLEX_STREAMS_MAX
+from weft.limits import MPLEX_MESSAGE_BYTES_MAX
 from weft.wire.libp2p import varint
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.mplex import (
+    MPLEX_STREAM_NUMBER_MAX,
+    MPLEX_STREAMS_MAX,
     Event,
     Flag,
     Mplex,

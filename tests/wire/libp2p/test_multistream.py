@@ -6,10 +6,17 @@ from hypothesis import strategies as st
 
 from tests.wire.libp2p.support import cases, split_at
 from weft.errors import UsageError
-from weft.limits import MULTISTREAM_REFUSALS_MAX
 from weft.wire.libp2p import varint
 from weft.wire.libp2p.errors import BadFrame
-from weft.wire.libp2p.multistream import HEADER, Dialler, Listener, Refused, Selected, encode_line
+from weft.wire.libp2p.multistream import (
+    HEADER,
+    MULTISTREAM_REFUSALS_MAX,
+    Dialler,
+    Listener,
+    Refused,
+    Selected,
+    encode_line,
+)
 
 SPOKEN = ("/secio/1.0.0", "/mplex/6.7.0")
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.limits import PROTOBUF_FIELDS_MAX
 from weft.wire.libp2p import protobuf
 from weft.wire.libp2p.errors import BadFrame
+from weft.wire.libp2p.protobuf import PROTOBUF_FIELDS_MAX
 
 KNOWN = range(1, 10)
 

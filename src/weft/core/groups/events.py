@@ -25,16 +25,14 @@ import msgspec
 from weft.core.groups.names import is_member
 from weft.core.messages import StreamKey
 from weft.errors import PeerError, UsageError
-from weft.limits import (
-    GROUP_HELD_MAX,
-    GROUP_MEMBERS_MAX,
-    GROUP_STATE_BYTES_MAX,
-    GROUP_STREAMS_KEPT_MAX,
-    OFFSET_MAX,
-)
+from weft.limits import MIB, OFFSET_MAX
 from weft.model import Event, NodeId, Pattern, parse_node_id, parse_pattern, parse_position
 from weft.model.stream import NUMBER, TEXT_CHARACTERS_MAX
 
+GROUP_MEMBERS_MAX: Final = 1000  # of one group at one node: each is a connection
+GROUP_HELD_MAX: Final = 10_000  # streams of one group at one node: they are told in one event
+GROUP_STATE_BYTES_MAX: Final = 8 * MIB  # of that event: 800 bytes a stream if all names are as long as can be
+GROUP_STREAMS_KEPT_MAX: Final = 65_536  # names of streams whose parts are remembered, about 30 MB
 NODE: Final = b"n:"
 POSITION: Final = b"p:"
 PLACE_TEXT: Final = re.compile(rf"{NUMBER}:{NUMBER}".encode())

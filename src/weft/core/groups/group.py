@@ -9,27 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import inf
-from typing import assert_never
+from typing import Final, assert_never
 
 from weft.core.groups.effects import CommitPositions, GroupEffect, Replaced, Say
-from weft.core.groups.events import MembersState, NodeSaid, PlaceSaid, node_event, place_event
+from weft.core.groups.events import (
+    GROUP_HELD_MAX,
+    GROUP_MEMBERS_MAX,
+    MembersState,
+    NodeSaid,
+    PlaceSaid,
+    node_event,
+    place_event,
+)
 from weft.core.groups.members import Claimed, Hold, Member, Paused, Served
 from weft.core.groups.names import topic_of
 from weft.core.groups.owners import GroupMember, Owners, rank
-from weft.core.groups.places import Places
+from weft.core.groups.places import GROUP_POSITIONS_MAX, Places
 from weft.core.groups.reports import Report, Reports
 from weft.core.groups.settings import GroupSettings
 from weft.core.messages import StreamKey
 from weft.errors import UsageError
-from weft.limits import (
-    GROUP_HELD_MAX,
-    GROUP_MEMBERS_MAX,
-    GROUP_POSITIONS_MAX,
-    GROUP_SAY_EVENTS_MAX,
-    GROUP_START_S,
-    OFFSET_MAX,
-)
+from weft.limits import OFFSET_MAX
 from weft.model import Epoch, NodeId, Pattern, Position
+
+GROUP_SAY_EVENTS_MAX: Final = 10_000  # positions said in one batch: 4 MiB at worst
+GROUP_START_S: Final = 30.0  # after a start, until it is clear which of the nodes that the log tells of are alive
 
 
 class Group:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf
+from typing import Final
 
 from weft.core.groups.effects import GroupEffect
 from weft.core.groups.events import BadGroupEvent, NodeSaid, read_untrusted
@@ -15,8 +16,9 @@ from weft.core.groups.settings import GroupSettings
 from weft.core.messages import StreamKey
 from weft.core.topics import GROUPS
 from weft.errors import UsageError
-from weft.limits import GROUPS_MAX
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, covers
+
+GROUPS_MAX: Final = 4096  # known to one node: groups are named by people, and each is a topic
 
 
 class Groups:

@@ -10,11 +10,11 @@ from typing import Final
 
 from weft.core.topics import GROUPS_PREFIX
 from weft.errors import UsageError
-from weft.limits import GROUP_NAME_CHARS_MAX
 from weft.model import NodeId, Topic
 from weft.model.stream import NODE_ID, NUMBER
 from weft.model.topic import quoted
 
+GROUP_NAME_CHARS_MAX: Final = 64  # as the log has it, and short enough for a topic
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 # What a member without a name is called. Nobody can choose such a name: no name has a "#".
 UNNAMED: Final = re.compile(rf"{NODE_ID.pattern}#{NUMBER}")

@@ -12,10 +12,9 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
-from weft.core.groups.events import text_of
+from weft.core.groups.events import GROUP_STREAMS_KEPT_MAX, text_of
 from weft.core.messages import StreamKey
 from weft.core.topics import GROUPS_PREFIX, selects
-from weft.limits import GROUP_STREAMS_KEPT_MAX
 from weft.model import NodeId, Pattern
 
 MASK: Final = (1 << 64) - 1

@@ -10,11 +10,14 @@ What was said by a node that is gone is said again by another one: nodes that co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from weft.core.groups.events import Place
 from weft.core.messages import StreamKey
-from weft.limits import GROUP_POSITIONS_MAX, OFFSET_MAX
+from weft.limits import OFFSET_MAX
 from weft.model import Epoch, NodeId, Position
+
+GROUP_POSITIONS_MAX: Final = 100_000  # of one group: ten nodes with as many streams as they can hold
 
 
 class Places:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from weft import limits
 from weft.errors import UsageError
 
 # Knob -> least, most.
@@ -24,9 +23,9 @@ class GroupSettings:
     stream listens for others that want it, too.
     """
 
-    publish_interval_s: float = limits.GROUP_PUBLISH_INTERVAL_S
-    release_timeout_s: float = limits.GROUP_RELEASE_TIMEOUT_S
-    settle_s: float = limits.GROUP_SETTLE_S
+    publish_interval_s: float = 1.0  # what another node may hand out again when this one dies
+    release_timeout_s: float = 10.0  # for what a member has in hand; afterwards it counts as stuck
+    settle_s: float = 0.25  # twice what an event takes through a mesh of a few hops, each with a sync
 
     def __post_init__(self) -> None:
         for knob, (least, most) in RANGES.items():

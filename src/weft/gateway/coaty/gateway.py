@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from structlog.stdlib import BoundLogger
 
@@ -22,9 +23,13 @@ from weft.gateway.coaty.sharing import BRIDGE_TYPE, Sharing, bridge_object, grou
 from weft.gateway.coaty.topics import events_pattern
 from weft.gateway.following import Following
 from weft.gateway.publishing import Publishing
-from weft.limits import COATY_BRIDGE_CREDIT_BYTES, COATY_MEET_S, COATY_TEND_S
+from weft.limits import MIB
 from weft.port.node import MeshNode
 from weft.wire.coaty import require_namespace
+
+COATY_BRIDGE_CREDIT_BYTES: Final = 4 * MIB  # delivered to a bridge and not said yet: two of the longest
+COATY_MEET_S: Final = 1.0  # until a bridge asks newcomers whether they are bridges, too
+COATY_TEND_S: Final = 5.0  # between looks at questions that nobody answered
 
 
 class CoatyGateway:

@@ -11,6 +11,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 from structlog.stdlib import BoundLogger
 
@@ -20,7 +21,7 @@ from weft.errors import PeerError, UsageError
 from weft.gateway.coaty.inbound import BRIDGE_HEADER
 from weft.gateway.coaty.objects import Objects
 from weft.gateway.coaty.topics import coaty_topic
-from weft.limits import COATY_PAYLOAD_BYTES_MAX, COATY_QUESTION_S, COATY_QUESTIONS_MAX
+from weft.limits import COATY_PAYLOAD_BYTES_MAX
 from weft.model import Batch, Event
 from weft.model import Topic as MeshTopic
 from weft.wire.coaty import (
@@ -33,6 +34,8 @@ from weft.wire.coaty import (
     topics_of,
 )
 
+COATY_QUESTION_S: Final = 60.0  # for how long answers are brought back to the mesh; agents wait for seconds
+COATY_QUESTIONS_MAX: Final = 1024  # each is a subscription that neighbours keep, too
 US_PER_S = 1_000_000
 
 

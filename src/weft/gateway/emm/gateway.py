@@ -16,7 +16,7 @@ from weft.gateway.emm.accepting import Acceptance
 from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.compact_judge import CompactJudge
 from weft.gateway.emm.identity import FRESH_BYTES, settle_identity
-from weft.gateway.emm.inbound import Inbound
+from weft.gateway.emm.inbound import GATEWAY_EMM_TURN_MAX, Inbound
 from weft.gateway.emm.judge import Judge
 from weft.gateway.emm.outbound import Outbound
 from weft.gateway.emm.packing import Packed, Packer
@@ -27,7 +27,7 @@ from weft.gateway.emm.seen import SALT_BYTES, Seen
 from weft.gateway.emm.settings import GatewaySettings, Out
 from weft.gateway.emm.sources import Sources
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
-from weft.limits import EMM_PACKET_BYTES_MAX, GATEWAY_EMM_TURN_MAX, SECURITY_RELOAD_INTERVAL_S
+from weft.limits import EMM_PACKET_BYTES_MAX, SECURITY_RELOAD_INTERVAL_S
 from weft.port.node import MeshNode
 from weft.security import Credentials, Trust, TrustFile
 from weft.transport.quic import QuicLinks, is_quic

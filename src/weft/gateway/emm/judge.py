@@ -30,12 +30,13 @@ from weft.gateway.emm.sifting import (
     Sifted,
     Verdicts,
 )
-from weft.limits import CLOCK_SKEW_S_MAX, GATEWAY_EMM_KEYS_KEPT_MAX, REPLAY_WINDOW_S
+from weft.limits import CLOCK_SKEW_S_MAX, REPLAY_WINDOW_S
 from weft.wire import emm
 from weft.wire.emm import Field, Rules, TrustStore, Verdict
 from weft.wire.emm.fields import DEFAULT_RULES, SIZES
 from weft.wire.reject import BadPacket, Reject
 
+GATEWAY_EMM_KEYS_KEPT_MAX: Final = 10_000  # prepared HMAC keys, 500 bytes each
 FEW_MAX: Final = 48  # up to so many, one by one is quicker
 SIGNATURE_BYTES: Final = SIZES[Field.SIGNATURE]
 

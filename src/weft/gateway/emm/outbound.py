@@ -19,12 +19,13 @@ from weft.datagram_node import Instant, Pace
 from weft.errors import UsageError, WeftError
 from weft.gateway.emm.packing import Packed, Packer, came_as_datagram
 from weft.gateway.emm.settings import Out
-from weft.limits import DATAGRAM_RATE_PER_S_MIN, GATEWAY_EMM_CREDIT_BYTES
+from weft.limits import DATAGRAM_RATE_PER_S_MIN, MIB
 from weft.model import Batch, Event, Position, Topic
 from weft.port.errors import ShuttingDown
 from weft.port.node import MeshNode
 from weft.wire.udp import Address
 
+GATEWAY_EMM_CREDIT_BYTES: Final = 1 * MIB  # of events on their way out to datagrams
 EVENTS_AT_ONCE: Final = 64  # packed before others have their turn: some milliseconds
 RETRY_S: Final = 1.0  # after the node ended a subscription
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from weft.gateway.emm.rows import Rejected
-from weft.limits import QUARANTINE_BURST, QUARANTINE_PER_S
+from weft.limits import QUARANTINE_PER_S
 from weft.wire.reject import Reject
+
+QUARANTINE_BURST: Final = 1000
 
 
 class Quarantine:

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.limits import CLOCK_SKEW_S_MAX, GATEWAY_EMM_SEEN_MAX, REPLAY_WINDOW_S
+from weft.limits import CLOCK_SKEW_S_MAX, REPLAY_WINDOW_S
 
+GATEWAY_EMM_SEEN_MAX: Final = 1 << 21  # taken packets remembered against replays: 7 min at 5,000/s, 200 MB at most
 GENERATIONS = 4  # each is looked into for every packet; fewer keep entries for longer than they need
 SALT_BYTES = 24
 

@@ -7,9 +7,11 @@ from itertools import repeat
 from typing import Final
 
 from weft.gateway.emm.rows import Arrived
-from weft.limits import GATEWAY_EMM_SOURCES_MAX
 from weft.transport.quic import show_any
 from weft.wire.udp import Address
+
+GATEWAY_EMM_SOURCES_MAX: Final = 10_000  # senders whose signatures were good lately; oldest go first
+
 
 new_tuple: Final = tuple.__new__
 

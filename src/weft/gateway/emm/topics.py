@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 
 from weft.core.topics import is_own
 from weft.errors import UsageError
-from weft.limits import GATEWAY_EMM_TOPICS_MAX, TOPIC_BYTES_MAX
+from weft.limits import TOPIC_BYTES_MAX
 from weft.model import Pattern, Topic, matches, parse_topic
 from weft.model.topic import BadTopic
 
+GATEWAY_EMM_TOPICS_MAX: Final = 10_000  # event names that get a topic of their own; further ones share one
 EVENT: Final = "{event}"  # in a rule's topic: stands for the name
 PREFIX: Final = "emm."
 HELLO_TOPIC: Final = parse_topic("weft.emm.hello")

@@ -11,9 +11,11 @@ from itertools import islice
 from typing import Final
 
 from weft.gateway.emm.rows import Arrived
-from weft.limits import EMM_INTAKE_MAX, GATEWAY_EMM_SIGNATURES_MAX, GATEWAY_EMM_SOURCES_MAX
+from weft.gateway.emm.sources import GATEWAY_EMM_SOURCES_MAX
 from weft.wire.datagram import is_urgent_untrusted
 
+EMM_INTAKE_MAX: Final = 65_536  # datagrams waiting to be verified, 36 MB at most: under a second of work
+GATEWAY_EMM_SIGNATURES_MAX: Final = 16_384  # packets waiting for theirs, of known senders and of others each: a second
 STRANGERS_SHARE: Final = 4  # of signature checks, one in so many is for senders that nobody knows yet
 
 

@@ -11,16 +11,19 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from weft.core.messages import AddCredit, Delivered, Handled, Start, StreamKey
 from weft.errors import PeerError, WeftError
 from weft.gateway.exmp.values import events_json
-from weft.limits import EXMP_CREDIT_BYTES, EXMP_EVENTS_AT_ONCE
+from weft.limits import MIB
 from weft.model import Batch, Pattern, Position
 from weft.port.node import MeshNode
 from weft.transport.tcp import Answer, BadAnswer, LinkLost
 from weft.wire.exmp import Failure, JsonObject, Success
+
+EXMP_CREDIT_BYTES: Final = 1 * MIB  # delivered to one subscription and not handled yet; at least one batch
+EXMP_EVENTS_AT_ONCE: Final = 256  # taken out of a batch: a batch of a million would be a gigabyte as objects
 
 
 class NotHandled(PeerError):

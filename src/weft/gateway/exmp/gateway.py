@@ -6,15 +6,18 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from weft.gateway.exmp.admission import Admission
 from weft.gateway.exmp.operations import Status, operations
-from weft.gateway.exmp.session import ClientSession
+from weft.gateway.exmp.session import EXMP_STRANGER_BYTES_MAX, ClientSession
 from weft.gateway.publishing import Publishing
-from weft.limits import EXMP_GATEWAY_QUEUE_BYTES_MAX, EXMP_STRANGER_BYTES_MAX
+from weft.limits import MIB
 from weft.port.node import MeshNode
 from weft.transport.tcp import ExmpConnection, Listener
 from weft.wire.exmp import Settings
+
+EXMP_GATEWAY_QUEUE_BYTES_MAX: Final = 1 * MIB  # of requests behind the one in work, on each of 4,096 connections
 
 
 @dataclass(frozen=True, slots=True)

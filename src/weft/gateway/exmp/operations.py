@@ -25,13 +25,7 @@ from weft.gateway.exmp.values import (
     stream_untrusted,
     within,
 )
-from weft.limits import (
-    EXMP_FETCH_BYTES_MAX,
-    EXMP_FETCH_EVENTS_MAX,
-    EXMP_SUBSCRIPTIONS_MAX,
-    EXMP_WINDOW_MAX,
-    OFFSET_MAX,
-)
+from weft.limits import EXMP_PENDING_MAX, MIB, OFFSET_MAX
 from weft.log import Log
 from weft.log.errors import UnknownStream
 from weft.model import Batch, Epoch, Pattern, Stream, parse_pattern
@@ -40,6 +34,12 @@ from weft.port.topics import topics_of
 from weft.security import Secret
 from weft.wire.exmp import JsonObject
 from weft.wire.mesh.mesh_pb2 import StatusReply
+
+EXMP_SUBSCRIPTIONS_MAX: Final = 64  # of one connection: one for each thing that a program looks at
+EXMP_WINDOW_MAX: Final = EXMP_PENDING_MAX  # more are not sent on one connection
+EXMP_FETCH_EVENTS_MAX: Final = 1000  # a few milliseconds in which nobody else is served
+EXMP_FETCH_BYTES_MAX: Final = 4 * MIB  # of batches read for one fetch: as JSON, well below the longest message
+
 
 Status = Callable[[], StatusReply]
 MEMBER_BYTES: Final = 8  # of chance in the name of a member that has none

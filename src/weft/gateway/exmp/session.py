@@ -19,13 +19,7 @@ from weft.gateway.exmp.failures import failure_of
 from weft.gateway.exmp.feed import Feed
 from weft.gateway.exmp.values import PublishFields, fields_untrusted, key_untrusted, payload_untrusted, receipt_json
 from weft.gateway.publishing import Publishing
-from weft.limits import (
-    EXMP_FLUSH_BYTES,
-    EXMP_MESSAGE_BYTES_MAX,
-    EXMP_OP_SHOWN_CHARS,
-    EXMP_STRANGER_BYTES_MAX,
-    EXMP_STRANGER_S,
-)
+from weft.limits import EXMP_MESSAGE_BYTES_MAX, EXMP_OP_SHOWN_CHARS, KIB
 from weft.model import Receipt, Topic
 from weft.port.node import MeshNode
 from weft.port.topics import read_topic_untrusted
@@ -42,6 +36,9 @@ from weft.wire.exmp import (
     Success,
 )
 
+EXMP_STRANGER_BYTES_MAX: Final = 64 * KIB  # of a message of somebody who has not authenticated: a key has 80 characters
+EXMP_STRANGER_S: Final = 30.0  # to authenticate in; strangers must not use up the connections
+EXMP_FLUSH_BYTES: Final = 256 * KIB  # of events written at a time: what a client does not take is at most this more
 PUBLISH: Final = "publish"
 ECHO: Final = "$echo"
 EVENT: Final = "event"

@@ -16,12 +16,7 @@ import msgspec
 
 from weft.core.messages import Edge, FromPositions, FromTime, Start
 from weft.gateway.exmp.failures import BadFields
-from weft.limits import (
-    CLIENT_POSITIONS_MAX,
-    EXMP_FETCH_EVENTS,
-    EXMP_WINDOW,
-    OFFSET_MAX,
-)
+from weft.limits import CLIENT_POSITIONS_MAX, OFFSET_MAX
 from weft.model import Batch, Epoch, Receipt, Stream, parse_node_id, parse_position, parse_topic
 from weft.wire.exmp import JsonObject
 
@@ -54,7 +49,7 @@ class FetchFields(Fields):
     partition: int = 0
     epoch: int | None = None
     offset: int | None = None
-    events_max: int = EXMP_FETCH_EVENTS
+    events_max: int = 100  # in the answer to a fetch that does not say
 
 
 class SubscribeFields(Fields):
@@ -66,7 +61,7 @@ class SubscribeFields(Fields):
     start: Literal["latest", "earliest"] | None = None
     start_timestamp_us: int | None = None
     start_positions: list[str] | None = None
-    window: int = EXMP_WINDOW
+    window: int = 64  # events on their way to a client that does not say: a round trip on a LAN is covered
 
 
 class UnsubscribeFields(Fields):

@@ -19,8 +19,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from weft.limits import HEALTH_INTERVAL_S_MAX, HEALTH_WAITING_MAX
+from weft.limits import HEALTH_INTERVAL_S_MAX
 
+HEALTH_WAITING_MAX: Final = 1024  # signals of one node that wait for the watermark: 17 a second for a minute
 US: Final = 1_000_000
 
 

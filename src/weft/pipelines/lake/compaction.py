@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from weft.limits import LAKE_READ_ROWS
 from weft.pipelines.lake.files import Attempt, DataFile, WrittenFile
 from weft.pipelines.lake.reading import columns_of
 from weft.pipelines.lake.settings import TableSettings
@@ -20,6 +19,7 @@ from weft.pipelines.lake.writing import FileWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LAKE_READ_ROWS: Final = 65_536  # read from a file at a time when it is written anew
 QUERY: Final = "compact"  # in names of files, where those of a batch have their query
 SMALL_SHARE: Final = 0.75  # of the target: a larger file is left as it is
 

@@ -13,9 +13,12 @@ from pydantic import Field
 
 from weft.configuration import Section
 from weft.errors import UsageError
-from weft.limits import LAKE_FILE_BYTES, LAKE_FILE_BYTES_MAX, LAKE_FILE_BYTES_MIN
+from weft.limits import KIB, MIB
 from weft.spark.option_values import BadOption, by_name, parse_count, parse_list
 
+LAKE_FILE_BYTES: Final = 256 * MIB  # large enough that a table of a terabyte has 4,000 files, and one task reads it
+LAKE_FILE_BYTES_MIN: Final = 64 * KIB  # for tests; anything near it is what compaction is there against
+LAKE_FILE_BYTES_MAX: Final = 8 * 1024 * MIB  # readers split files by row groups, but uploads and copies do not
 OPTIONS: Final = ("table", "tableFormat", "partitionBy", "sortBy", "fileBytes", "catalog", "identifier")
 SPARKS_OWN: Final = frozenset({"queryname", "checkpointlocation"})  # stand among the options of a streaming write
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from weft.limits import LAKE_BATCH_S_MAX
 from weft.pipelines.lake.files import batch_of
 from weft.pipelines.lake.listing import facts_of
 from weft.pipelines.lake.table import Table
+
+LAKE_BATCH_S_MAX: Final = 7 * 86_400  # no batch runs longer; files that may belong to a running one are left so long
 
 
 def vacuum(table: Table, *, now_s: float, grace_s: float) -> list[str]:

@@ -19,10 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from weft.limits import LAKE_GROUP_BYTES, LAKE_GROUP_ROWS, LAKE_OPEN_FILES_MAX, LAKE_STATISTIC_CHARS_MAX
+from weft.limits import MIB, TOPIC_BYTES_MAX
 from weft.pipelines.lake.files import Attempt, Range, Value, WrittenFile, directory, partition_text
 from weft.pipelines.lake.settings import TableError, TableFormat, TableSettings
 
+LAKE_GROUP_BYTES: Final = 64 * MIB  # of Arrow in one row group, held and sorted by a task: 300,000 rows of 221 bytes
+LAKE_GROUP_ROWS: Final = 1_000_000  # likewise, however small they are
+LAKE_OPEN_FILES_MAX: Final = 256  # partitions a task writes at a time; with more, files are closed early and small
+LAKE_STATISTIC_CHARS_MAX: Final = TOPIC_BYTES_MAX  # of a text's least and most value in the Delta log
 CODEC: Final = "zstd"
 CODEC_LEVEL: Final = 1  # the quickest: writing is what takes longest, and payloads are often compressed already
 RANKED_TYPES: Final = "text, dates, whole numbers or booleans"

@@ -23,18 +23,17 @@ from pydantic import Field
 
 from weft.configuration import Section
 from weft.errors import UsageError
-from weft.limits import (
-    CAPTURE_BYTES_MAX,
-    PACKET_CAPTURE_BYTES_PER_TRIGGER,
-    PACKET_CAPTURE_ROWS,
-    PACKET_PARCEL_ROWS,
-)
+from weft.limits import CAPTURE_BYTES_MAX
 from weft.pipelines.packet.schema import INPUT, TIME
+from weft.pipelines.packet.state import PACKET_PARCEL_ROWS
 from weft.wire import pcap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+from weft.limits import MIB
 
+PACKET_CAPTURE_BYTES_PER_TRIGGER: Final = 256 * MIB  # of capture files, unless told otherwise: a few million packets
+PACKET_CAPTURE_ROWS: Final = 10_000  # in one Arrow batch, as everywhere
 TOPIC: Final = "capture"  # what stands for one: a capture comes from none
 BINARY_FILE: Final = "path string, modificationTime timestamp, length long, content binary"  # Spark's own
 # Packets that may well have been datagrams; a capture is full of others, and nobody misses those.

@@ -19,13 +19,14 @@ import msgspec
 from pyspark import SparkFiles
 
 from weft.errors import StorageError, UsageError
-from weft.limits import PACKET_HMAC_KEYS_KEPT_MAX, PACKET_SEAL_KEYS_MAX
 from weft.security.files import PRIVATE_FILE, Watched
 from weft.security.trust_file import FILE, Trust, TrustFile
 from weft.spark.connection import find_file
 from weft.wire import emm, emm_compact
 from weft.wire.emm.seal import KEY_BYTES
 
+PACKET_SEAL_KEYS_MAX: Final = 10_000  # keys that sealed packets are opened with: one for each device, or group of them
+PACKET_HMAC_KEYS_KEPT_MAX: Final = 10_000  # keys whose first hash blocks are remembered, under 10 MB
 SHA256_BLOCK_BYTES: Final = 64
 HmacStart = tuple["hashlib._Hash", "hashlib._Hash"]
 

@@ -23,10 +23,13 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from weft.limits import PACKET_REPLAY_SLOT_S, REPLAY_WINDOW_S
+from weft.limits import REPLAY_WINDOW_S
 from weft.pipelines.packet.judging import US_PER_S
 from weft.pipelines.packet.marks import Hashes
 from weft.wire.columns import Mask
+
+PACKET_REPLAY_SLOT_S: Final = 30  # of a bucket's state: what is new is written again with what came in the same slot
+
 
 Times = npt.NDArray[np.int64]
 

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from weft.limits import PACKET_PARCEL_ROWS
 from weft.pipelines.packet.columns import numbers, valid
 from weft.pipelines.packet.decoding import judge
 from weft.pipelines.packet.judging import Means, Terms
@@ -35,6 +34,7 @@ from weft.wire.reject import Reject
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+PACKET_PARCEL_ROWS: Final = 32_768  # packed together, about 10 MB: a bucket gets thousands of them in one message
 PACKED: Final = "bucket int, packets binary, count int"
 PARCELS: Final = "packets binary"
 # Makes ``INPUT`` of what Spark has: names of files, or ranges of offsets.

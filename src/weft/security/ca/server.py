@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from weft.errors import UsageError, WeftError
-from weft.limits import CA_BODY_BYTES_MAX, CA_CONNECTIONS_MAX
+from weft.limits import CA_BODY_BYTES_MAX
 from weft.security.authority import Authority
 from weft.security.ca.api import PEER_CERTIFICATE, CaApi, Clock
 from weft.security.certificates import begin_s, end_s, key_pem, new_key, read_chain_untrusted
@@ -22,6 +22,7 @@ from weft.security.issuing import Issuer
 from weft.security.renewal import Renewer
 from weft.security.urls import parse_url
 
+CA_CONNECTIONS_MAX: Final = 256  # enrolling or renewing at a time; each takes milliseconds
 FILE: Final = "server.pem"
 STOP_TIMEOUT_S: Final = 1  # answers take milliseconds
 KEEP_ALIVE_S: Final = 5  # each caller has one or two things to ask

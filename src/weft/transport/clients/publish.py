@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from weft.core.messages import Receipted
 from weft.errors import PeerError, UsageError, WeftError
-from weft.limits import CLIENT_REPLIES_MAX, PUBLISH_BATCHES_MAX
 from weft.model.batch_header import PRODUCER_BYTES
 from weft.port.access import Caller
 from weft.port.errors import ShuttingDown, error_message
@@ -21,6 +21,9 @@ from weft.transport.clients.values import parse_untrusted, read_batch_untrusted,
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
+
+PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each one is answered by itself
+CLIENT_REPLIES_MAX: Final = 10_000  # waiting for a client that does not read: then its stream is not read either
 
 
 class PublishStream:

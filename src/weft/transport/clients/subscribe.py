@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from weft.core.messages import AddCredit, Delivered, Handled
 from weft.errors import UsageError, WeftError
-from weft.limits import CLIENT_REPLIES_MAX, DELIVERY_BYTES_MAX
+from weft.limits import MIB
 from weft.model import Position
 from weft.port.access import Caller
 from weft.port.errors import Busy, error_message
 from weft.port.node import MeshNode
+from weft.transport.clients.publish import CLIENT_REPLIES_MAX
 from weft.transport.clients.values import (
     delivery_bytes,
     parse_untrusted,
@@ -28,6 +30,8 @@ from weft.transport.clients.values import (
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
+
+DELIVERY_BYTES_MAX: Final = 1 * MIB  # gathered in one message: gRPC's cost per message is 1 % of copying that
 
 
 class SubscribeStream:

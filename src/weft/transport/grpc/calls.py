@@ -341,14 +341,19 @@ class ServerCall(Call):
 
     def give_up(self, error: RpcError) -> None:
         """End it now. What waits is not sent, and the handler is cancelled."""
-        if self._finished:
-            self._stream.reset()  # a good status must not follow what is not sent
+        if self._finished or self.has_sent_part:
+            self._stream.reset()  # a good status must not follow what is not sent, nor any come within a message
         self._stream.drop_waiting()
         self.finish(error.status, error.details, error.metadata)
         self._fail(error)
         self._endpoint.flush_soon()
         if self.task is not None:
             self.task.cancel()
+
+    @property
+    def has_sent_part(self) -> bool:
+        """Some of a message is out, and the rest waits."""
+        return self._stream.has_sent_part
 
     def _late(self) -> None:
         self.give_up(RpcError(StatusCode.DEADLINE_EXCEEDED, "the caller's deadline has passed"))

@@ -198,8 +198,8 @@ class Server:
             call.finish(StatusCode.CANCELLED, "the call was cancelled")
             raise
         except Exception as error:
-            self._observer.handler_failed(call.path, error)
             call.finish(StatusCode.INTERNAL, DEFECT)
+            self._observer.handler_failed(call.path, error)
 
     # --- ending --------------------------------------------------------------------------------------------------
 
@@ -214,7 +214,8 @@ class Server:
         finally:
             cancelled = list(self._calls)
             for call in list(self._calls.values()):
-                call.give_up(STOPPING)
+                if not call.has_sent_part:  # there is no place for a status then: the end of the connection says it
+                    call.give_up(STOPPING)
             for guest in list(self._guests):
                 guest.close()
         if cancelled:

@@ -71,6 +71,7 @@ class Endpoint(asyncio.Protocol):
         self._ends_when_idle = False
         self._is_draining = False
         self._heard = False
+        self._pinged_s: float | None = None  # when, if that is not answered yet
         self._first = b""  # bytes of the peer
         self._timer: asyncio.TimerHandle | None = None  # for pings, then for the end
 
@@ -268,16 +269,20 @@ class Endpoint(asyncio.Protocol):
     # --- is the peer still there? --------------------------------------------------------------------------------
 
     def _look(self) -> None:
+        """Ping who is silent, and hang up on who stays it."""
+        settings, now_s = self._settings, self._loop.time()
+        wait_s = settings.keepalive_s
         if self._heard:
             self._heard = False
-            self._timer = self._loop.call_later(self._settings.keepalive_s, self._look)
-            return
-        self.http2.ping(PING)
-        self.flush_soon()
-        self._timer = self._loop.call_later(self._settings.keepalive_timeout_s, self._look_again)
-
-    def _look_again(self) -> None:
-        if self._heard:
-            self._look()
+            self._pinged_s = None
+        elif self._pinged_s is None:
+            self._pinged_s = now_s
+            self.http2.ping(PING)
+            self.flush_soon()
+            wait_s = min(wait_s, settings.keepalive_timeout_s)
+        elif (left_s := self._pinged_s + settings.keepalive_timeout_s - now_s) > 0:
+            wait_s = min(wait_s, left_s)
         else:
-            self.abort(f"the peer does not answer pings (limit {self._settings.keepalive_timeout_s:g} s)")
+            self.abort(f"the peer does not answer pings (limit {settings.keepalive_timeout_s:g} s)")
+            return
+        self._timer = self._loop.call_later(wait_s, self._look)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from weft.errors import PeerError, WeftError
-from weft.limits import LIBP2P_NEGOTIATION_S, LIBP2P_UNSENT_BYTES_MAX, LIBP2P_UPGRADE_S
+from weft.limits import MIB
 from weft.wire.libp2p import mplex
 from weft.wire.libp2p.mplex import StreamId
 from weft.wire.libp2p.multistream import Dialler, Listener, Selected
 from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.upgrade import Upgrade, Upgraded
+
+LIBP2P_UPGRADE_S: Final = 10.0  # from a TCP connection to one with streams: a few round trips and an RSA signature
+LIBP2P_NEGOTIATION_S: Final = 10.0  # for the two lines that begin a stream
+LIBP2P_UNSENT_BYTES_MAX: Final = 16 * MIB  # to one peer; eight of the longest messages, then it is hung up on
 
 
 class StreamHandler(Protocol):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weft.errors import PeerError, UsageError, WeftError
-from weft.limits import IDENTIFY_BYTES_MAX, LIBP2P_CONNECTIONS_MAX, LIBP2P_DIAL_S, LIBP2P_NEGOTIATION_S
-from weft.transport.libp2p.connection import Accept, Connection, Stream
+from weft.limits import IDENTIFY_BYTES_MAX
+from weft.transport.libp2p.connection import LIBP2P_NEGOTIATION_S, Accept, Connection, Stream
 from weft.wire.libp2p import identify, multiaddr, varint
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.framing import VarintFrames
@@ -18,6 +18,8 @@ from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.private_keys import PrivateKey
 from weft.wire.libp2p.upgrade import Entropy, Upgrade
 
+LIBP2P_DIAL_S: Final = 10.0  # for a TCP connection
+LIBP2P_CONNECTIONS_MAX: Final = 1024  # of one host, those being upgraded included; others are hung up on
 PROTOCOL_VERSION: Final = "ipfs/0.1.0"  # what the reference says
 
 

@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import LIBP2P_DISCOVERY_S, MDNS_ANSWER_INTERVAL_S, MDNS_PACKET_BYTES_MAX
+from weft.limits import LIBP2P_DISCOVERY_S, MDNS_PACKET_BYTES_MAX
 from weft.wire.libp2p import dns, mdns
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.mdns import Found
 from weft.wire.libp2p.peer_id import PeerId
 
+MDNS_ANSWER_INTERVAL_S: Final = 1.0  # RFC 6762, 6: the same records no more often
 TTL: Final = 255  # RFC 6762, 11
 IP_MULTICAST_ALL: Final = getattr(socket, "IP_MULTICAST_ALL", 49)  # Linux; Python names it from 3.12 on
 

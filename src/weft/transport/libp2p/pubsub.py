@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 from weft.errors import PeerError
-from weft.limits import FLOODSUB_RPC_BYTES_MAX, LIBP2P_STALL_S
+from weft.limits import FLOODSUB_RPC_BYTES_MAX
 from weft.transport.libp2p.connection import Connection, Stream
 from weft.transport.libp2p.host import Host, Neighbour
 from weft.wire.libp2p import floodsub, varint
@@ -17,6 +17,7 @@ from weft.wire.libp2p.framing import VarintFrames
 from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.upgrade import Entropy
 
+LIBP2P_STALL_S: Final = 30.0  # a peer that takes nothing for so long is hung up on by whoever waits for it
 SEQNO_BYTES = 8  # as the reference's
 
 

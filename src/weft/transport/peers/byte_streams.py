@@ -6,11 +6,11 @@ import asyncio
 from typing import Final, Protocol
 
 from weft.errors import PeerError
-from weft.limits import LINK_REASON_CHARS_MAX
 from weft.transport.grpc.calls import Call, ClientCall, ServerCall
 from weft.transport.grpc.channel import Channel
 from weft.wire.rpc import Metadata, RpcError
 
+LINK_REASON_CHARS_MAX: Final = 512  # of a peer's own words in our log
 THE_PEER_ENDED: Final = "the peer ended the stream"
 
 

@@ -13,12 +13,11 @@ from typing import Final
 
 from weft.core.messages import FramesDropped, SendPlain, SendPlainAck
 from weft.errors import PeerError, UsageError
-from weft.limits import LINK_FAREWELL_TIMEOUT_S, LINK_READ_BYTES, LINK_TELL_S_MIN
 from weft.membership import Heartbeat, Message
 from weft.model import NodeId
 from weft.transport.peers.byte_streams import ByteStream, LinkBroken
 from weft.transport.peers.member_messages import member_message
-from weft.transport.peers.messages import Sendable, message_of
+from weft.transport.peers.messages import LINK_READ_BYTES, Sendable, message_of
 from weft.transport.peers.outbox import ControlQueue, PeerOutbox
 from weft.transport.peers.receiving import Receiver
 from weft.transport.peers.settings import LinkSettings
@@ -27,6 +26,10 @@ from weft.transport.peers.watching import LinkListener, LinkObserver, LinkView, 
 from weft.wire.mesh.features import Feature, Hello, agreed_features
 from weft.wire.mesh.frames import write_peer_message
 from weft.wire.mesh.peerlink_pb2 import PeerClosing, PeerMessage
+
+LINK_TELL_S_MIN: Final = 0.1  # between two reports of what was thrown away: each makes the core send it again
+LINK_FAREWELL_TIMEOUT_S: Final = 1.0  # to say why a link is given up; a peer that does not listen need not know
+
 
 # A peer that lacks one of these gets the four messages of the document, and nothing else.
 FULL: Final = frozenset({Feature.BATCHES, Feature.POSITIONS, Feature.GOSSIP})

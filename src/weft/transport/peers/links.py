@@ -11,7 +11,6 @@ from itertools import count
 from typing import Any, Final
 
 from weft.errors import PeerError
-from weft.limits import LINK_ACCEPTED_MAX, LINK_FAREWELL_TIMEOUT_S
 from weft.membership import Chance, Message
 from weft.model import NodeId
 from weft.security import CertificateRefused, Fault
@@ -23,13 +22,14 @@ from weft.transport.peers.dialler import ClosedHere, Dialler, DuplicateLink, sta
 from weft.transport.peers.election import Election
 from weft.transport.peers.gate import PeerGate, Proof
 from weft.transport.peers.handshake import read_hello, within, write_hello
-from weft.transport.peers.link import PeerConnection
+from weft.transport.peers.link import LINK_FAREWELL_TIMEOUT_S, PeerConnection
 from weft.transport.peers.messages import Sendable
 from weft.transport.peers.settings import LinkSettings
 from weft.transport.peers.watching import LinkListener, LinkObserver, LinkView
 from weft.wire.mesh.features import Hello
 from weft.wire.rpc import RpcError, metadata_value
 
+LINK_ACCEPTED_MAX: Final = 2048  # links that others dialled, half-made ones included: twice a hub's neighbours
 EVENT_STREAM: Final = "/PeerLink/EventStream"  # without a package, as the document has it
 CONTROL_STREAM: Final = "/PeerLink/ControlStream"
 

@@ -7,7 +7,7 @@ behind this has to. The readers raise only BadMeshMessage.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from weft.core.messages import (
     Copy,
@@ -29,8 +29,7 @@ from weft.limits import (
     EVENT_HEADER_VALUE_BYTES_MAX,
     EVENT_HEADERS_MAX,
     EVENT_PAYLOAD_BYTES_MAX,
-    LINK_READ_BATCHES,
-    LINK_READ_BYTES,
+    MIB,
     OFFSET_MAX,
 )
 from weft.model import BadBatch, Batch, NodeId, Topic, parse_node_id, parse_topic
@@ -46,6 +45,10 @@ from weft.wire.mesh.peerlink_pb2 import (
     PeerResume,
 )
 from weft.wire.mesh.streams import read_position_untrusted, read_stream_untrusted, stream_position, stream_ref
+
+LINK_READ_BYTES: Final = 1 * MIB  # of frames handled before other tasks have their turn: 1 to 10 ms
+LINK_READ_BATCHES: Final = 256  # likewise, of batches however small
+
 
 # --- to a peer -------------------------------------------------------------------------------------------------------
 

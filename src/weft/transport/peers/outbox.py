@@ -28,19 +28,18 @@ from weft.core.messages import (
     StreamKey,
 )
 from weft.errors import PeerError
-from weft.limits import (
-    LINK_CONTROL_BYTES_MAX,
-    LINK_CONTROL_FRAMES_MAX,
-    LINK_FRAME_ACKS_MAX,
-    LINK_FRAME_BYTES,
-    LINK_HEARTBEATS_MAX,
-    LINK_URGENT_BYTES_MAX,
-)
+from weft.limits import MIB
 from weft.membership import Heartbeat, Message, size_of
 from weft.model import NodeId, Position, Topic
 from weft.transport.peers.messages import Sendable
 from weft.transport.peers.settings import DropPolicy, LinkSettings
 
+LINK_URGENT_BYTES_MAX: Final = 32 * MIB  # acks and resumes that a peer does not take: then the link is given up
+LINK_FRAME_BYTES: Final = 1 * MIB  # batches are put together up to this: below, frames cost; above, they block others
+LINK_FRAME_ACKS_MAX: Final = 4096  # in one frame: about 400 KiB
+LINK_CONTROL_FRAMES_MAX: Final = 256  # gossip and probes waiting; oldest go first, the next round says it again
+LINK_CONTROL_BYTES_MAX: Final = 4 * MIB  # 16 of the largest gossip messages
+LINK_HEARTBEATS_MAX: Final = 4  # waiting; the newest say it best
 ITEM_BYTES: Final = 128  # about, of what is around a batch or an event: names, offsets, tags
 POSITION_BYTES: Final = 96  # about, names included
 

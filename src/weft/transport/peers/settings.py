@@ -8,6 +8,7 @@ from typing import Final
 
 from weft import limits
 from weft.errors import UsageError
+from weft.limits import MIB
 from weft.transport.grpc.channel import ChannelSettings
 from weft.transport.http2.endpoint import EndpointSettings
 from weft.wire.http2 import CLIENT_SETTINGS
@@ -39,21 +40,21 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """How links are kept. The defaults and their reasons are in ``weft.limits``."""
+    """How links are kept.."""
 
-    queue_frames_max: int = limits.LINK_QUEUE_FRAMES_MAX
-    queue_bytes_max: int = limits.LINK_QUEUE_BYTES_MAX
-    send_timeout_s: float = limits.LINK_SEND_TIMEOUT_S
+    queue_frames_max: int = 8192  # batches waiting for one peer; of 1 KiB each, the window is reached before it
+    queue_bytes_max: int = 32 * MIB  # more than a peer may have unacknowledged, so that honest windows fit
+    send_timeout_s: float = 5.0  # a peer that took nothing for so long is not about to
     drop_policy: DropPolicy = DropPolicy.NEWEST
     max_message_bytes: int = limits.PEER_FRAME_BYTES_MAX
-    backoff_s_min: float = limits.LINK_BACKOFF_S_MIN
-    backoff_s_max: float = limits.LINK_BACKOFF_S_MAX
-    backoff_jitter: float = limits.LINK_BACKOFF_JITTER
-    dial_timeout_s: float = limits.LINK_DIAL_TIMEOUT_S
-    handshake_timeout_s: float = limits.LINK_HANDSHAKE_TIMEOUT_S
-    drain_timeout_s: float = limits.LINK_DRAIN_TIMEOUT_S
-    keepalive_s: float = limits.LINK_KEEPALIVE_S
-    keepalive_timeout_s: float = limits.LINK_KEEPALIVE_TIMEOUT_S
+    backoff_s_min: float = 0.1  # a restarted peer is there again after a second or two
+    backoff_s_max: float = 30.0  # after a long outage, nobody waits longer than this for the link
+    backoff_jitter: float = 0.5  # half of a delay: a thousand nodes do not come back at once
+    dial_timeout_s: float = 10.0  # a connection around the world takes one second, with lost packets several
+    handshake_timeout_s: float = 5.0  # both handshakes, a round trip each
+    drain_timeout_s: float = 5.0  # for what waits at a shutdown: 32 MiB at 50 Mbit/s
+    keepalive_s: float = 10.0  # between HTTP/2 pings; heartbeats find out first, but only that the peer is silent
+    keepalive_timeout_s: float = 10.0  # a ping may come behind a frame of 16 MiB
     compression: bool = False
 
     def __post_init__(self) -> None:

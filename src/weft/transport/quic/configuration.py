@@ -7,10 +7,12 @@ from typing import Final
 
 from aioquic.quic.configuration import QuicConfiguration
 
-from weft.limits import QUIC_FRAME_BYTES_MAX, QUIC_IDLE_TIMEOUT_S
+from weft.limits import KIB
 from weft.security import Credentials, read_chain_untrusted
 from weft.security.certificates import load_key
 
+QUIC_IDLE_TIMEOUT_S: Final = 60.0  # three heartbeats and more
+QUIC_FRAME_BYTES_MAX: Final = 2 * KIB  # a packet of either header format, with room
 ALPN: Final = "emp/1"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.quic.events import (
@@ -15,9 +15,10 @@ from aioquic.quic.events import (
 )
 from aioquic.quic.packet import QuicErrorCode
 
-from weft.limits import QUIC_FRAMES_WAITING_MAX
 from weft.transport.quic.configuration import ALPN
 from weft.wire.udp import Address
+
+QUIC_FRAMES_WAITING_MAX: Final = 1024  # for one connection that is held up: 0.5 MiB; later ones are lost
 
 
 class Connection(QuicConnectionProtocol):

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import socket
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from aioquic.asyncio.server import QuicServer
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 
 from weft.errors import PeerError, UsageError
-from weft.limits import QUIC_CONNECT_TIMEOUT_S, QUIC_CONNECTIONS_MAX, QUIC_DATAGRAMS_AT_ONCE
 from weft.security import Credentials
 from weft.transport.quic.addresses import quic_address
 from weft.transport.quic.configuration import client_configuration, present, server_configuration
 from weft.transport.quic.connection import Connection
 from weft.transport.udp import OnDatagrams
 from weft.wire.udp import TTL_DEFAULT, Address, Datagram, show
+
+QUIC_CONNECTIONS_MAX: Final = 1024  # 60 KB each
+QUIC_DATAGRAMS_AT_ONCE: Final = 512  # handed on before others have their turn
+QUIC_CONNECT_TIMEOUT_S: Final = 10.0  # two round trips and a certificate
 
 
 class QuicLinks:

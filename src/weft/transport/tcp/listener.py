@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import EXMP_GOODBYE_S
 from weft.transport.tcp.link import ExmpConnection, LinkUser, ReceivedRequest
 from weft.wire.exmp import Closed, ErrorCode, Settings
+
+EXMP_GOODBYE_S: Final = 2.0  # for all connections of a port to end when it closes
 
 
 class Listener:

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.limits import UDP_SOURCES_KEPT
 from weft.transport.udp.marks import CONTROL_BYTES_MAX, Control, Marks
 from weft.wire.udp import Address, Datagrams
 
+UDP_SOURCES_KEPT: Final = 65_536  # addresses read before, about 15 MiB; a flood with forged ones begins anew
 NAME_BYTES: Final = 28  # sockaddr_in6, the longer of the two
 # family:u16 port:u16 (big-endian) address:4 bytes
 IPV4_NAME: Final = struct.Struct("=2s2s4s")

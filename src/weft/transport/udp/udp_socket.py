@@ -11,17 +11,18 @@ from types import TracebackType
 from typing import Final, Self, cast
 
 from weft.errors import UsageError
-from weft.limits import (
-    UDP_DATAGRAM_BYTES_MAX,
-    UDP_DATAGRAMS_AT_ONCE,
-    UDP_RECEIVE_BUFFER_BYTES,
-    UDP_SEND_BUFFER_BYTES,
-    UDP_SEND_QUEUE_MAX,
-)
+from weft.limits import KIB, MIB
 from weft.transport.udp.bulk import BulkReceiver
 from weft.transport.udp.marks import marks_of
 from weft.wire.udp import TTL_DEFAULT, Address, Datagram, Datagrams, Outgoing, check_marks, show
 from weft.wire.urgent_first import UrgentFirst
+
+UDP_DATAGRAM_BYTES_MAX: Final = 2 * KIB  # read of one datagram; over twice what EMM and EMM-C allow, so cut is too long
+UDP_DATAGRAMS_AT_ONCE: Final = 512  # received before other tasks have their turn: 1.5 ms, and what is done with them
+UDP_SEND_QUEUE_MAX: Final = 4096  # datagrams, urgent ones apart: 2 MiB of each; more would be late rather than lost
+UDP_RECEIVE_BUFFER_BYTES: Final = 8 * MIB  # 20,000 datagrams of 200 bytes: a pause of 0.2 s at 100,000/s
+UDP_SEND_BUFFER_BYTES: Final = 1 * MIB  # a burst leaves in one go; behind it is the queue, which knows urgent from not
+
 
 # Linux; Python's socket module does not name them.
 SO_SNDBUFFORCE: Final = 32

@@ -15,15 +15,15 @@ from enum import IntEnum, StrEnum
 from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import (
-    COATY_FILTER_CONDITIONS_MAX,
-    COATY_FILTER_NODES_MAX,
-    COATY_FILTER_ORDERS_MAX,
-    COATY_FILTER_PATH_MAX,
-    COATY_LIKE_CHARS_MAX,
-)
+from weft.limits import COATY_JSON_DEPTH_MAX
 from weft.wire.coaty.identifiers import shown
 from weft.wire.coaty.jsonvalues import Json, JsonObject, count_nodes, is_number, require_json
+
+COATY_FILTER_CONDITIONS_MAX: Final = 256  # of one object filter; people write a handful
+COATY_FILTER_PATH_MAX: Final = COATY_JSON_DEPTH_MAX  # no property lies deeper
+COATY_FILTER_ORDERS_MAX: Final = 16  # each one sorts the whole result again
+COATY_FILTER_NODES_MAX: Final = 4096  # JSON values in all operands, and pairs of characters in Like patterns
+COATY_LIKE_CHARS_MAX: Final = 1024  # of one Like pattern
 
 
 class Operator(IntEnum):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import COATY_PEER_ID_CHARS_MAX
+
+COATY_PEER_ID_CHARS_MAX: Final = 128  # base58; the longest in use has 53
+
 
 # RFC 4122 version 4: the third group begins with the version, the fourth with the variant bits 10; lower case only.
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from weft.limits import COATY_IO_ASSOCIATIONS_MAX
 from weft.wire.coaty.one_way import Associate
+
+COATY_IO_ASSOCIATIONS_MAX: Final = 1024  # of the IO points of one agent, which are a few dozen
 
 
 @dataclass(frozen=True, slots=True)

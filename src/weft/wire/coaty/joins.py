@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from weft.errors import UsageError
-from weft.limits import COATY_JOINED_MAX, COATY_JOINS_MAX
 from weft.wire.coaty.errors import BadCoatyMessage
 from weft.wire.coaty.identifiers import shown
 from weft.wire.coaty.jsonvalues import Json, JsonObject
 from weft.wire.coaty.objects import CoatyObject
+
+COATY_JOINS_MAX: Final = 16  # join conditions of one query
+COATY_JOINED_MAX: Final = 10_000  # related objects put into one result; 2 MiB hold no more of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
-from weft.limits import COATY_NEIGHBOURS_MAX, COATY_PING_LOOP_S, COATY_WILLS_MAX
+from weft.limits import COATY_WILLS_MAX
 from weft.wire.coaty.liveliness_messages import (
     AnnounceDead,
     AnnounceLastWill,
@@ -28,6 +28,9 @@ from weft.wire.coaty.liveliness_messages import (
     PingAliveAck,
     announcements,
 )
+
+COATY_NEIGHBOURS_MAX: Final = 4096  # connected peers whose liveliness is watched
+COATY_PING_LOOP_S: Final = 2.0  # in its ping loop, the reference is back 0.2 s after an ack; others dial first
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,19 +12,17 @@ from enum import IntEnum
 from typing import Final, TypeAlias, assert_never
 
 from weft.errors import UsageError
-from weft.limits import (
-    COATY_ANNOUNCE_BYTES_MAX,
-    COATY_LIVELINESS_BYTES_MAX,
-    COATY_VISITED_MAX,
-    COATY_WILL_IDS_MAX,
-    COATY_WILLS_MAX,
-)
+from weft.limits import COATY_WILLS_MAX, KIB, MPLEX_MESSAGE_BYTES_MAX
 from weft.wire.coaty.errors import BadCoatyMessage, blaming_peer
 from weft.wire.coaty.identifiers import require_peer_id, require_uuid, shown
 from weft.wire.coaty.jsonvalues import Json, JsonObject, decode_json_untrusted, encode_json
 from weft.wire.coaty.messages import Message
 from weft.wire.coaty.one_way import Deadvertise
 
+COATY_LIVELINESS_BYTES_MAX: Final = MPLEX_MESSAGE_BYTES_MAX  # one message is one frame
+COATY_ANNOUNCE_BYTES_MAX: Final = 256 * KIB  # of last wills in one message we send; more go out in several
+COATY_WILL_IDS_MAX: Final = 256  # objects that die with one agent: its identity and its IO nodes
+COATY_VISITED_MAX: Final = COATY_WILLS_MAX  # peers that an announcement can have passed
 LIVELINESS_PROTOCOL: Final = "/coaty/liveliness/1.0.0"
 
 _ID_BYTES = 39  # a UUID as JSON: 36 characters, quotes, comma

@@ -9,9 +9,10 @@ from enum import StrEnum
 from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import COATY_NAMESPACE_CHARS_MAX, DNS_LABEL_BYTES_MAX, DNS_NAME_BYTES_MAX
+from weft.limits import DNS_LABEL_BYTES_MAX, DNS_NAME_BYTES_MAX
 from weft.wire.coaty.identifiers import shown
 
+COATY_NAMESPACE_CHARS_MAX: Final = 236  # what the mDNS service name leaves of the 255 characters of a DNS name
 DEFAULT_NAMESPACE: Final = "-"  # the reference's, where none is configured
 FORBIDDEN_CHARACTERS: Final = frozenset("\0#+/")  # in namespaces and in event filters alike
 

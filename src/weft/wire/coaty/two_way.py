@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 from msgspec import UNSET, UnsetType
 
 from weft.errors import UsageError
-from weft.limits import COATY_TYPES_MAX
 from weft.wire.coaty.filters import ContextFilter, ObjectFilter
 from weft.wire.coaty.identifiers import require_uuid, shown
 from weft.wire.coaty.joins import JoinCondition
@@ -22,6 +21,7 @@ from weft.wire.coaty.matching import matches
 from weft.wire.coaty.objects import CORE_TYPES, CoatyObject, require_object, require_objects
 from weft.wire.coaty.one_way import require_private_data, require_published_object, require_strings
 
+COATY_TYPES_MAX: Final = 256  # core or object types of a Discover or Query: looked through for each candidate
 EVERYTHING: Final = ObjectFilter()
 
 INVALID_PARAMETERS: Final = -32602

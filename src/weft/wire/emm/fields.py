@@ -8,7 +8,7 @@ from enum import IntEnum, IntFlag, StrEnum
 from typing import Any, Final
 
 from weft.errors import UsageError
-from weft.limits import EMM_INFLATED_BYTES_MAX, EMM_PACKET_BYTES_MAX, EMM_TLVS_MAX
+from weft.limits import EMM_PACKET_BYTES_MAX, KIB
 
 VERSION: Final = 1
 
@@ -117,8 +117,8 @@ class Rules:
     """The settings a builder and a parser must agree on (EMM-04, EMM-10, EMM-24, EMM-26)."""
 
     packet_bytes_max: int = EMM_PACKET_BYTES_MAX
-    tlvs_max: int = EMM_TLVS_MAX
-    inflated_bytes_max: int = EMM_INFLATED_BYTES_MAX
+    tlvs_max: int = 64  # the document's bound on parsing work per packet, sub-TLVs included
+    inflated_bytes_max: int = 64 * KIB  # 120 times a packet: no sensor needs more, no bomb gets more
     profile: Profile | None = None
 
     def __post_init__(self) -> None:

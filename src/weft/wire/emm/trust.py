@@ -6,13 +6,14 @@ The store here is memory only; ``security`` fills it from disk. Node ids and key
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 from uuid import UUID
 
 from weft.errors import UsageError
-from weft.limits import EMM_FIRST_USE_KEYS_MAX
 from weft.wire.emm.fields import SIZES, Field
 from weft.wire.reject import BadPacket, Reject
 
+EMM_FIRST_USE_KEYS_MAX: Final = 100_000  # trust on first use; nodes past that are refused, none is forgotten
 HMAC_KEY_BYTES_MIN = 16  # shorter secrets can be guessed
 
 

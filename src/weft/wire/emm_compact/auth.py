@@ -17,7 +17,6 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 from weft.errors import UsageError
-from weft.limits import EMC_GROUP_KEY_BYTES_MIN, EMC_GROUP_KEYS_MAX, EMC_SENDER_KEYS_MAX
 from weft.wire.emm_compact import packet as packets
 from weft.wire.emm_compact.body import Body, Command, Heartbeat, Join, Notification, find, node_id_of
 from weft.wire.emm_compact.codes import EventType, FieldType
@@ -26,6 +25,9 @@ from weft.wire.emm_compact.packet import SIGNATURE_BYTES, Packet
 from weft.wire.emm_compact.values import FINGERPRINT_BYTES, NODE_ID_BYTES
 from weft.wire.reject import BadPacket, Reject
 
+EMC_GROUP_KEYS_MAX: Final = 8  # a forgery costs one HMAC per key; a rotation needs two at a time
+EMC_GROUP_KEY_BYTES_MIN: Final = 16  # as strong as the shortest tag made with it
+EMC_SENDER_KEYS_MAX: Final = 4  # Ed25519 keys tried for one sender: old and new, or owners of one 4-byte fingerprint
 ED25519_KEY_BYTES: Final = 32  # of a public key, and of the seed of a private one
 
 

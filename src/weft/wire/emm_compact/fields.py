@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag, auto
 from typing import Final, assert_never
 
-from weft.limits import EMC_TLVS_MAX
 from weft.wire import tlv
 from weft.wire.emm_compact.codes import Compression, FieldType, PayloadEncoding, Priority, SupportedTypes, label
 from weft.wire.emm_compact.text import label_untrusted
 from weft.wire.emm_compact.values import PropagationMap, RateSignal, TopologyHint
 from weft.wire.reject import BadPacket, Reject
+
+EMC_TLVS_MAX: Final = 64  # parsing work per packet, sub-TLVs included; each of the 25 known types occurs at most once
 
 
 class Kind(Enum):

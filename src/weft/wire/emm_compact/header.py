@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from weft.errors import UsageError
-from weft.limits import EMC_PACKET_BYTES_MAX, EMC_PAYLOAD_BYTES_MAX
+from weft.limits import EMC_PACKET_BYTES_MAX
 from weft.wire.emm_compact.codes import EventType
 from weft.wire.reject import BadPacket, Reject
+
+EMC_PAYLOAD_BYTES_MAX: Final = 255  # one length byte
+
 
 # version:3 flags:2 type:3, event_id:u16, epoch:u16, offset:u16, payload_length:u8   (2.1)
 LAYOUT: Final = struct.Struct("!BHHHB")

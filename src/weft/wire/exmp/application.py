@@ -14,8 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from weft.errors import UsageError
-from weft.limits import EXMP_JSON_DEPTH_MAX
-from weft.wire.exmp.json_text import SHALLOW_BYTES, decode_json_untrusted, is_too_deep
+from weft.wire.exmp.json_text import EXMP_JSON_DEPTH_MAX, SHALLOW_BYTES, decode_json_untrusted, is_too_deep
 from weft.wire.exmp.messages import BadMessage, ErrorCode
 
 JsonObject = dict[str, Any]

@@ -8,9 +8,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from weft.limits import EXMP_JSON_DEPTH_MAX
 from weft.wire.exmp.messages import BadMessage, ErrorCode
 
+EXMP_JSON_DEPTH_MAX: Final = 64  # nesting of `data`; far below where encoding it again would recurse too deep
 REASON_CHARACTERS_MAX: Final = 200  # the JSON library quotes what it refuses, and that may be long
 
 SHALLOW_BYTES: Final = 2 * EXMP_JSON_DEPTH_MAX  # each level opens and closes a bracket: no shorter text is too deep

@@ -12,8 +12,8 @@ from weft.limits import (
     EXMP_PENDING_MAX,
     EXMP_PING_INTERVAL_S,
     EXMP_PONG_TIMEOUT_S,
-    EXMP_QUEUE_BYTES_MAX,
     KIB,
+    MIB,
 )
 from weft.wire.exmp.codec import FRAME_BYTES_MAX
 
@@ -39,7 +39,7 @@ class Settings:
     message_bytes_max: int = EXMP_MESSAGE_BYTES_MAX
     pending_max: int = EXMP_PENDING_MAX
     in_work_max: int = 1
-    queue_bytes_max: int = EXMP_QUEUE_BYTES_MAX
+    queue_bytes_max: int = 16 * MIB  # requests waiting behind the one in work: one of the largest, or many small
     handshake_timeout_s: float = EXMP_HANDSHAKE_TIMEOUT_S
     ping_interval_s: float | None = EXMP_PING_INTERVAL_S
     pong_timeout_s: float = EXMP_PONG_TIMEOUT_S

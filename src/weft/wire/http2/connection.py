@@ -458,6 +458,8 @@ class Connection:
             self._end_badly(stream, BadStream(code, what, stream=number))
         elif self._is_idle(number):
             raise BadHttp2(code, what, stream=number)
+        else:
+            self._write_reset(number, code)
 
     def _receive_push(self, payload: bytes, flags: int, number: int) -> None:
         raise BadHttp2(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE, which is not allowed")

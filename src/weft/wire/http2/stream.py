@@ -167,6 +167,12 @@ class Stream:
             self._out.write(frame(RST_STREAM, 0, self.id, U32.pack(code)))
             self._connection.forget(self, reset_by_us=True)
 
+    @property
+    def has_sent_part(self) -> bool:
+        """Of the message that waits first, some is out: an end now would come within it."""
+        pending = self._pending  # a prefix and a content for each
+        return bool(pending) and (len(pending) % 2 == 1 or isinstance(pending[0], memoryview))
+
     def drop_waiting(self) -> None:
         """Give up what was not sent yet. A message may be cut, so only the end can follow; if that waited, it comes
         now."""

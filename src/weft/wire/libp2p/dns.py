@@ -7,17 +7,16 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import (
-    DNS_LABEL_BYTES_MAX,
-    DNS_LABELS_MAX,
-    DNS_NAME_BYTES_MAX,
-    DNS_POINTERS_MAX,
-    MDNS_PACKET_BYTES_MAX,
-    MDNS_RECORDS_MAX,
-)
+from weft.limits import DNS_LABEL_BYTES_MAX, DNS_NAME_BYTES_MAX, MDNS_PACKET_BYTES_MAX
 from weft.wire.libp2p.errors import BadFrame
+
+MDNS_RECORDS_MAX: Final = 64  # read from one packet; a busy responder answers with a few dozen
+DNS_LABELS_MAX: Final = 32  # of one name; with the bounds above, a few thousand steps for the worst packet
+DNS_POINTERS_MAX: Final = 16  # followed within one name: honest writers need one or two
+
 
 Name = tuple[bytes, ...]  # labels; compared as they are, since a label may itself contain a dot
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address

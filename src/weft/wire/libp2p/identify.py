@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from weft.limits import (
-    IDENTIFY_BYTES_MAX,
-    IDENTIFY_ITEMS_MAX,
-    MULTISTREAM_LINE_BYTES_MAX,
-    PUBLIC_KEY_BYTES_MAX,
-)
+from weft.limits import IDENTIFY_BYTES_MAX
 from weft.wire.libp2p import keys, multiaddr, protobuf
 from weft.wire.libp2p.errors import BadFrame
-from weft.wire.libp2p.keys import PublicKey
+from weft.wire.libp2p.keys import PUBLIC_KEY_BYTES_MAX, PublicKey
 from weft.wire.libp2p.multiaddr import Multiaddr
+from weft.wire.libp2p.multistream import MULTISTREAM_LINE_BYTES_MAX
 
+IDENTIFY_ITEMS_MAX: Final = 256  # addresses, and protocols
 PROTOCOL = "/ipfs/id/1.0.0"
 PUSH_PROTOCOL = "/ipfs/id/push/1.0.0"  # the same message, sent unasked when something has changed
 VERSION_BYTES_MAX = 256

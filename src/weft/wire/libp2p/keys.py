@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from typing import assert_never
+from typing import Final, assert_never
 
 import coincurve
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -13,11 +13,16 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
-from weft.limits import PUBLIC_KEY_BYTES_MAX, RSA_EXPONENT_MAX, RSA_KEY_BITS_MAX, RSA_KEY_BITS_MIN, SIGNATURE_BYTES_MAX
+from weft.limits import KIB
 from weft.wire.libp2p import peer_id, protobuf
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.peer_id import PeerId
 
+PUBLIC_KEY_BYTES_MAX: Final = 2 * KIB  # an RSA key of 8192 bits takes 1,067
+RSA_KEY_BITS_MIN: Final = 2048  # what the reference generates; less is within reach of a patient attacker
+RSA_KEY_BITS_MAX: Final = 8192  # verifying takes 0.4 ms at this size and grows with the square
+RSA_EXPONENT_MAX: Final = (1 << 32) - 1  # all use 65537; a full-size exponent would make verifying as dear as signing
+SIGNATURE_BYTES_MAX: Final = 1 * KIB  # that of an RSA key of 8192 bits
 PARSED_KEYS_MAX = 256  # keys kept ready: reading an RSA key costs as much as verifying with it
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import MDNS_ADDRESSES_MAX, MDNS_PEERS_MAX
 from weft.wire.libp2p import dns, multiaddr, peer_id
 from weft.wire.libp2p.dns import Address, IpAddress, Name, Packet, Ptr, Question, Record, Srv, Txt, Type
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.multiaddr import Multiaddr
 from weft.wire.libp2p.peer_id import PeerId
 
+MDNS_PEERS_MAX: Final = 8  # announced by one packet; the reference announces itself
+MDNS_ADDRESSES_MAX: Final = 32  # of one peer: a host with many interfaces
 GROUP = "224.0.0.251"
 PORT = 5353
 SRV_PRIORITY, SRV_WEIGHT = 10, 1  # what the reference sends; nobody chooses by them

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from weft.errors import UsageError
-from weft.limits import MPLEX_MESSAGE_BYTES_MAX, MPLEX_STREAM_NUMBER_MAX, MPLEX_STREAMS_MAX
+from weft.limits import MPLEX_MESSAGE_BYTES_MAX
 from weft.wire.libp2p import varint
 from weft.wire.libp2p.errors import BadFrame
 
+MPLEX_STREAMS_MAX: Final = 1024  # open at a time, either side's; a Coaty peer has about five
+MPLEX_STREAM_NUMBER_MAX: Final = (1 << 28) - 1  # the reference shifts ids in 32 signed bits
 PROTOCOL = "/mplex/6.7.0"
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from weft.errors import UsageError
-from weft.limits import MULTIADDR_BYTES_MAX, MULTIADDR_PARTS_MAX
 from weft.wire.libp2p import peer_id, varint
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.peer_id import PeerId
 
+MULTIADDR_BYTES_MAX: Final = 512  # a DNS name (253) and a peer id (42), with room
+MULTIADDR_PARTS_MAX: Final = 8  # address, port, peer id; relays would need twice that
 DNS_TEXT_BYTES_MAX = 253  # what a DNS name of 255 bytes is in dotted form
 
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import MULTISTREAM_LINE_BYTES_MAX, MULTISTREAM_REFUSALS_MAX
 from weft.wire.libp2p import varint
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.framing import VarintFrames
 
+MULTISTREAM_LINE_BYTES_MAX: Final = 1024  # protocol names have a few dozen bytes
+MULTISTREAM_REFUSALS_MAX: Final = 32  # proposals (and `ls`) answered before the stream is given up
 HEADER = "/multistream/1.0.0"
 NOT_AVAILABLE = "na"
 LIST = "ls"

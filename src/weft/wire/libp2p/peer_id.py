@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Final
 
-from weft.limits import PEER_ID_KEY_BYTES_MAX
 from weft.wire.libp2p import base58
 from weft.wire.libp2p.errors import BadFrame
+
+PEER_ID_KEY_BYTES_MAX: Final = 42  # longer keys are hashed into the peer id; an Ed25519 key (36) stands in it as it is
+
 
 # A multihash is code:uvarint length:uvarint digest. Both codes in use, and all lengths they allow, are single bytes.
 IDENTITY = 0x00

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from enum import IntEnum
+from typing import Final
 
-from weft.limits import PROTOBUF_FIELDS_MAX
 from weft.wire.libp2p import varint
 from weft.wire.libp2p.errors import BadFrame
 
+PROTOBUF_FIELDS_MAX: Final = 16_384  # of one message, unknown ones too: 4 MiB of two-byte fields would take seconds
 FIELD_NUMBER_MAX = (1 << 29) - 1
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from weft.limits import VARINT_BYTES_MAX
+from typing import Final
+
 from weft.wire.libp2p.errors import BadFrame
 
+VARINT_BYTES_MAX: Final = 10  # 64 bits in groups of seven
 VALUE_MAX = (1 << 64) - 1
 
 

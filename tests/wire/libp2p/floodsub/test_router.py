@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.wire.libp2p.support import identity
 from weft.errors import UsageError
-from weft.limits import FLOODSUB_TOPICS_PER_PEER_MAX
 from weft.wire.libp2p import floodsub, protobuf
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.floodsub import (
@@ -28,6 +27,7 @@ from weft.wire.libp2p.floodsub import (
     Subscribed,
     Subscription,
 )
+from weft.wire.libp2p.floodsub.router import FLOODSUB_TOPICS_PER_PEER_MAX
 from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.private_keys import PrivateKey
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.libp2p.support import split_at
-from weft.limits import SECIO_FRAME_BYTES_MAX, SECIO_SEND_BYTES_MAX
 from weft.wire.libp2p.errors import BadFrame
-from weft.wire.libp2p.secio.channel import SecureChannel
+from weft.wire.libp2p.secio.channel import SECIO_FRAME_BYTES_MAX, SECIO_SEND_BYTES_MAX, SecureChannel
 from weft.wire.libp2p.secio.suite import CipherName, Exchange, HashName, Suite, stretch
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.wire.libp2p.support import KEY_TYPES, fixed_entropy, identity, split_at
 from weft.errors import UsageError
-from weft.limits import SECIO_HANDSHAKE_BYTES_MAX
 from weft.wire.libp2p import protobuf
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.framing import U32Frames, u32_prefixed
 from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.secio import CipherName, Exchange, Handshake, HashName, Offer, Secured, Suite
+from weft.wire.libp2p.secio.handshake import SECIO_HANDSHAKE_BYTES_MAX
 
 OURS, THEIRS = identity("Ed25519"), identity("secp256k1")
 

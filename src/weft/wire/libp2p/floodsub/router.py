@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import FLOODSUB_TOPICS_PER_PEER_MAX
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.floodsub import rpc, signing
 from weft.wire.libp2p.floodsub.rpc import Message, Rpc, Subscription, check_topic
@@ -18,6 +18,8 @@ from weft.wire.libp2p.floodsub.seen import Seen
 from weft.wire.libp2p.floodsub.signing import Distrust
 from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.private_keys import PrivateKey
+
+FLOODSUB_TOPICS_PER_PEER_MAX: Final = 4096  # an open request is a topic; 16 MiB if all are as long as can be
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import (
-    FLOODSUB_MESSAGE_TOPICS_MAX,
-    FLOODSUB_RPC_BYTES_MAX,
-    FLOODSUB_RPC_MESSAGES_MAX,
-    FLOODSUB_RPC_SUBSCRIPTIONS_MAX,
-    FLOODSUB_SEQNO_BYTES_MAX,
-    FLOODSUB_TOPIC_BYTES_MAX,
-    PUBLIC_KEY_BYTES_MAX,
-    SIGNATURE_BYTES_MAX,
-)
+from weft.limits import FLOODSUB_RPC_BYTES_MAX, FLOODSUB_TOPIC_BYTES_MAX
 from weft.wire.libp2p import peer_id, protobuf
 from weft.wire.libp2p.errors import BadFrame
+from weft.wire.libp2p.keys import PUBLIC_KEY_BYTES_MAX, SIGNATURE_BYTES_MAX
 from weft.wire.libp2p.peer_id import PeerId
 
+FLOODSUB_RPC_MESSAGES_MAX: Final = 64  # signatures checked in one call; the reference sends one message per RPC
+FLOODSUB_RPC_SUBSCRIPTIONS_MAX: Final = 4096  # a peer tells all of its topics in one RPC when it connects
+FLOODSUB_MESSAGE_TOPICS_MAX: Final = 16  # the reference sends one
+FLOODSUB_SEQNO_BYTES_MAX: Final = 32  # the reference sends 8 random bytes
 PROTOCOL = "/floodsub/1.0.0"
 
 # message RPC { subscriptions = 1*; msgs = 2* }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 
 from weft.errors import UsageError
-from weft.limits import FLOODSUB_DATA_BYTES_MAX, FLOODSUB_SEQNO_BYTES_MAX
+from weft.limits import FLOODSUB_DATA_BYTES_MAX
 from weft.wire.libp2p import keys
 from weft.wire.libp2p.errors import BadFrame
-from weft.wire.libp2p.floodsub.rpc import Message, check_topic
+from weft.wire.libp2p.floodsub.rpc import FLOODSUB_SEQNO_BYTES_MAX, Message, check_topic
 from weft.wire.libp2p.private_keys import PrivateKey
 
 SIGN_PREFIX = b"libp2p-pubsub:"  # keeps these signatures from meaning anything elsewhere

@@ -8,13 +8,17 @@ but is decrypted at the wrong position of the key stream and comes out as noise,
 from __future__ import annotations
 
 import hmac
+from typing import Final
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from weft.limits import SECIO_FRAME_BYTES_MAX, SECIO_SEND_BYTES_MAX
+from weft.limits import MIB
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.framing import U32Frames, u32_prefixed
 from weft.wire.libp2p.secio.suite import HASHLIB_NAMES, MAC_BYTES, HashName, Keys
+
+SECIO_FRAME_BYTES_MAX: Final = 8 * MIB  # SECIO's own bound; decided on the length alone
+SECIO_SEND_BYTES_MAX: Final = 1 * MIB  # plaintext put into one frame: the receiver keeps a whole frame before its MAC
 
 
 class SecureChannel:

@@ -9,19 +9,21 @@ import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import PUBLIC_KEY_BYTES_MAX, SECIO_HANDSHAKE_BYTES_MAX, SIGNATURE_BYTES_MAX
+from weft.limits import KIB
 from weft.wire.libp2p import keys, protobuf
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.framing import U32Frames, u32_prefixed
-from weft.wire.libp2p.keys import PublicKey
+from weft.wire.libp2p.keys import PUBLIC_KEY_BYTES_MAX, SIGNATURE_BYTES_MAX, PublicKey
 from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.private_keys import PrivateKey
 from weft.wire.libp2p.secio import suite
 from weft.wire.libp2p.secio.channel import SecureChannel
 from weft.wire.libp2p.secio.suite import Offer, Suite
 
+SECIO_HANDSHAKE_BYTES_MAX: Final = 16 * KIB  # the largest honest message (RSA, 8192 bits) is a tenth of it
 PROTOCOL = "/secio/1.0.0"
 NONCE_BYTES = 16
 NAMES_BYTES_MAX = 256  # of a list of algorithms; ours takes 17
