@@ -279,7 +279,7 @@ def flipped(node: Log, tmp_path: Path) -> Path:
         key = keys.batch_key(1, 1, 10)
         stored = bytearray(store.get(Space.BATCHES, key) or b"")
         stored[-1] ^= 1
-        store.put_batch(key, bytes(stored))
+        store.put_batches([(key, bytes(stored))])
     return path
 
 
@@ -302,7 +302,7 @@ def test_a_batch_that_is_not_what_was_stored(weft: Weft, flipped: Path) -> None:
 @pytest.mark.req("LOG-01")
 def test_what_is_cut_on_opening_is_said(weft: Weft, data: Path) -> None:
     with closing(RocksStore(data)) as store:
-        store.put_batch(keys.batch_key(1, 1, 30), b"a batch that a power cut has torn")
+        store.put_batches([(keys.batch_key(1, 1, 30), b"a batch that a power cut has torn")])
     looked = weft("ls", "--data", data, "--json")
     assert [each["end"] for each in looked.document] == [4, 30]
     shown = weft("compact", str(STATE.topic), "--data", data)

@@ -288,7 +288,7 @@ def test_damage_is_not_compacted_away() -> None:
     key = keys.batch_key(1, log.state(STATES, EPOCH).id, 2)
     stored = bytearray(store.get(Space.BATCHES, key) or b"")
     stored[-1] ^= 1
-    store.put_batch(key, bytes(stored))
+    store.put_batches([(key, bytes(stored))])
     with pytest.raises(EventsLost, match=r"compaction found the log damaged there \(first 2, end 3\)"):
         run(log)
     assert len(log.read(STATES, EPOCH, 0)) == 4, "nothing was taken"

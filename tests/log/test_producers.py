@@ -13,7 +13,7 @@ from weft.log import MemoryStore, keys, open_store
 from weft.log.errors import OutOfSequence, SequenceReused
 from weft.log.producers import Producers, Sent, sent_as
 from weft.log.records import meta_write
-from weft.log.recovery import read_meta
+from weft.log.recovery import FORMAT, read_meta
 from weft.log.store import Put, Space
 from weft.model import Batch, Event
 
@@ -89,7 +89,7 @@ def test_a_log_of_format_1_opens_and_is_of_this_format_then(kind: str, tmp_path:
     lab.log.sync()
     for open_again in (lab.kill, lab.reopen):
         log = open_again()
-        assert read_meta(log.store, "format") == 2
+        assert read_meta(log.store, "format") == FORMAT
         assert log.append(TEMP, batch(b"c", b"d", producer=PRODUCER, sequence=3)).repeated, "nobody knows better"
         with pytest.raises(SequenceReused, match="differs number of events"):
             log.append(TEMP, batch(b"a", producer=PRODUCER, sequence=3))

@@ -27,7 +27,7 @@ from weft.log import MemoryStore, RocksStore, claim, keys, open_log, open_read_o
 from weft.log.errors import LogDamaged, LogInUse, ReadOnly
 from weft.log.promises import Promises, decode
 from weft.log.records import meta_write
-from weft.log.recovery import read_meta, read_promises, recover
+from weft.log.recovery import FORMAT, read_meta, read_promises, recover
 from weft.log.repair import check
 from weft.log.store import Delete, Space
 from weft.model import Epoch, Position
@@ -101,7 +101,7 @@ def test_a_tail_that_was_never_promised_is_cut_and_said() -> None:
     key = keys.batch_key(1, lab.log.state(TEMP, EPOCH).id, 3)
     stored = bytearray(lab.store.get(Space.BATCHES, key) or b"")
     stored[-1] ^= 1
-    lab.store.put_batch(key, bytes(stored))
+    lab.store.put_batches([(key, bytes(stored))])
     log = lab.kill()
     (cut,) = log.cuts
     assert str(cut) == "plant.temp@node-a/0:e1 offsets 3 to 4 (2 events): a batch is not what was stored"
@@ -174,7 +174,7 @@ def test_a_log_without_a_record_of_its_promises_is_refused(marks: bytes | None) 
 
 def test_a_log_of_another_format_is_refused() -> None:
     lab = MemoryLaboratory()
-    lab.store.write([meta_write("format", 3)])
+    lab.store.write([meta_write("format", FORMAT + 1)])
     with pytest.raises(LogDamaged, match="a format that this version of Weft does not know"):
         lab.kill()
 

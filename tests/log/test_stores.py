@@ -62,7 +62,7 @@ def look_back(store: Store, space: Space, first: bytes, end: bytes) -> list[tupl
 def test_mistakes_of_ours_are_not_taken_for_those_of_the_disk(tmp_path: Path) -> None:
     with closing(RocksStore(tmp_path)) as store:
         mistakes: list[Callable[[], object]] = [
-            lambda: store.put_batch("not bytes", b""),  # type: ignore[arg-type]
+            lambda: store.put_batches([("not bytes", b"")]),  # type: ignore[list-item]
             lambda: store.write([Put(Space.TABLES, b"key", None)]),  # type: ignore[arg-type]
             lambda: store.get(Space.BATCHES, 7),  # type: ignore[arg-type]
             lambda: store.append_marks("not bytes"),  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ def test_mistakes_of_ours_are_not_taken_for_those_of_the_disk(tmp_path: Path) ->
         for mistake in mistakes:
             with pytest.raises((TypeError, AttributeError, KeyError, ValueError)):
                 mistake()
-        store.put_batch(b"key", b"value")
+        store.put_batches([(b"key", b"value")])
         store.sync()
         assert store.get(Space.BATCHES, b"key") == b"value", "the store goes on"
 
@@ -89,7 +89,7 @@ def test_a_scan_shows_what_was_there_when_it_began(kind: str, tmp_path: Path) ->
 def test_the_sequence_grows_with_writes_and_survives(tmp_path: Path) -> None:
     with closing(RocksStore(tmp_path)) as store:
         store.write([Put(Space.TABLES, b"a", b""), Put(Space.BATCHES, b"a", b"")])
-        store.put_batch(b"b", b"")
+        store.put_batches([(b"b", b"")])
         assert store.sequence() == 3
         store.sync()
         with closing(RocksStore(tmp_path, read_only=True)) as looking:
@@ -105,7 +105,7 @@ def test_looking_only_writes_nothing(tmp_path: Path) -> None:
         forbidden: Callable[[], None]
         for forbidden in (
             lambda: looking.write([]),
-            lambda: looking.put_batch(b"a", b""),
+            lambda: looking.put_batches([(b"a", b"")]),
             lambda: looking.append_marks(b"more"),
             lambda: looking.replace_marks(b"other"),
         ):
@@ -117,7 +117,7 @@ def test_looking_only_writes_nothing(tmp_path: Path) -> None:
 def test_a_directory_without_current_is_not_made_new(tmp_path: Path) -> None:
     """RocksDB would begin a new database there, and remove the files of the old one."""
     with closing(RocksStore(tmp_path)) as store:
-        store.put_batch(b"a", b"value")
+        store.put_batches([(b"a", b"value")])
     (tmp_path / "db" / "CURRENT").unlink()
     before = sorted((tmp_path / "db").iterdir())
     for read_only in (True, False):
@@ -129,11 +129,11 @@ def test_a_directory_without_current_is_not_made_new(tmp_path: Path) -> None:
 def test_the_fingerprint_tells_a_manifest_that_lost_its_end(tmp_path: Path) -> None:
     """RocksDB takes that for a torn write: it opens without the files that were named there, and removes them."""
     with closing(RocksStore(tmp_path)) as store:
-        store.put_batch(b"a", b"value")
+        store.put_batches([(b"a", b"value")])
         store.flush(wait=True)
         fingerprint = store.fingerprint()
         assert store.contradiction(fingerprint) == ""
-        store.put_batch(b"b", b"value")
+        store.put_batches([(b"b", b"value")])
         store.flush(wait=True)
         assert store.contradiction(fingerprint) == "", "a MANIFEST grows"
         name = (tmp_path / "db" / "CURRENT").read_text().strip()
@@ -245,8 +245,8 @@ def test_the_gate_opens_again_if_somebody_stays() -> None:
 
 def test_a_small_memory_is_a_full_disk() -> None:
     store = MemoryStore(disk_bytes_max=10)
-    store.put_batch(b"a", b"12345678")
+    store.put_batches([(b"a", b"12345678")])
     with pytest.raises(DiskFull, match=r"need 3, have 2"):
-        store.put_batch(b"b", b"123")
+        store.put_batches([(b"b", b"123")])
     store.write([Delete(Space.BATCHES, b"a")])
-    store.put_batch(b"b", b"123")
+    store.put_batches([(b"b", b"123")])

@@ -198,7 +198,7 @@ def test_a_client_that_does_not_read_its_answers_is_not_read_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets every answer once it reads; meanwhile the node holds a bounded number of them."""
-    monkeypatch.setattr("weft.transport.clients.publish.CLIENT_REPLIES_MAX", 4)
+    monkeypatch.setattr("weft.transport.grpc.calls.UNSENT_BYTES_MAX", 256)
 
     async def story() -> None:
         async with running_node(tmp_path) as node, RawClient(node.grpc_address) as client:

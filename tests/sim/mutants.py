@@ -26,7 +26,8 @@ from weft.core.messages import (
 )
 from weft.core.plain import PLAIN_EPOCH
 from weft.core.topics import selects
-from weft.model import Batch, Epoch, Position, Receipt, Stream
+from weft.log import Appended
+from weft.model import Batch, Epoch, Position, Stream
 
 
 class AcksBeforeSync(Broker):
@@ -75,8 +76,8 @@ class PromisesBeforeSync(Broker):
         effects = super().step(event, now_s)
         if isinstance(event, Publish):
             stream = Stream(event.topic, self.me, event.partition)
-            receipt = Receipt(stream, self.log.epoch, _place(self, event), len(event.batch), 1)
-            effects.append(Receipts((Receipted(event.request, receipt, False),)))
+            place = Appended(stream, self.log.epoch, _place(self, event), len(event.batch), 0)
+            effects.append(Receipts((Receipted(event.request, place, 1),)))
         return effects
 
 
@@ -91,7 +92,7 @@ class ForgetsProducers(Broker):
 
     def step(self, event: Input, now_s: float) -> list[Effect]:
         if isinstance(event, Publish):
-            event = replace(event, batch=Batch.from_events(list(event.batch)))
+            event = structs.replace(event, batch=Batch.from_events(list(event.batch)))
         return super().step(event, now_s)
 
 
@@ -104,7 +105,7 @@ class ExaggeratesCopies(Broker):
 
 
 def _exaggerated(receipts: Receipts) -> Receipts:
-    return Receipts(tuple(each._replace(receipt=structs.replace(each.receipt, copies=3)) for each in receipts.receipts))
+    return Receipts(tuple(each._replace(copies=3) for each in receipts.receipts))
 
 
 class SkipsOnTakeover(Broker):

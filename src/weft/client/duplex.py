@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import Message
 
 from weft.client.errors import Unavailable, error_of_call, parsed_untrusted
 from weft.client.nodes import Nodes
+from weft.errors import WeftError
 from weft.transport.grpc.calls import ClientCall
 from weft.wire.rpc import RpcError
 
@@ -46,8 +48,10 @@ class Duplex(Generic[Q, R]):
         return self._call
 
     async def write(self, message: Q) -> None:
+        """It leaves at once: somebody may be waiting for the answer. Done when there is room for more."""
+        self.call.write_now(message.SerializeToString())
         try:
-            await self.call.write(message.SerializeToString())
+            await self.call.wait_for_room()
         except RpcError as error:
             raise error_of_call(error, node=self.address) from None
 
@@ -58,6 +62,29 @@ class Duplex(Generic[Q, R]):
         except RpcError as error:
             raise error_of_call(error, node=self.address) from None
         return None if data is None else parsed_untrusted(self._reply_type, data, self.address)
+
+    async def deliver_to(self, take: Callable[[R], None]) -> None:
+        """Hand over every message as it comes, until the stream ends. What ``take`` raises ends it, too."""
+        failure: BaseException | None = None
+
+        def take_untrusted(data: bytes) -> None:
+            nonlocal failure
+            if failure is not None:
+                return
+            try:
+                take(parsed_untrusted(self._reply_type, data, self.address))
+            except Exception as error:
+                failure = error
+                self.call.cancel()
+
+        self.call.deliver_to(take_untrusted)
+        try:
+            await self.read()
+        except WeftError:
+            if failure is None:
+                raise
+        if failure is not None:
+            raise failure
 
     def done_writing(self) -> None:
         self.call.end()

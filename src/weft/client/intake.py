@@ -57,7 +57,7 @@ class EventIntake:
         if first is None:
             self.credit_due_bytes += size
             return False
-        self.queue.append(Queued(ReceivedBatch(stream, epoch, first, batch.rows(first)), size))
+        self.queue.append(Queued(ReceivedBatch(stream, epoch, first, batch), size))
         self.queued_bytes += size
         return True
 

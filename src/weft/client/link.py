@@ -63,9 +63,12 @@ class PublishLink:
 
     async def read(self, answered: Callable[[Chunk, Receipt | WeftError], None]) -> None:
         """Tell the outcome of each chunk until the stream ends, which is always an error."""
-        while (reply := await self._call.read()) is not None:
+
+        def take(reply: pb.PublishReply) -> None:
             for chunk, outcome in self._outcomes_untrusted(reply):
                 answered(chunk, outcome)
+
+        await self._call.deliver_to(take)
         raise Unavailable("node ended the stream", node=self.address)
 
     def close(self) -> None:

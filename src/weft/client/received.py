@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from msgspec import Struct
 
-from weft.model import Epoch, EventId, NodeId, Position, Stream, Topic
+from weft.model import Batch, Epoch, EventId, NodeId, Position, Stream, Topic
+from weft.model.batch_few import Few
 
 
 class Received(Struct, frozen=True, gc=False):
@@ -50,22 +50,37 @@ class Received(Struct, frozen=True, gc=False):
         return Position(self.stream, self.epoch, self.offset + 1)
 
 
-@dataclass(frozen=True, slots=True)
 class ReceivedBatch:
-    """Events of one stream with consecutive offsets: only those that were asked for and not had before."""
+    """Events of one stream with consecutive offsets: only those that were asked for and not had before.
 
-    stream: Stream
-    epoch: Epoch
-    first_offset: int
-    record_batch: pa.RecordBatch  # timestamp, key, headers, payload, or the columns that were asked for
+    ``record_batch`` has the columns timestamp, key, headers and payload, or those that were asked for. Of a stored
+    batch it is made when somebody looks at it: events that come one by one go without.
+    """
 
-    def __len__(self) -> int:
-        return int(self.record_batch.num_rows)
+    __slots__ = ("_rows", "_stored", "end_offset", "epoch", "first_offset", "stream")
+
+    def __init__(self, stream: Stream, epoch: Epoch, first_offset: int, rows: pa.RecordBatch | Batch) -> None:
+        self.stream: Final = stream
+        self.epoch: Final = epoch
+        self.first_offset: Final = first_offset
+        self._stored: Batch | None = None
+        self._rows: pa.RecordBatch | None = None
+        if isinstance(rows, Batch):
+            self._stored = rows
+            self.end_offset = rows.end_offset  # the offset after the last event
+        else:
+            self._rows = rows
+            self.end_offset = first_offset + int(rows.num_rows)
 
     @property
-    def end_offset(self) -> int:
-        """The offset after the last event."""
-        return self.first_offset + len(self)
+    def record_batch(self) -> pa.RecordBatch:
+        if self._rows is None:
+            assert self._stored is not None, "it has one or the other"
+            self._rows = self._stored.rows(self.first_offset)
+        return self._rows
+
+    def __len__(self) -> int:
+        return self.end_offset - self.first_offset
 
     @property
     def offsets(self) -> range:
@@ -77,19 +92,37 @@ class ReceivedBatch:
 
     def events(self) -> list[Received]:
         """The same as single events, made column by column; the batch has all columns."""
-        timestamps, keys, headers, payloads = self.record_batch.columns
-        count = len(self)
+        payloads, timestamps_us, keys, headers = self._columns()
         return list(
             map(
                 Received,
                 repeat(self.stream),
                 repeat(self.epoch),
                 self.offsets,
-                timestamps.to_pylist(),
-                keys.to_pylist() if keys.null_count < count else repeat(None),
-                _header_dicts(headers) if headers.null_count < count else repeat(None),
-                payloads.to_pylist(),
+                timestamps_us,
+                repeat(None) if keys is None else keys,
+                repeat(None) if headers is None else headers,
+                payloads,
             )
+        )
+
+    def first_headers(self) -> Mapping[str, str] | None:
+        """Those of the first event."""
+        if self._stored is not None and (few := self._stored.few) is not None:
+            return None if few.headers is None else few.headers[self.first_offset - self._stored.base_offset]
+        pairs = self.record_batch.column("headers")[0].as_py()
+        return None if pairs is None else dict(pairs)
+
+    def _columns(self) -> Few:
+        if self._stored is not None and (few := self._stored.few) is not None:
+            skipped = self.first_offset - self._stored.base_offset
+            return few if not skipped else Few(*(None if each is None else each[skipped:] for each in few))  # type: ignore[arg-type]
+        timestamps, keys, headers, payloads = self.record_batch.columns
+        return Few(
+            payloads.to_pylist(),
+            timestamps.to_pylist(),
+            keys.to_pylist() if keys.null_count < len(self) else None,
+            _header_dicts(headers) if headers.null_count < len(self) else None,
         )
 
 

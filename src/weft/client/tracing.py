@@ -60,8 +60,7 @@ class Tracing:
     def received(self, batch: ReceivedBatch) -> None:
         """A span for handing out a batch, linked to what the first of its events was published in."""
         attributes = _attributes("receive", batch.stream.topic, len(batch))
-        headers = batch.record_batch.column("headers")[0].as_py()
-        context = trace.get_current_span(PROPAGATOR.extract(dict(headers or ()))).get_span_context()
+        context = trace.get_current_span(PROPAGATOR.extract(batch.first_headers() or {})).get_span_context()
         links = [Link(context)] if context.is_valid else []
         name = f"{batch.stream.topic} receive"
         self._tracer.start_span(name, kind=SpanKind.CONSUMER, attributes=attributes, links=links).end()

@@ -6,7 +6,7 @@ step made durable: nothing that could still be lost is ever told to anybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, assert_never
 
 from weft.core.beginnings import Beginnings
@@ -24,6 +24,7 @@ from weft.core.messages import (
     MemberKnown,
     MoveGroup,
     Publish,
+    PublishAll,
     ReceivedAcks,
     ReceivedCopies,
     ReceivedPlain,
@@ -42,9 +43,10 @@ from weft.core.replication import Replication
 from weft.core.routes import Routes, told_interest
 from weft.core.settings import BrokerSettings
 from weft.core.subscriptions import Subscriptions
-from weft.errors import UsageError, WeftError
+from weft.core.timers import soonest
+from weft.errors import UsageError
 from weft.limits import COPIES_MAX
-from weft.log import Log
+from weft.log import Appended, Log
 from weft.log.errors import SequenceReused
 from weft.model import NodeId, Stream
 
@@ -84,7 +86,7 @@ class Broker:
         """When to call ``step`` with a ``Tick``; None: not before something else happens."""
         if self.subscriptions.busy or self.replication.busy:
             return 0.0
-        timers_s = (
+        return soonest(
             self._routes_due_s,
             self.replication.orphans_due_s,
             self._interest_due_s,
@@ -92,7 +94,6 @@ class Broker:
             self.replication.get_timer(),
             self.group_work.get_timer(),
         )
-        return min((each for each in timers_s if each is not None), default=None)
 
     def step(self, event: Input, now_s: float) -> list[Effect]:
         effects = [*self._step(event, now_s), *self._settle(now_s)]
@@ -106,8 +107,10 @@ class Broker:
 
     def _step(self, event: Input, now_s: float) -> list[Effect]:
         match event:
+            case PublishAll(publishes):
+                return self._publish(publishes, now_s)
             case Publish():
-                return self._publish(event, now_s)
+                return self._publish((event,), now_s)
             case Synced():
                 return self._synced(event, now_s)
             case Subscribe() | AddCredit() | Handled() | Unsubscribe() | MoveGroup():
@@ -128,7 +131,8 @@ class Broker:
     def _settle(self, now_s: float) -> list[Effect]:
         """What every step ends with: what has become possible to send, and what has become due to say."""
         effects: list[Effect] = []
-        if any(due_s is not None and due_s <= now_s for due_s in (self._routes_due_s, self.replication.orphans_due_s)):
+        due_s = soonest(self._routes_due_s, self.replication.orphans_due_s)
+        if due_s is not None and due_s <= now_s:
             self._routes_due_s = None
             effects += self.replication.follow_routes(now_s)
         effects += self.subscriptions.pump()
@@ -145,22 +149,34 @@ class Broker:
 
     # --- publishing ----------------------------------------------------------------------------------------------
 
-    def _publish(self, publish: Publish, now_s: float) -> list[Effect]:
-        copies = max(publish.copies, self._settings.copies_of(publish.topic))
-        try:
-            if copies > COPIES_MAX:
-                raise UsageError("too many copies asked for", copies=copies, limit=COPIES_MAX)
-            appended = self.log.append(Stream(publish.topic, self.me, publish.partition), publish.batch)
-        except SequenceReused as error:  # it says where the first batch is, which has to be durable by then
-            self._owed.refuse(Refused(publish.request, error), self.log.appended)
-            return self._owed.synced(self.log.synced)
-        except WeftError as error:
-            return [Refused(publish.request, error)]
-        self._owed.add(Owed(publish.request, appended, copies, now_s + self._settings.copies_timeout_s))
-        if copies > 1:
-            self.replication.keep_copies((appended.stream, appended.epoch), copies)
-        # A batch that was sent again may be durable long since: then no sync will follow it.
-        return self._owed.synced(self.log.synced) if appended.ticket <= self.log.synced else []
+    def _publish(self, publishes: Sequence[Publish], now_s: float) -> list[Effect]:
+        effects: list[Effect] = []
+        wanted: list[Publish] = []
+        for publish in publishes:
+            if publish.copies > COPIES_MAX:
+                error = UsageError("too many copies asked for", copies=publish.copies, limit=COPIES_MAX)
+                effects.append(Refused(publish.request, error))
+            else:
+                wanted.append(publish)
+        outcomes = self.log.append_all([(Stream(each.topic, self.me, each.partition), each.batch) for each in wanted])
+        deadline_s = now_s + self._settings.copies_timeout_s
+        is_durable = False
+        for publish, outcome in zip(wanted, outcomes, strict=True):
+            if isinstance(outcome, Appended):
+                copies = max(publish.copies, self._settings.copies_of(publish.topic))
+                self._owed.add(Owed(publish.request, outcome, copies, deadline_s))
+                if copies > 1:
+                    self.replication.keep_copies((outcome.stream, outcome.epoch), copies)
+                # A batch that was sent again may be durable long since: then no sync will follow it.
+                is_durable = is_durable or outcome.ticket <= self.log.synced
+            elif isinstance(
+                outcome, SequenceReused
+            ):  # it says where the first batch is, which has to be durable by then
+                self._owed.refuse(Refused(publish.request, outcome), self.log.appended)
+                is_durable = is_durable or self.log.appended <= self.log.synced
+            else:
+                effects.append(Refused(publish.request, outcome))
+        return [*effects, *self._owed.synced(self.log.synced)] if is_durable else effects
 
     def _synced(self, synced: Synced, now_s: float) -> list[Effect]:
         """Receipts first; then everybody who waits for the events."""

@@ -30,6 +30,7 @@ from weft.core.messages import (
     Subscribe,
 )
 from weft.core.subscriptions import Subscription, Subscriptions, positions_of
+from weft.core.timers import soonest
 from weft.core.topics import GROUPS, GROUPS_PREFIX
 from weft.errors import UsageError, WeftError
 from weft.limits import OFFSET_MAX, READ_BYTES_MAX
@@ -148,8 +149,7 @@ class GroupWork:
         return [*self._perform(self.groups.tick(now_s), now_s), *self._moved(self._log.synced)]
 
     def get_timer(self) -> float | None:
-        timers_s = (self.groups.get_timer(), self._retry_at_s if self._unwritten else None)
-        return min((each for each in timers_s if each is not None), default=None)
+        return soonest(self.groups.get_timer(), self._retry_at_s if self._unwritten else None)
 
     def _hear(self, key: StreamKey, now_s: float) -> None:
         """Read on in what a node says about a group. What retention or damage took is said anew by whoever lives."""

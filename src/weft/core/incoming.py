@@ -69,6 +69,10 @@ class Incoming:
             self._told.discard(key)
         return taken
 
+    @property
+    def owes(self) -> bool:
+        return bool(self._owed)
+
     def tell_missing(self, key: StreamKey) -> bool:
         """Whether the peer has to be told again what we have; once is enough until it goes on."""
         if key in self._told:

@@ -7,12 +7,15 @@ border; ``weft.transport`` turns the messages of ``mesh.proto`` and ``peerlink.p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from weft.errors import StorageError, WeftError
+from weft.log import Appended
 from weft.membership import NodeState
 from weft.model import Batch, Epoch, NodeId, Pattern, Position, Receipt, Stream, Topic
 
@@ -66,14 +69,15 @@ class Copy:
     latest: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """A stored batch for a subscriber; its events before ``first_offset`` are not meant."""
+class Delivered(Struct):
+    """A stored batch for subscribers; its events before ``first_offset`` are not meant. All who get it get this object:
+    ``encoded`` is for whoever sends it, so that it is encoded once."""
 
     stream: Stream
     epoch: Epoch
     data: bytes
     first_offset: int
+    encoded: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +93,24 @@ class PlainEvent:
 # --- inputs: publishers ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """``copies``: hold the receipt until so many nodes, this one included, have the batch synced."""
+class Publish(Struct, frozen=True):
+    """``copies``: hold the receipt until so many nodes, this one included, have the batch synced.
+
+    A struct: one is made for every batch, in a tenth of the time.
+    """
 
     request: int
     topic: Topic
     partition: int
     batch: Batch
     copies: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PublishAll:
+    """What came together, of whichever publishers. Small batches of one stream are kept as one."""
+
+    publishes: Sequence[Publish]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +246,7 @@ class Tick:
 
 Input: TypeAlias = (
     Publish
+    | PublishAll
     | Synced
     | Subscribe
     | AddCredit
@@ -256,11 +270,23 @@ Input: TypeAlias = (
 
 
 class Receipted(NamedTuple):
-    """``repeated``: the batch was in the log already; this is its first receipt. A tuple: there is one per batch."""
+    """A batch is safe on so many nodes. ``repeated``: it was in the log already; this is its first receipt.
+
+    A tuple: there is one per batch.
+    """
 
     request: int
-    receipt: Receipt
-    repeated: bool
+    place: Appended
+    copies: int
+
+    @property
+    def repeated(self) -> bool:
+        return self.place.repeated
+
+    @property
+    def receipt(self) -> Receipt:
+        place = self.place
+        return Receipt(place.stream, place.epoch, place.first_offset, place.count, self.copies)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,41 @@ class Flying:
     bytes: int
 
 
+class Followers:
+    """Of all links together: who has something to send, and who is sent which stream. So a step looks at those that it
+    concerns, however many others there are."""
+
+    def __init__(self) -> None:
+        self.ready: dict[Outgoing, None] = {}  # in turn
+        self._of: dict[StreamKey, dict[Outgoing, None]] = {}
+
+    def of(self, key: StreamKey) -> Iterable[Outgoing]:
+        return self._of.get(key, ())
+
+    def follow(self, key: StreamKey, outgoing: Outgoing) -> None:
+        self._of.setdefault(key, {})[outgoing] = None
+
+    def unfollow(self, key: StreamKey, outgoing: Outgoing) -> None:
+        followers = self._of.get(key)
+        if followers is not None:
+            followers.pop(outgoing, None)
+            if not followers:
+                del self._of[key]
+
+
 class Outgoing:
     """``wants(key)``: whether the child, or somebody behind it, wants a stream."""
 
-    def __init__(self, peer: NodeId, log: Log, window_bytes: int, wants: Callable[[StreamKey], bool]) -> None:
+    def __init__(
+        self,
+        peer: NodeId,
+        log: Log,
+        window_bytes: int,
+        wants: Callable[[StreamKey], bool],
+        followers: Followers,
+    ) -> None:
         self.peer = peer
+        self._followers = followers
         self.origins: set[NodeId] = set()  # whose streams the child wants from us
         self._orphans: set[NodeId] = set()  # origins out of reach: the child may not know that we have their streams
         self.cursors: dict[StreamKey, Cursor] = {}
@@ -79,7 +109,7 @@ class Outgoing:
         if cursor is not None:
             self._land(key)
             cursor.sent = cursor.acked = position.offset
-            self._behind[key] = None
+            self._fall_behind(key)
 
     def leave(self, origins: Iterable[NodeId]) -> None:
         """Another parent serves these from now on."""
@@ -102,6 +132,13 @@ class Outgoing:
             self._land(key)
             del self.cursors[key]
             self._behind.pop(key, None)
+            self._followers.unfollow(key, self)
+
+    def close(self) -> None:
+        """The link is down."""
+        for key in self.cursors:
+            self._followers.unfollow(key, self)
+        self._followers.ready.pop(self, None)
 
     def stream_known(self, info: StreamInfo, latest: int) -> None:
         """A stream is new in our log."""
@@ -126,15 +163,22 @@ class Outgoing:
         wanted = key in self._kept or self._wants(key)
         if wanted and not cursor.wanted:
             cursor.latest = latest
-            self._behind[key] = None
+            self._fall_behind(key)
+        if wanted:
+            self._followers.follow(key, self)
+        else:
+            self._followers.unfollow(key, self)
         cursor.wanted = wanted
 
     # --- sending -------------------------------------------------------------------------------------------------
 
     def advanced(self, key: StreamKey) -> None:
-        cursor = self.cursors.get(key)
-        if cursor is not None and cursor.wanted:
-            self._behind[key] = None
+        """A stream that the child follows has more."""
+        self._fall_behind(key)
+
+    def _fall_behind(self, key: StreamKey) -> None:
+        self._behind[key] = None
+        self._followers.ready[self] = None
 
     @property
     def ready(self) -> bool:
@@ -142,6 +186,12 @@ class Outgoing:
 
     def pump(self, floors: Callable[[StreamKey], int], now_s: float) -> list[Copy]:
         """What can be sent now: one turn of one stream."""
+        copies = self._next(floors, now_s)
+        if not self.ready:
+            self._followers.ready.pop(self, None)
+        return copies
+
+    def _next(self, floors: Callable[[StreamKey], int], now_s: float) -> list[Copy]:
         while self.ready:
             key = next(iter(self._behind))
             del self._behind[key]
@@ -176,7 +226,7 @@ class Outgoing:
         try:
             stored = self._log.read(stream, epoch, first, info.end, bytes_max)
         except PositionExpired:  # retention was quicker
-            self._behind[key] = None
+            self._fall_behind(key)
             return []
         copies = []
         for data in stored:
@@ -186,7 +236,7 @@ class Outgoing:
             follows, expired = batch.end_offset, False
         cursor.sent = follows if stored else info.end  # compaction took all there was
         if cursor.sent < info.end:
-            self._behind[key] = None
+            self._fall_behind(key)
         return copies
 
     def _fly(self, key: StreamKey, copies: list[Copy], now_s: float) -> None:
@@ -213,6 +263,8 @@ class Outgoing:
             self.flying_bytes -= flying.popleft().bytes
         if flying is not None and not flying:
             del self._flying[key]
+        if self._behind:
+            self._followers.ready[self] = None
         return True
 
     def rewind(self, now_s: float) -> None:
@@ -221,9 +273,11 @@ class Outgoing:
             self._land(key)
             cursor = self.cursors[key]
             cursor.sent = cursor.acked
-            self._behind[key] = None
+            self._fall_behind(key)
         self.progress_s = now_s
 
     def _land(self, key: StreamKey) -> None:
         """Nothing of this stream is under way any more."""
         self.flying_bytes -= sum(each.bytes for each in self._flying.pop(key, ()))
+        if self._behind:
+            self._followers.ready[self] = None

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from weft.core.errors import CopiesMissing
 from weft.core.messages import Effect, Receipted, Receipts, Refused, StreamKey
 from weft.log import Appended
-from weft.model import Receipt
 
 
-@dataclass(frozen=True, slots=True)
-class Owed:
+class Owed(Struct, frozen=True):
     request: int
     appended: Appended
     copies: int
@@ -29,9 +28,7 @@ class Owed:
         return self.appended.first_offset + self.appended.count
 
     def receipted(self, copies: int) -> Receipted:
-        place = self.appended
-        receipt = Receipt(place.stream, place.epoch, place.first_offset, place.count, copies)
-        return Receipted(self.request, receipt, place.repeated)
+        return Receipted(self.request, self.appended, copies)
 
 
 class OwedReceipts:

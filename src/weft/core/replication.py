@@ -24,10 +24,11 @@ from weft.core.messages import (
     SendResume,
     StreamKey,
 )
-from weft.core.outgoing import Outgoing
+from weft.core.outgoing import Followers, Outgoing
 from weft.core.plain import PlainLink
 from weft.core.routes import Routes
 from weft.core.settings import BrokerSettings
+from weft.core.timers import soonest
 from weft.core.topics import is_own
 from weft.errors import StorageError, UsageError
 from weft.log import Log, StreamInfo
@@ -62,6 +63,9 @@ class Replication:
         self._routes = routes
         self._settings = settings
         self._floors = floors
+        self._followers = Followers()
+        self._owing: dict[NodeId, None] = {}  # peers that are owed acknowledgements
+        self._acks_due_s: float | None = None  # when to see who has not acknowledged for too long; never too late
         self._merge_due_s = 0.0  # when to try again what found no room
         self._origins = {info.stream.origin for info in log.streams()}
         self._lost_s: dict[NodeId, float] = {}  # origins that are out of reach, and since when
@@ -71,11 +75,14 @@ class Replication:
     # --- links ---------------------------------------------------------------------------------------------------
 
     def link_up(self, peer: NodeId, now_s: float) -> None:
+        if peer in self.links:
+            self.links[peer].outgoing.close()
         outgoing = Outgoing(
             peer,
             self._log,
             self._settings.window_bytes,
             lambda key: self._routes.wants(peer, key[0].origin, key[0].topic),
+            self._followers,
         )
         outgoing.progress_s = now_s
         self.links[peer] = PeerFlows(Incoming(peer, self._me, self._log), outgoing)
@@ -86,7 +93,10 @@ class Replication:
         return self._send_plain(self.plain[peer])
 
     def link_down(self, peer: NodeId) -> None:
-        self.links.pop(peer, None)
+        link = self.links.pop(peer, None)
+        if link is not None:
+            link.outgoing.close()
+            self._owing.pop(peer, None)
         self.plain.pop(peer, None)
         if not self._plain_gaps.get(peer):
             self._plain_gaps.pop(peer, None)
@@ -177,6 +187,7 @@ class Replication:
             return []
         known = False
         missing: list[Position] = []
+        self._owing[received.peer] = None
         for copy in received.copies:
             key = (copy.stream, copy.epoch)
             try:
@@ -205,10 +216,11 @@ class Replication:
     def synced(self, advanced: Mapping[StreamKey, int]) -> list[Effect]:
         """Acknowledge what a sync made durable, and see who wants it."""
         effects: list[Effect] = []
-        for link in self.links.values():
-            effects += self._acks(link)
-            for key in advanced:
-                link.outgoing.advanced(key)
+        for peer in list(self._owing):
+            effects += self._acks(self.links[peer])
+        for key in advanced:
+            for outgoing in self._followers.of(key):
+                outgoing.advanced(key)
         for plain in self.plain.values():
             for key in advanced:
                 plain.merge(key)
@@ -218,6 +230,8 @@ class Replication:
 
     def _acks(self, link: PeerFlows) -> list[Effect]:
         positions = link.incoming.acks()
+        if not link.incoming.owes:
+            self._owing.pop(link.incoming.peer, None)
         return [SendAcks(link.incoming.peer, positions)] if positions else []
 
     def stream_known(self, info: StreamInfo) -> None:
@@ -234,18 +248,20 @@ class Replication:
     def pump(self, now_s: float) -> list[Effect]:
         """What can be sent now; a turn for everybody."""
         effects: list[Effect] = []
-        for peer, link in self.links.items():
-            copies = link.outgoing.pump(lambda key: self._floors.get(key, 0), now_s)
+        for outgoing in list(self._followers.ready):
+            copies = outgoing.pump(lambda key: self._floors.get(key, 0), now_s)
             if copies:
-                effects.append(SendCopies(peer, tuple(copies)))
-            effects += map(DamageFound, link.outgoing.take_damage())
+                effects.append(SendCopies(outgoing.peer, tuple(copies)))
+                if self._acks_due_s is None:
+                    self._acks_due_s = now_s + self._settings.ack_timeout_s
+            effects += map(DamageFound, outgoing.take_damage())
         for plain in self.plain.values():
             effects += map(DamageFound, plain.take_damage())
         return effects
 
     @property
     def busy(self) -> bool:
-        return any(link.outgoing.ready for link in self.links.values())
+        return bool(self._followers.ready)
 
     # --- safety --------------------------------------------------------------------------------------------------
 
@@ -271,23 +287,20 @@ class Replication:
         return []
 
     def get_timer(self) -> float | None:
-        timeout_s = self._settings.ack_timeout_s
-        links = (link.outgoing for link in self.links.values())
-        timers_s = [each.progress_s + timeout_s for each in links if each.flying_bytes]
+        due_s = self._acks_due_s
         for plain in self.plain.values():
             if plain.unmerged:
-                timers_s.append(self._merge_due_s)
-            if plain.gap_due_s is not None:
-                timers_s.append(plain.gap_due_s)
-        return min(timers_s, default=None)
+                due_s = soonest(due_s, self._merge_due_s)
+            due_s = soonest(due_s, plain.gap_due_s)
+        return due_s
 
     def expire(self, now_s: float) -> list[Effect]:
         """Send again what has not been acknowledged for too long, see whether there is room again, and leave plain
         peers that do not go back to what is missing."""
-        for link in self.links.values():
-            outgoing = link.outgoing
-            if outgoing.flying_bytes and now_s - outgoing.progress_s >= self._settings.ack_timeout_s:
-                outgoing.rewind(now_s)
+        if self._acks_due_s is not None and now_s >= self._acks_due_s:
+            self._acks_due_s = None
+            for link in self.links.values():
+                self._expire(link.outgoing, now_s)
         if now_s >= self._merge_due_s:
             self._merge_due_s = now_s + MERGE_RETRY_S
             for plain in self.plain.values():
@@ -297,6 +310,13 @@ class Replication:
             if plain.gap_due_s is not None and plain.gap_due_s <= now_s:
                 effects += self._drop_plain(plain.peer, f"events are missing: {plain.missing()}")
         return effects
+
+    def _expire(self, outgoing: Outgoing, now_s: float) -> None:
+        timeout_s = self._settings.ack_timeout_s
+        if outgoing.flying_bytes and now_s - outgoing.progress_s >= timeout_s:
+            outgoing.rewind(now_s)
+        elif outgoing.flying_bytes:
+            self._acks_due_s = soonest(self._acks_due_s, outgoing.progress_s + timeout_s)
 
     # --- plain peers -----------------------------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from weft.core.topics import Selection, selects
 from weft.errors import UsageError, WeftError
 from weft.limits import MIB
 from weft.log import Log, StreamInfo
-from weft.model import Batch, NodeId, Pattern, Position
+from weft.model import NodeId, Pattern, Position
+from weft.model.batch_header import end_offset
 
 PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
 
@@ -60,6 +61,8 @@ class Subscriptions:
         self._all: dict[int, Subscription] = {}
         self._selection: Selection[int] = Selection()
         self._ready: dict[int, None] = {}  # subscriptions that may have something to read, in turn
+        # What was read in this step: who stands where others stand gets the same objects.
+        self._shared: dict[tuple[StreamKey, int, int], list[Delivered]] = {}
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._all.values())
@@ -173,9 +176,12 @@ class Subscriptions:
 
     def pump(self) -> list[Effect]:
         """What can be delivered now; a bounded amount for everybody in turn."""
+        if not self._ready:
+            return []
         effects: list[Effect] = []
         for number in list(self._ready):
             effects += self._pump(self._all[number])
+        self._shared.clear()
         return effects
 
     def _pump(self, subscription: Subscription) -> list[Effect]:
@@ -210,12 +216,16 @@ class Subscriptions:
         if cursor >= durable:
             return []
         bytes_max = min(LINK_READ_BYTES_MAX, max(subscription.credit_bytes, 1))
-        batches = self._log.read(stream, epoch, cursor, durable, bytes_max)
-        end = Batch.read_stored(batches[-1]).end_offset if batches else durable  # compaction took all there was
+        place = (key, cursor, bytes_max)
+        batches = self._shared.get(place)
+        if batches is None:
+            stored = self._log.read(stream, epoch, cursor, durable, bytes_max)
+            batches = self._shared[place] = [Delivered(stream, epoch, data, cursor) for data in stored]
+        end = end_offset(batches[-1].data) if batches else durable  # compaction took all there was
         subscription.cursors[key] = end
         if end < durable:
             subscription.behind[key] = None
-        return [Delivered(stream, epoch, data, cursor) for data in batches]
+        return batches
 
 
 def positions_of(cursors: dict[StreamKey, int]) -> tuple[Position, ...]:

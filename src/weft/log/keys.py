@@ -9,6 +9,7 @@ TABLES     ``s`` stream:u64                                the stream's record (
 TABLES     ``i`` stream:u64 offset:u64                     index point: segment:u32 bytes_before:i64 latest_us:i64
 TABLES     ``t`` stream:u64 latest_us:u64 offset:u64       (nothing) the time index points there
 TABLES     ``p`` stream:u64 producer:16                    what is remembered of a producer (``producers``)
+TABLES     ``q`` stream:u64 offset:u64                     the batches that the one there is made of (``gathering``)
 TABLES     ``g`` group ``\\0`` stream text                  next_offset:u64
 TABLES     ``l`` peer ``\\0`` stream text                   next_offset:u64
 =========  ==============================================  ==================================================
@@ -31,7 +32,7 @@ PRODUCER_KEY: Final = struct.Struct(">cQ16s")
 POINT: Final = struct.Struct(">Iqq")
 U64: Final = struct.Struct(">Q")
 
-META, STREAMS, INDEX, TIMES, PRODUCERS, GROUPS, LINKS = b"m", b"s", b"i", b"t", b"p", b"g", b"l"
+META, STREAMS, INDEX, TIMES, PRODUCERS, PIECES, GROUPS, LINKS = b"m", b"s", b"i", b"t", b"p", b"q", b"g", b"l"
 U64_MAX: Final = (1 << 64) - 1
 NO_TIME_US: Final = -(1 << 63)  # before any event
 _TIME_BIAS: Final = 1 << 63  # makes signed times sort as unsigned numbers
@@ -73,6 +74,10 @@ def time_key(stream_id: int, latest_us: int, offset: int) -> bytes:
 
 def producer_key(stream_id: int, producer: bytes) -> bytes:
     return PRODUCER_KEY.pack(PRODUCERS, stream_id, producer)
+
+
+def pieces_key(stream_id: int, offset: int) -> bytes:
+    return STREAM_OFFSET_KEY.pack(PIECES, stream_id, offset)
 
 
 def named_key(table: bytes, owner: str, text: str = "") -> bytes:

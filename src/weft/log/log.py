@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Final, NamedTuple
 
 import msgspec
 
-from weft.errors import StorageError, UsageError
+from weft.errors import StorageError, UsageError, WeftError
 from weft.limits import DISK_RESERVE_BYTES, MIB, OFFSET_MAX, READ_BYTES_MAX, SEGMENT_BYTES
 from weft.log import index, keys
 from weft.log.catalogue import Catalogue, StreamInfo, info_of
 from weft.log.dropping import dropping
 from weft.log.entries import Kind, note
 from weft.log.errors import DiskFull, GapInCopy, SequenceReused
+from weft.log.gathering import Run, gathered, pack_pieces, rounds
 from weft.log.ledger import Group, Ledger
 from weft.log.places import Places
 from weft.log.producers import Sent, sent_as
@@ -31,11 +33,13 @@ from weft.log.recent import Recent
 from weft.log.records import StreamState, new_record
 from weft.log.recovery import Cut, Recovered
 from weft.log.segments import Segments
-from weft.log.store import Put, Space, Store, Write
+from weft.log.store import DeleteRange, Put, Space, Store, Write
 from weft.model import Batch, Epoch, EventId, Pattern, Position, Stream
 
 RECENT_BYTES_MAX: Final = 32 * MIB  # of the last batches, in memory: what readers at the end of a stream ask for
 
+
+NOT_STORED: Final = StorageError("not stored yet")  # never seen: every batch has its outcome in some round
 
 Advanced = Mapping[tuple[Stream, Epoch], int]  # streams and how far they are durable now
 
@@ -52,6 +56,16 @@ class Appended(msgspec.Struct, frozen=True):
     count: int
     ticket: int
     repeated: bool = False  # it was in the log already; this is where
+
+
+class _Entry(NamedTuple):
+    """A batch about to be stored. ``run``: which of the batches that were handed in are in it; ``pieces``: how."""
+
+    state: StreamState
+    is_new: bool
+    run: Run
+    batch: Batch
+    pieces: bytes
 
 
 class Log:
@@ -112,20 +126,74 @@ class Log:
     def append(self, stream: Stream, batch: Batch) -> Appended:
         """Give a batch of this node its offsets. A batch that its producer sent before gets its first place again;
         SequenceReused if it is not the same one."""
+        (outcome,) = self.append_all([(stream, batch)])
+        if isinstance(outcome, WeftError):
+            raise outcome
+        return outcome
+
+    def append_all(self, wanted: Sequence[tuple[Stream, Batch]]) -> list[Appended | WeftError]:
+        """The same for many, in as few writes as can be: what became of each. Small batches of one stream are stored as
+        one."""
+        outcomes: list[Appended | WeftError] = [NOT_STORED] * len(wanted)
         with self._lock:
-            state = self._states.get((stream, self.epoch))
-            if batch.producer is not None and state is not None:
-                sent = self._producers.find((state.id, batch.producer), batch.sequence)
-                if sent is not None:
-                    self._check_same(stream, sent, batch)
-                    return Appended(stream, self.epoch, sent.first_offset, len(batch), self.appended, repeated=True)
-            appended = self._append(
-                stream, self.epoch, state, batch.with_base_offset(0 if state is None else state.end)
-            )
+            for one_round in rounds(wanted):
+                entries: list[_Entry] = []
+                new_ids = count(self._catalogue.next_id)
+                for stream, run in one_round:
+                    state = self._states.get((stream, self.epoch))
+                    if state is not None:
+                        fresh = self._fresh(state, wanted, run, outcomes)
+                        if fresh:
+                            entries.append(_entry(state, False, [wanted[each][1] for each in fresh], fresh))
+                    else:
+                        state = StreamState(next(new_ids), new_record(stream, self.epoch, 0))
+                        entries.append(_entry(state, True, [wanted[each][1] for each in run], run))
+                if not entries:
+                    continue
+                try:
+                    self._store(entries)
+                except WeftError as error:
+                    for entry in entries:
+                        for each in entry.run:
+                            outcomes[each] = error
+                else:
+                    for entry in entries:
+                        self._note_own(entry, wanted, outcomes)
+        return outcomes
+
+    def _fresh(
+        self, state: StreamState, wanted: Sequence[tuple[Stream, Batch]], run: Run, outcomes: list[Appended | WeftError]
+    ) -> Run:
+        """Those that are not in the log. Of the others, the outcome."""
+        fresh: Run = []
+        for each in run:
+            batch = wanted[each][1]
             if batch.producer is not None:
-                key = (self._states[(stream, self.epoch)].id, batch.producer)
-                self._producers.add(key, sent_as(batch, appended.first_offset))
-            return appended
+                try:
+                    sent = self._producers.find((state.id, batch.producer), batch.sequence)
+                    if sent is not None:
+                        self._check_same(state.stream, sent, batch)
+                        outcomes[each] = Appended(
+                            state.stream, self.epoch, sent.first_offset, len(batch), self.appended, repeated=True
+                        )
+                        continue
+                except WeftError as error:
+                    outcomes[each] = error
+                    continue
+            fresh.append(each)
+        return fresh
+
+    def _note_own(
+        self, entry: _Entry, wanted: Sequence[tuple[Stream, Batch]], outcomes: list[Appended | WeftError]
+    ) -> None:
+        """Where each batch of an entry that is stored has its place."""
+        at, state = entry.batch.base_offset, entry.state
+        for each in entry.run:
+            batch = wanted[each][1]
+            outcomes[each] = Appended(state.stream, self.epoch, at, len(batch), self.appended)
+            if batch.producer is not None:
+                self._producers.add((state.id, batch.producer), sent_as(batch, at))
+            at += len(batch)
 
     def _check_same(self, stream: Stream, sent: Sent, batch: Batch) -> None:
         difference = sent.difference(batch)
@@ -147,7 +215,9 @@ class Log:
                     return None
                 if batch.base_offset != state.end:
                     raise GapInCopy(f"a batch of {stream} does not follow", base=batch.base_offset, expected=state.end)
-            return self._append(stream, epoch, state, batch)
+            copy = state or StreamState(self._catalogue.next_id, new_record(stream, epoch, batch.base_offset))
+            self._store([_Entry(copy, state is None, [], batch, b"")])
+            return Appended(stream, epoch, batch.base_offset, len(batch), self.appended)
 
     def append_gap(self, stream: Stream, epoch: Epoch, end: int) -> int:
         """The offsets of a copy from where it ends up to, not including, ``end`` are no longer at its source: readers
@@ -160,10 +230,20 @@ class Log:
             if state is None:
                 return self._begin_copy(stream, epoch, end)
             if end > state.end:
-                gone = note(Kind.COMPACTED, state.end, end)
-                self._put(state, gone.first, gone.data, is_new=False)
-                self._appended_to(state, end, gone.data, 0, state.latest_us)
+                self._append_gone(state, end)
             return self.appended
+
+    def _append_gone(self, state: StreamState, end: int) -> None:
+        gone = note(Kind.COMPACTED, state.end, end)
+        self._check_room(len(gone.data))
+        segment = self._segments.current
+        point = index.point_writes(state.id, state.point(segment)) if state.needs_point(segment) else []
+        self.store.write([*point, Put(Space.BATCHES, keys.batch_key(segment, state.id, gone.first), gone.data)])
+        if point:
+            state.pointed(segment)
+            self._segments.touched.add(state.id)
+        self._extended(state, end, gone.data, 0, state.latest_us)
+        self.appended += 1
 
     def restart_copy(self, stream: Stream, epoch: Epoch, first: int) -> int:
         """Let go of all there is of a copy and go on at ``first``: retention at its source has overtaken it.
@@ -204,36 +284,42 @@ class Log:
         self._catalogue.add(state)
         self._named.append(state.id)
 
-    def _append(self, stream: Stream, epoch: Epoch, known: StreamState | None, batch: Batch) -> Appended:
-        data, first = batch.data, batch.base_offset
-        state = known or StreamState(self._catalogue.next_id, new_record(stream, epoch, first))
-        self._put(state, first, data, is_new=known is None)
-        if known is None:
-            self._name(state)
-        self._appended_to(state, batch.end_offset, data, len(data), batch.timestamp_us_max)
-        self._recent.add(state.id, first, state.end, data)
-        return Appended(stream, epoch, first, len(batch), self.appended)
-
-    def _put(self, state: StreamState, first: int, data: bytes, *, is_new: bool) -> None:
-        """Store an entry, with an index point where one is due."""
-        self._check_room(len(data))
+    def _store(self, entries: Sequence[_Entry]) -> None:
+        """Store entries of different streams in one write, with index points where they are due, and note them."""
+        self._check_room(sum(len(entry.batch.data) for entry in entries))
         segment = self._segments.current
-        key = keys.batch_key(segment, state.id, first)
-        if not state.needs_point(segment):
-            self.store.put_batch(key, data)
-            return
-        new = [state.record_write()] if is_new else []
-        point = index.point_writes(state.id, state.point(segment))
-        self.store.write([*new, *point, Put(Space.BATCHES, key, data)])
-        state.pointed(segment)
-        self._segments.touched.add(state.id)
+        rows = [(keys.batch_key(segment, each.state.id, each.batch.base_offset), each.batch.data) for each in entries]
+        others = [write for entry in entries for write in self._books_of(entry, segment)]
+        if others:
+            self.store.write([*others, *(Put(Space.BATCHES, key, data) for key, data in rows)])
+        else:
+            self.store.put_batches(rows)
+        self.appended += 1
+        for entry in entries:
+            state, batch = entry.state, entry.batch
+            if state.needs_point(segment):
+                state.pointed(segment)
+                self._segments.touched.add(state.id)
+            if entry.is_new:
+                self._name(state)
+            self._extended(state, batch.end_offset, batch.data, len(batch.data), batch.timestamp_us_max)
+            self._recent.add(state.id, batch.base_offset, state.end, batch.data)
 
-    def _appended_to(self, state: StreamState, end: int, data: bytes, size: int, latest_us: int) -> None:
+    def _books_of(self, entry: _Entry, segment: int) -> list[Write]:
+        """What is written beside an entry; mostly nothing."""
+        state = entry.state
+        writes = index.point_writes(state.id, state.point(segment)) if state.needs_point(segment) else []
+        if entry.is_new:
+            writes.append(state.record_write())
+        if entry.pieces:
+            writes.append(Put(Space.TABLES, keys.pieces_key(state.id, entry.batch.base_offset), entry.pieces))
+        return writes
+
+    def _extended(self, state: StreamState, end: int, data: bytes, size: int, latest_us: int) -> None:
         """Note in the books that an entry is stored. ``size``: of its events."""
         state.extend(end, size, latest_us)
         self._dirty[state.id] = end
         self._segments.count(data)
-        self.appended += 1
 
     def _check_room(self, size: int) -> None:
         """Ask for the free space now and then, so that RocksDB never meets a full disk in the middle of its work."""
@@ -337,7 +423,9 @@ class Log:
     def _begin_segment(self) -> None:
         """Close the books of the segment and let its data move to a table file."""
         closing = [self._catalogue.by_id[number].record_write() for number in self._segments.touched]
-        self._segments.begin(closing + self._producers.writes(self._segments.current))
+        # What was gathered is in the books of the producers now.
+        pieces = DeleteRange(Space.TABLES, *keys.table_range(keys.PIECES))
+        self._segments.begin([*closing, *self._producers.writes(self._segments.current), pieces])
         self._producers.written()
         self._segments.flush()
 
@@ -494,6 +582,12 @@ class Log:
             for callback in list(self._on_synced):
                 callback({key: state.durable for key, state in self._states.items()})
             self.store.close()
+
+
+def _entry(state: StreamState, is_new: bool, batches: Sequence[Batch], run: Run) -> _Entry:
+    if len(batches) == 1:
+        return _Entry(state, is_new, run, batches[0].with_base_offset(state.end), b"")
+    return _Entry(state, is_new, run, gathered(batches, state.end), pack_pieces(batches))
 
 
 def _set(state: StreamState, values: Mapping[str, int]) -> None:

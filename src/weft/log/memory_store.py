@@ -95,8 +95,8 @@ class MemoryStore:
         self._unsynced.append(undo)
         self._written += 1
 
-    def put_batch(self, key: bytes, value: bytes) -> None:
-        self.write((Put(Space.BATCHES, key, value),))
+    def put_batches(self, rows: Sequence[Row]) -> None:
+        self.write([Put(Space.BATCHES, key, value) for key, value in rows])
 
     def get(self, space: Space, key: bytes) -> bytes | None:
         return self._maps[space].values.get(key)

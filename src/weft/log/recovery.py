@@ -20,7 +20,8 @@ from typing import Final
 from weft.log import keys
 from weft.log.entries import Entry, Kind, read_sound_entry
 from weft.log.errors import LogDamaged, Loss, StoreCorrupt
-from weft.log.producers import Producers, sent_as
+from weft.log.gathering import unpack_pieces
+from weft.log.producers import Producers, Sent, sent_as
 from weft.log.promises import Promises, Tally, decode
 from weft.log.records import StreamState, decode_record, meta_write
 from weft.log.store import DeleteRange, Space, Store, Write
@@ -28,9 +29,10 @@ from weft.log.survey import SEGMENT_END, Survey, losses
 from weft.model.batch import Batch
 from weft.model.stream import Epoch
 
-FORMAT: Final = 2
-# 1 had producers without checksums. It is read, and is 2 once the log is open: who knows only 1 would misread them.
-FORMATS_READ: Final = (1, FORMAT)
+FORMAT: Final = 3
+# 1 had producers without checksums, 2 no gathered batches. They are read, and are 3 once the log is open: who knows
+# only an older one would misread the checksums, or not recognise what was gathered when it is sent again.
+FORMATS_READ: Final = (1, 2, FORMAT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,7 @@ class _Tail:
         self._ends: dict[int, int] = {}  # stream -> behind the last batch that is there at all
         self._unreadable = False
         self._strangers = False  # batches of streams that nobody knows
+        self._pieces = dict(store.scan(Space.TABLES, *keys.table_range(keys.PIECES)))
 
     def read(self) -> None:
         recovered = self._recovered
@@ -206,7 +209,10 @@ class _Tail:
             batch = Batch.read_stored(entry.data)
             state.extend(entry.end, len(entry.data), batch.timestamp_us_max)
             if batch.producer is not None:
-                self._remember((state.id, batch.producer), batch)
+                self._remember((state.id, batch.producer), sent_as(batch, batch.base_offset))
+            elif (row := self._pieces.get(keys.pieces_key(state.id, batch.base_offset))) is not None:
+                for producer, sent in unpack_pieces(row, batch.base_offset):
+                    self._remember((state.id, producer), sent)
         else:
             state.extend(entry.end, 0, state.latest_us)
         if segment == recovered.segment:
@@ -222,11 +228,11 @@ class _Tail:
         if segment == recovered.segment:
             recovered.segment_bytes += len(data)
 
-    def _remember(self, key: tuple[int, bytes], batch: Batch) -> None:
+    def _remember(self, key: tuple[int, bytes], sent: Sent) -> None:
         producers = self._recovered.producers
         last = producers.last_sequence(key)
-        if last is None or batch.sequence > last:
-            producers.add(key, sent_as(batch, batch.base_offset))
+        if last is None or sent.sequence > last:
+            producers.add(key, sent)
 
     def adds_up(self) -> bool:
         """Whether all that was promised is here, as far as the tail can tell."""

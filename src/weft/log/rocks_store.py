@@ -126,14 +126,23 @@ class RocksStore:
                     assert_never(write)
         return batch
 
-    def put_batch(self, key: bytes, value: bytes) -> None:
+    def put_batches(self, rows: Sequence[Row]) -> None:
         if self._failure is not None or self._read_only:
             self.revive()
         try:  # not _attempt: a function more costs a tenth of the put
-            self._batches.put(key, value)
+            self._put_rows(rows)
         except Exception as error:
             _raise_unless_foreign(error)
-            self._attempt(lambda: self._batches.put(key, value))
+            self._attempt(lambda: self._put_rows(rows))
+
+    def _put_rows(self, rows: Sequence[Row]) -> None:
+        if len(rows) == 1:
+            self._batches.put(*rows[0])
+            return
+        batch = WriteBatch(raw_mode=True)
+        for key, value in rows:
+            batch.put(key, value)
+        self._batches.write(batch)
 
     def sync(self) -> None:
         if self._failure is not None:  # a sync that works now would not cover what failed before

@@ -51,8 +51,8 @@ class Store(Protocol):
     def write(self, writes: Sequence[Write]) -> None:
         """All or nothing, visible at once, durable with the next ``sync``."""
 
-    def put_batch(self, key: bytes, value: bytes) -> None:
-        """One put into BATCHES: the hot path, without an object per write."""
+    def put_batches(self, rows: Sequence[Row]) -> None:
+        """Puts into BATCHES, all or nothing: the hot path, without an object per write."""
 
     def get(self, space: Space, key: bytes) -> bytes | None: ...
 

@@ -7,6 +7,7 @@ makes Python objects of single events.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, repeat
 from typing import Final, Literal
@@ -16,9 +17,10 @@ import pyarrow as pa
 
 from weft.errors import UsageError
 from weft.limits import BATCH_EVENTS_MAX, OFFSET_MAX
-from weft.model import batch_message
-from weft.model.batch_columns import Headers, rows_of_arrow, rows_of_events, rows_of_lists
+from weft.model import batch_few, batch_message
+from weft.model.batch_columns import Headers, columns_of_events, rows_of_arrow, rows_of_lists
 from weft.model.batch_compression import MESSAGE_BYTES_MAX, compress, decompress_untrusted
+from weft.model.batch_few import FEW_MAX, SMALL_BYTES_MAX, Few, few_of
 from weft.model.batch_header import (
     CRC_AT,
     HEADER_BYTES,
@@ -43,14 +45,22 @@ COMPRESSION_OF: Final = {codec: name for name, codec in CODEC_OF.items()}
 class Batch:
     """An immutable batch. ``data`` is all of it, as it is sent and stored; columns are views of that."""
 
-    __slots__ = ("_body_crc", "_head", "_rows", "data")
+    __slots__ = ("_body_crc", "_few", "_head", "_rows", "data")
 
-    def __init__(self, head: BatchHeader, data: bytes, body_crc: int | None, rows: pa.RecordBatch | None) -> None:
+    def __init__(
+        self,
+        head: BatchHeader,
+        data: bytes,
+        body_crc: int | None,
+        rows: pa.RecordBatch | None = None,
+        few: Few | None = None,
+    ) -> None:
         """For this module: batches are made by the class methods."""
         self._head = head
         self.data: Final = data
         self._body_crc = body_crc  # computed when it is first needed, as are the rows
         self._rows = rows
+        self._few = few
 
     # --- making one ----------------------------------------------------------------------------------------------
 
@@ -64,8 +74,10 @@ class Batch:
         compression: Compression = None,
     ) -> Batch:
         """A batch of events. Who still has columns had better use from_columns."""
-        rows = rows_of_events(events)
-        return _assemble(rows, producer=producer, sequence=sequence, compression=compression)
+        payloads, timestamps_us, keys, headers = columns_of_events(events)
+        return cls.from_columns(
+            payloads, timestamps_us, keys, headers, producer=producer, sequence=sequence, compression=compression
+        )
 
     @classmethod
     def from_columns(
@@ -80,6 +92,12 @@ class Batch:
         compression: Compression = None,
     ) -> Batch:
         """A batch of one list per column; one timestamp alone is for all events."""
+        if compression is None and (few := few_of(payloads, timestamps_us, keys, headers)) is not None:
+            _check_producer(producer, sequence)
+            try:
+                return _assemble_few(few, 0, producer, sequence)
+            except struct.error:
+                pass  # a timestamp that does not fit
         rows = rows_of_lists(payloads, timestamps_us, keys, headers)
         return _assemble(rows, producer=producer, sequence=sequence, compression=compression)
 
@@ -135,6 +153,8 @@ class Batch:
         body_crc = int(google_crc32c.value(body))
         if not crc_fits(data, body_crc):
             raise BadBatch("checksum does not fit", at=CRC_AT)
+        if (few := _few_untrusted(head, data)) is not None and few.is_usual and few.time_range == head[4:6]:
+            return cls(head, data, body_crc, few=few)
         message = decompress_untrusted(body, head.codec)
         rows = batch_message.read_untrusted(message, head.event_count, head.timestamp_us_min, head.timestamp_us_max)
         return cls(head, data, body_crc, rows)
@@ -145,7 +165,7 @@ class Batch:
 
         ``intact`` says whether it still has the checksum it was stored with.
         """
-        return cls(unpack_untrusted(data), data, None, None)
+        return cls(unpack_untrusted(data), data, None)
 
     @property
     def intact(self) -> bool:
@@ -192,13 +212,13 @@ class Batch:
         if not 0 <= offset <= OFFSET_MAX - len(self):
             raise UsageError("offset out of range", offset=offset, events=len(self), limit=OFFSET_MAX)
         head = self._head._replace(base_offset=offset)
-        return _sealed(head, memoryview(self.data)[HEADER_BYTES:], self.body_crc)
+        return _sealed(head, memoryview(self.data)[HEADER_BYTES:], self.body_crc, self._few)
 
     def with_producer(self, producer: bytes, sequence: int) -> Batch:
         """The same events, not placed yet, as what this producer sends under this number; nothing is decoded."""
         _check_producer(producer, sequence)
         head = self._head._replace(base_offset=0, producer=producer, sequence=sequence)
-        return _sealed(head, memoryview(self.data)[HEADER_BYTES:], self.body_crc)
+        return _sealed(head, memoryview(self.data)[HEADER_BYTES:], self.body_crc, self._few)
 
     # --- columns -------------------------------------------------------------------------------------------------
 
@@ -208,6 +228,13 @@ class Batch:
             body = pa.py_buffer(self.data).slice(HEADER_BYTES)
             self._rows = batch_message.read(decompress_untrusted(body, self._head.codec))
         return self._rows
+
+    @property
+    def few(self) -> Few | None:
+        """The columns as Python has them, if the events are few and small: much quicker than by Arrow."""
+        if self._few is None:
+            self._few = _few_untrusted(self._head, self.data)
+        return self._few
 
     @property
     def timestamps(self) -> pa.Int64Array:
@@ -247,10 +274,12 @@ class Batch:
 
     def events_from(self, offset: int) -> list[Event]:
         """The events from ``offset`` on, for a reader that starts inside the batch."""
+        if self.few is not None:
+            return _few_events(self.few)[max(offset - self.base_offset, 0) :]
         return _events(self.rows(offset))
 
     def __iter__(self) -> Iterator[Event]:
-        return iter(_events(self.record_batch))
+        return iter(self.events_from(self.base_offset))
 
     def __eq__(self, other: object) -> bool:
         return self.data == other.data if isinstance(other, Batch) else NotImplemented
@@ -298,8 +327,20 @@ def _compressed(message: pa.Buffer, compression: Compression) -> tuple[Codec, pa
     return Codec.NONE, message
 
 
-def _sealed(head: BatchHeader, body: pa.Buffer | bytes | memoryview, body_crc: int) -> Batch:
-    return Batch(head, b"".join((head.pack(body_crc), body)), body_crc, None)
+def _assemble_few(few: Few, base_offset: int, producer: bytes | None, sequence: int) -> Batch:
+    body = batch_few.write(few)
+    head = BatchHeader(Codec.NONE, base_offset, len(few.payloads), len(body), *few.time_range, producer, sequence)
+    return _sealed(head, body, int(google_crc32c.value(body)), few)
+
+
+def _few_untrusted(head: BatchHeader, data: bytes) -> Few | None:
+    if head.event_count > FEW_MAX or head.codec is not Codec.NONE or len(data) > SMALL_BYTES_MAX:
+        return None
+    return batch_few.read_untrusted(data[HEADER_BYTES:], head.event_count)
+
+
+def _sealed(head: BatchHeader, body: pa.Buffer | bytes | memoryview, body_crc: int, few: Few | None = None) -> Batch:
+    return Batch(head, b"".join((head.pack(body_crc), body)), body_crc, few=few)
 
 
 def _check_producer(producer: bytes | None, sequence: int) -> None:
@@ -310,6 +351,10 @@ def _check_producer(producer: bytes | None, sequence: int) -> None:
         raise UsageError("a producer id is 16 bytes, not all zero", producer=producer.hex())
     elif not 0 <= sequence <= SEQUENCE_MAX:
         raise UsageError("sequence out of range", sequence=sequence, limit=SEQUENCE_MAX)
+
+
+def _few_events(few: Few) -> list[Event]:
+    return list(map(Event, few.payloads, few.timestamps_us, few.keys or repeat(None), few.headers or repeat(None)))
 
 
 def _events(rows: pa.RecordBatch) -> list[Event]:

@@ -25,8 +25,10 @@ INT64_MAX: Final = (1 << 63) - 1
 CONVERSION_ERRORS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
 
 
-def rows_of_events(events: Sequence[Event]) -> pa.RecordBatch:
-    """Rows of events."""
+def columns_of_events(
+    events: Sequence[Event],
+) -> tuple[list[bytes], list[int], list[bytes | None] | None, list[Headers | None] | None]:
+    """The columns of events: payloads, timestamps, keys, headers."""
     try:
         payloads = [event.payload for event in events]
         timestamps_us = [event.timestamp_us for event in events]
@@ -39,7 +41,7 @@ def rows_of_events(events: Sequence[Event]) -> pa.RecordBatch:
     # Mostly nobody uses them, and then the column costs nothing.
     some_keys = keys if keys.count(None) < len(keys) else None
     some_headers = headers if headers.count(None) < len(headers) else None
-    return rows_of_lists(payloads, timestamps_us, some_keys, some_headers)
+    return payloads, timestamps_us, some_keys, some_headers
 
 
 def rows_of_lists(

@@ -40,6 +40,8 @@ LAYOUT: Final = struct.Struct("<BBHIQIIqq16sQ")
 HEADER_BYTES: Final = LAYOUT.size
 CRC_AT: Final = 4
 CRC_BYTES: Final = 4
+PLACE: Final = struct.Struct("<QI")  # base_offset and count
+PLACE_AT: Final = 8
 TIMESTAMPS_AT: Final = 24
 VERSION: Final = 1
 PRODUCER_BYTES: Final = 16
@@ -107,6 +109,18 @@ def unpack_untrusted(data: bytes) -> BatchHeader:
             raise BadBatch("a sequence without a producer", at=56, sequence=sequence)
         producer = None
     return BatchHeader(codec, offset, count, body_bytes, least, greatest, producer, sequence)
+
+
+def end_offset(data: bytes) -> int:
+    """The offset after the last event of a batch that was checked before."""
+    base, count = PLACE.unpack_from(data, PLACE_AT)
+    return int(base + count)
+
+
+def events_from(data: bytes, offset: int) -> int:
+    """How many events of such a batch are at this offset or behind it."""
+    base, count = PLACE.unpack_from(data, PLACE_AT)
+    return int(count if offset <= base else base + count - offset)
 
 
 def crc_fits(data: bytes, body_crc: int) -> bool:

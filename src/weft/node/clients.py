@@ -18,6 +18,7 @@ from weft.core.messages import (
     MoveGroup,
     Opened,
     Publish,
+    PublishAll,
     Receipted,
     Receipts,
     Refused,
@@ -30,7 +31,7 @@ from weft.log import Log
 from weft.log.errors import EventsLost, Loss, SequenceReused
 from weft.membership import NodeState
 from weft.model import Batch, NodeId, Pattern, Position, Topic
-from weft.model.batch_header import unpack_untrusted
+from weft.model.batch_header import events_from
 from weft.node.metrics import Metrics
 from weft.port.errors import Busy, ShuttingDown, code_of
 from weft.port.node import ClientLimits, PublishClient, SubscribeClient
@@ -72,6 +73,8 @@ class Clients:
         self._reused = reused
         self._numbers = count(1)
         self._publishers: dict[PublishClient, None] = {}
+        self._loop = asyncio.get_running_loop()
+        self._publishes: list[Publish] = []  # of this turn of the loop
         self._requests: dict[int, tuple[PublishClient, int, int]] = {}  # number -> whose, its own number, bytes
         self._subscribers: dict[int, SubscribeClient] = {}
         self._moves: dict[int, asyncio.Future[None]] = {}
@@ -104,17 +107,24 @@ class Clients:
     def publish(
         self, publisher: PublishClient, request: int, topic: Topic, partition: int, batch: Batch, copies: int
     ) -> None:
+        """What comes in one turn of the loop is taken together: one write, and one sync, for all of it."""
         number = next(self._numbers)
         self._requests[number] = (publisher, request, len(batch.data))
-        self._feed(Publish(number, topic, partition, batch, copies))
+        if not self._publishes:
+            self._loop.call_soon(self._take_publishes)
+        self._publishes.append(Publish(number, topic, partition, batch, copies))
+
+    def _take_publishes(self) -> None:
+        publishes, self._publishes = self._publishes, []
+        self._feed(PublishAll(publishes))
 
     def _receipts(self, receipts: tuple[Receipted, ...]) -> None:
         """All of one sync, each client's together."""
         by_publisher: dict[PublishClient, list[tuple[int, Receipted]]] = {}
         for receipted in receipts:
             publisher, request, size = self._requests.pop(receipted.request)
-            if not receipted.repeated:
-                self._metrics.published(receipted.receipt.count, size)
+            if not receipted.place.repeated:
+                self._metrics.published(receipted.place.count, size)
             if publisher in self._publishers:
                 by_publisher.setdefault(publisher, []).append((request, receipted))
         for publisher, theirs in by_publisher.items():
@@ -169,9 +179,7 @@ class Clients:
         if subscriber is None:
             return
         for each in effect.batches:
-            head = unpack_untrusted(each.data)
-            events = head.base_offset + head.event_count - max(each.first_offset, head.base_offset)
-            self._metrics.delivered(events, len(each.data))
+            self._metrics.delivered(events_from(each.data, each.first_offset), len(each.data))
         subscriber.deliver(effect.batches)
 
     def _ended(self, effect: Ended) -> None:

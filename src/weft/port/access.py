@@ -16,6 +16,7 @@ from weft.model import Pattern, Topic
 from weft.security import Acl, Authenticator, Cause, CertificateRefused, Principal, Refused, Secret, Unauthenticated
 from weft.security.certificates import read_certificate_untrusted, read_identity_untrusted
 
+TOPICS_KEPT_MAX: Final = 10_000  # of one caller: about 1 MiB
 CERTIFICATES_READ_MAX: Final = 256  # remembered: a caller shows the same one with every call
 EVERYBODY: Final = Acl("plain text", (Pattern(">"), Pattern("weft.>")), (Pattern(">"), Pattern("weft.>")), admin=True)
 
@@ -38,9 +39,12 @@ class Caller:
         self._acl = acl
         self._note = note
         self._over: Refused | None = None
+        self._publishes: set[Topic] = set()  # what these rights were found good for: the same ones are asked for again
 
     def update(self, acl: Acl) -> None:
-        self._acl = acl
+        if acl != self._acl:
+            self._acl = acl
+            self._publishes.clear()
 
     def expel(self, error: Refused) -> None:
         """The caller's key was revoked."""
@@ -51,8 +55,13 @@ class Caller:
             raise self._over
 
     def check_publish(self, topic: Topic) -> None:
+        if topic in self._publishes and self._over is None:
+            return
         with self._noting():
             self._acl.check_publish(topic)
+        if len(self._publishes) >= TOPICS_KEPT_MAX:
+            self._publishes.clear()
+        self._publishes.add(topic)
 
     def check_subscribe(self, pattern: Pattern) -> None:
         with self._noting():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import lru_cache
+from typing import Final
 
 from weft.core.errors import TopicReserved
 from weft.core.topics import is_own, selects
@@ -14,7 +16,10 @@ from weft.port.access import Caller
 from weft.security.acl import OPEN_PREFIXES
 from weft.wire.mesh import mesh_pb2 as pb
 
+TOPICS_KEPT_MAX: Final = 16_384  # names that were found good: they come again with every batch
 
+
+@lru_cache(TOPICS_KEPT_MAX)
 def read_topic_untrusted(text: str) -> Topic:
     """A topic that clients may publish to."""
     topic = parse_topic(text)

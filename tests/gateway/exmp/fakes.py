@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from weft.core.messages import AddCredit, Delivered, Handled, Receipted, Start
 from weft.errors import WeftError
-from weft.model import Batch, Epoch, NodeId, Pattern, Position, Receipt, Stream, Topic
+from weft.log import Appended
+from weft.model import Batch, Epoch, NodeId, Pattern, Position, Stream, Topic
 from weft.port.node import ClientLimits, PublishClient, SubscribeClient
 from weft.port.unanswered import UnansweredBytes
 
@@ -47,7 +48,7 @@ class FakeMesh:
         for request, topic, batch in self.published:
             first = self._ends.get(topic, 0)
             self._ends[topic] = first + len(batch)
-            made.append((request, Receipted(request, Receipt(stream(topic), EPOCH, first, len(batch), 1), False)))
+            made.append((request, Receipted(request, Appended(stream(topic), EPOCH, first, len(batch), 0), 1)))
         self.published.clear()
         return made
 

@@ -1,7 +1,8 @@
 """Publish: one stream per client, batches in, receipts out.
 
-Reading and writing are two tasks. What waits to be written is sent together: all receipts of a sync, and those of the
-syncs that passed while the last message was on its way, are one message. Reading stops while too much is owed.
+Nothing waits in between: a message is taken in the turn of the loop in which it comes, and the receipts of a sync leave
+in the turn in which it ends, as one message. A stream is not read while too much is owed, or while its client does not
+read what it is told.
 """
 
 from __future__ import annotations
@@ -17,45 +18,43 @@ from weft.port.access import Caller
 from weft.port.errors import ShuttingDown, error_message
 from weft.port.node import MeshNode
 from weft.transport.clients.failing import failure_of
-from weft.transport.clients.values import parse_untrusted, read_batch_untrusted, receipt_message
+from weft.transport.clients.values import parse_untrusted, read_batch_untrusted, receipts_bytes
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.rpc import RpcError
 
 PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each one is answered by itself
-CLIENT_REPLIES_MAX: Final = 10_000  # waiting for a client that does not read: then its stream is not read either
 
 
 class PublishStream:
     """One client's stream. The node calls ``receipts``, ``refused`` and ``drain``."""
 
-    def __init__(self, node: MeshNode, caller: Caller) -> None:
+    def __init__(self, node: MeshNode, caller: Caller, call: ServerCall) -> None:
         self._node = node
         self._caller = caller
+        self._call = call
         self._bytes_max = node.limits.publish_bytes_max // 4  # so that one client does not take all of it
         self._owed: dict[int, int] = {}  # request -> bytes of its batch
         self._owed_bytes = 0
-        self._receipts: list[pb.Receipt] = []
-        self._others: list[pb.PublishReply] = []
-        self._wake = asyncio.Event()  # for the writer: there is something to write, or it is over
-        self._room = asyncio.Event()  # for the reader: less is owed than before
+        self._room = asyncio.Event()  # less is owed than before
+        self._pause: asyncio.Task[None] | None = None  # while nothing is read
         self._over = False  # nothing more will be read
+        self._settled = asyncio.Event()  # it is over, and nothing is owed
         self._failure: WeftError | None = None  # what the stream ends with
 
     # --- what the node says --------------------------------------------------------------------------------------
 
     def receipts(self, receipts: Sequence[tuple[int, Receipted]]) -> None:
-        for request, receipted in receipts:
-            self._receipts.append(receipt_message(request, receipted))
+        self._call.write_now(receipts_bytes(receipts))
+        for request, _ in receipts:
             self._settle(request)
-        self._wake.set()
 
     def refused(self, request: int, error: WeftError) -> None:
         self._node.count_refusal(error)
         refusal = pb.PublishRefused(request=request, error=error_message(error))
-        self._others.append(pb.PublishReply(refused=refusal))
+        self._call.write_nowait(pb.PublishReply(refused=refusal).SerializeToString())
         self._settle(request)
-        self._wake.set()
 
     def drain(self) -> None:
         self._end(ShuttingDown("this node is shutting down", node=self._node.node_id))
@@ -68,54 +67,56 @@ class PublishStream:
         size = self._owed.pop(request)
         self._owed_bytes -= size
         self._node.intake.give_back(size)
-        self._room.set()
+        if self._pause is not None:
+            self._room.set()
+        if self._over and not self._owed:
+            self._settled.set()
 
     def _end(self, failure: WeftError | None) -> None:
         if not self._over:
             self._over = True
             self._failure = failure
-        self._wake.set()
+        if not self._owed:
+            self._settled.set()
 
     # --- the stream ----------------------------------------------------------------------------------------------
 
-    async def run(self, call: ServerCall) -> None:
+    async def run(self) -> None:
         try:
             self._node.join(self)
         except WeftError as error:
             raise failure_of(error) from None
-        reader = asyncio.create_task(self._read(call))
+        reading = asyncio.create_task(self._read())
         try:
-            await self._write(call)
+            await self._settled.wait()
         finally:
             self._node.leave(self)
             self._node.intake.give_back(self._owed_bytes)
-            reader.cancel()
-            (bug,) = await asyncio.gather(reader, return_exceptions=True)
-        if isinstance(bug, Exception):
-            raise bug
+            others = [reading] if self._pause is None else [reading, self._pause]
+            for task in others:
+                task.cancel()
+            bugs = await asyncio.gather(*others, return_exceptions=True)
+        for bug in bugs:
+            if isinstance(bug, Exception):
+                raise bug
         if self._failure is not None:
             raise failure_of(self._failure) from None
 
-    async def _read(self, call: ServerCall) -> None:
+    async def _read(self) -> None:
+        """Read how it begins; from then on messages come by themselves, and only the end is waited for."""
         failure: WeftError | None = None
         try:
-            await self._read_open(call)
-            while not self._over and (data := await call.read()) is not None:
-                self._take(parse_untrusted(pb.PublishRequest, data))
-                while self._is_full():
-                    self._room.clear()
-                    self._node.intake.wake_with_room(self._room)
-                    await self._room.wait()
+            data = await self._call.read()
+            if data is not None:
+                self._open(parse_untrusted(pb.PublishRequest, data))
+                self._call.deliver_to(self._take_untrusted)
+                await self._call.read()
         except (UsageError, PeerError) as error:
             failure = error
         finally:
             self._end(failure)
 
-    async def _read_open(self, call: ServerCall) -> None:
-        data = await call.read()
-        if data is None:
-            return
-        request = parse_untrusted(pb.PublishRequest, data)
+    def _open(self, request: pb.PublishRequest) -> None:
         if request.WhichOneof("msg") != "open":
             raise BadMeshMessage("a publish stream begins with open")
         if len(request.open.producer_id) not in (0, PRODUCER_BYTES):
@@ -126,8 +127,18 @@ class PublishStream:
             batch_bytes_max=self._node.limits.batch_bytes_max,
             addresses=self._node.addresses(),
         )
-        self._others.append(pb.PublishReply(opened=opened))
-        self._wake.set()
+        self._call.write_nowait(pb.PublishReply(opened=opened).SerializeToString())
+
+    def _take_untrusted(self, data: bytes) -> None:
+        if self._over:
+            return
+        try:
+            self._take(parse_untrusted(pb.PublishRequest, data))
+        except (UsageError, PeerError) as error:
+            self._end(error)
+        if self._pause is None and self._is_full():
+            self._call.hold()
+            self._pause = asyncio.create_task(self._wait_for_room())
 
     def _take(self, request: pb.PublishRequest) -> None:
         match request.WhichOneof("msg"):
@@ -143,11 +154,12 @@ class PublishStream:
                 raise BadMeshMessage("after open, a publish stream carries batches")
 
     def _take_batch(self, message: pb.PublishBatch) -> None:
-        if message.request in self._owed:
-            raise BadMeshMessage("two batches with one request number", request=message.request)
+        request = message.request
+        if request in self._owed:
+            raise BadMeshMessage("two batches with one request number", request=request)
         data = message.batch
         size = len(data)
-        self._owed[message.request] = size
+        self._owed[request] = size
         self._owed_bytes += size
         self._node.intake.take(size)
         try:
@@ -155,27 +167,24 @@ class PublishStream:
             topic, partition, batch = read_batch_untrusted(message, data, self._node.limits.batch_bytes_max)
             self._caller.check_publish(topic)
         except WeftError as error:
-            self.refused(message.request, error)
+            self.refused(request, error)
             return
-        self._node.publish(self, message.request, topic, partition, batch, message.copies)
+        self._node.publish(self, request, topic, partition, batch, message.copies)
+
+    # --- not too much at a time ----------------------------------------------------------------------------------
 
     def _is_full(self) -> bool:
-        waiting = len(self._receipts) + len(self._others)
-        return waiting > CLIENT_REPLIES_MAX or self._owed_bytes > self._bytes_max or self._node.intake.is_full
+        return self._owed_bytes > self._bytes_max or self._node.intake.is_full or self._call.is_full
 
-    async def _write(self, call: ServerCall) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            for reply in self._replies():
-                await call.write(reply.SerializeToString())
-            self._room.set()
-            if self._over and not self._owed and not self._receipts and not self._others:
-                return
-
-    def _replies(self) -> list[pb.PublishReply]:
-        replies, self._others = self._others, []
-        if self._receipts:
-            replies.append(pb.PublishReply(receipts=pb.Receipts(receipts=self._receipts)))
-            self._receipts = []
-        return replies
+    async def _wait_for_room(self) -> None:
+        try:
+            while self._is_full():
+                await self._call.wait_for_room()
+                if self._owed_bytes > self._bytes_max or self._node.intake.is_full:
+                    self._room.clear()
+                    self._node.intake.wake_with_room(self._room)
+                    await self._room.wait()
+        except RpcError:
+            return  # the call is over, and whoever reads sees that
+        self._pause = None
+        self._call.release()

@@ -30,15 +30,15 @@ Q = TypeVar("Q", bound=Message)
 def mesh_handlers(node: MeshNode, access: Access) -> dict[str, Handler]:
     async def publish(call: ServerCall) -> None:
         caller = await admitted(access, call)
-        stream = PublishStream(node, caller)
+        stream = PublishStream(node, caller, call)
         with access.watching(caller, stream.expel):
-            await stream.run(call)
+            await stream.run()
 
     async def subscribe(call: ServerCall) -> None:
         caller = await admitted(access, call)
-        stream = SubscribeStream(node, caller)
+        stream = SubscribeStream(node, caller, call)
         with access.watching(caller, stream.expel):
-            await stream.run(call)
+            await stream.run()
 
     async def fetch(call: ServerCall) -> None:
         caller = await admitted(access, call)

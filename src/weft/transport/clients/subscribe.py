@@ -1,7 +1,8 @@
 """Subscribe: one stream per subscription, events out as far as the client's credit goes.
 
-The core delivers no more than the client gave credit for, so what waits here is bounded by it. Deliveries that wait
-together go out together, up to about a mebibyte in one message.
+What is delivered leaves in the same turn of the loop, as long as the client takes it. The core delivers no more than
+the client gave credit for, so what waits here is bounded by it. Deliveries that wait together go out together, up to
+about a mebibyte in one message.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from weft.model import Position
 from weft.port.access import Caller
 from weft.port.errors import Busy, error_message
 from weft.port.node import MeshNode
-from weft.transport.clients.publish import CLIENT_REPLIES_MAX
 from weft.transport.clients.values import (
     delivery_bytes,
     parse_untrusted,
@@ -30,21 +30,25 @@ from weft.transport.clients.values import (
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.rpc import RpcError
 
+CLIENT_REPLIES_MAX: Final = 10_000  # assignments that wait for a member that does not read: then it is let go
 DELIVERY_BYTES_MAX: Final = 1 * MIB  # gathered in one message: gRPC's cost per message is 1 % of copying that
 
 
 class SubscribeStream:
     """One client's stream. The node calls ``opened``, ``deliver``, ``assigned`` and ``ended``."""
 
-    def __init__(self, node: MeshNode, caller: Caller) -> None:
+    def __init__(self, node: MeshNode, caller: Caller, call: ServerCall) -> None:
         self._node = node
         self._caller = caller
+        self._call = call
         self._subscription: int | None = None
         self._credit_bytes = 0  # given by the client and not used up yet
         self._waiting: deque[Delivered | pb.SubscribeReply] = deque()
-        self._wake = asyncio.Event()
+        self._pouring: asyncio.Task[None] | None = None  # while something waits for the client to read
         self._over = False  # nothing is added to what waits any more
+        self._done = asyncio.Event()  # it is over, and nothing waits
 
     # --- what the node says --------------------------------------------------------------------------------------
 
@@ -62,7 +66,7 @@ class SubscribeStream:
             return
         self._waiting.extend(batches)
         self._credit_bytes -= sum(len(each.data) for each in batches)
-        self._wake.set()
+        self._pour()
 
     def assigned(self, generation: int, positions: Sequence[Position]) -> None:
         if len(self._waiting) > CLIENT_REPLIES_MAX:
@@ -87,32 +91,71 @@ class SubscribeStream:
     def _say(self, reply: pb.SubscribeReply) -> None:
         if not self._over:
             self._waiting.append(reply)
-            self._wake.set()
+            self._pour()
 
     def _end(self) -> None:
         self._over = True
-        self._wake.set()
+        if not self._waiting:
+            self._done.set()
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    def _pour(self) -> None:
+        """Write what waits, as far as the client takes it."""
+        if self._pouring is not None:
+            return
+        while self._waiting and not self._call.is_full:
+            self._call.write_now(self._next())
+        if self._waiting:
+            self._pouring = asyncio.create_task(self._pour_on())
+        elif self._over:
+            self._done.set()
+
+    async def _pour_on(self) -> None:
+        try:
+            await self._call.wait_for_room()
+        except RpcError:
+            return  # the call is over, and whoever reads sees that
+        self._pouring = None
+        self._pour()
+
+    def _next(self) -> bytes:
+        first = self._waiting.popleft()
+        if not isinstance(first, Delivered):
+            return bytes(first.SerializeToString())
+        batches, size = [first], len(first.data)
+        while self._waiting:
+            following = self._waiting[0]
+            if not isinstance(following, Delivered) or size + len(following.data) > DELIVERY_BYTES_MAX:
+                break
+            batches.append(following)
+            size += len(following.data)
+            self._waiting.popleft()
+        return delivery_bytes(batches)
 
     # --- the stream ----------------------------------------------------------------------------------------------
 
-    async def run(self, call: ServerCall) -> None:
-        reader = asyncio.create_task(self._read(call))
+    async def run(self) -> None:
+        reading = asyncio.create_task(self._read())
         try:
-            await self._write(call)
+            await self._done.wait()
         finally:
             if self._subscription is not None:
                 self._node.unsubscribe(self._subscription)
-            reader.cancel()
-            (bug,) = await asyncio.gather(reader, return_exceptions=True)
-        if isinstance(bug, Exception):
-            raise bug
+            others = [reading] if self._pouring is None else [reading, self._pouring]
+            for task in others:
+                task.cancel()
+            bugs = await asyncio.gather(*others, return_exceptions=True)
+        for bug in bugs:
+            if isinstance(bug, Exception):
+                raise bug
 
-    async def _read(self, call: ServerCall) -> None:
+    async def _read(self) -> None:
         try:
-            data = await call.read()
+            data = await self._call.read()
             if data is not None:
                 self._open(parse_untrusted(pb.SubscribeRequest, data))
-            while not self._over and (data := await call.read()) is not None:
+            while not self._over and (data := await self._call.read()) is not None:
                 self._take(parse_untrusted(pb.SubscribeRequest, data))
         except WeftError as error:
             self.ended(error)
@@ -146,26 +189,3 @@ class SubscribeStream:
                 self._node.tell(Handled(self._subscription, positions, request.handled.generation))
             case _:
                 raise BadMeshMessage("after open, a subscribe stream carries credit and handled")
-
-    async def _write(self, call: ServerCall) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._waiting:
-                await call.write(self._next())
-            if self._over:
-                return
-
-    def _next(self) -> bytes:
-        first = self._waiting.popleft()
-        if not isinstance(first, Delivered):
-            return bytes(first.SerializeToString())
-        batches, size = [first], len(first.data)
-        while self._waiting:
-            following = self._waiting[0]
-            if not isinstance(following, Delivered) or size + len(following.data) > DELIVERY_BYTES_MAX:
-                break
-            batches.append(following)
-            size += len(following.data)
-            self._waiting.popleft()
-        return delivery_bytes(batches)

@@ -6,6 +6,7 @@ Functions that take messages of clients raise UsageError or PeerError only, with
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -13,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from weft.core.messages import Delivered, Edge, FromPositions, FromTime, Receipted, Start
 from weft.errors import UsageError
 from weft.limits import CLIENT_POSITIONS_MAX, OFFSET_MAX, PARTITIONS_MAX
-from weft.model import Batch, Pattern, Position, Topic, parse_pattern
+from weft.model import Batch, Epoch, Pattern, Position, Stream, Topic, parse_pattern
 from weft.port.errors import TooLarge
 from weft.port.topics import read_topic_untrusted
 from weft.wire.mesh import BadMeshMessage
@@ -30,6 +31,15 @@ BATCH_FIELD: Final = bytes([2 << 3 | 2])  # StreamBatch.batch
 FIRST_OFFSET_FIELD: Final = bytes([3 << 3 | 0])  # StreamBatch.first_offset
 FETCHED_FIELD: Final = bytes([1 << 3 | 2])  # FetchReply.fetched
 FETCHED_BATCH_FIELD: Final = bytes([1 << 3 | 2])  # FetchedBatches.batches
+REPLY_RECEIPTS_FIELD: Final = bytes([2 << 3 | 2])  # PublishReply.receipts
+RECEIPTS_FIELD: Final = bytes([1 << 3 | 2])  # Receipts.receipts
+RECEIPT_REQUEST: Final = bytes([1 << 3 | 0])
+RECEIPT_STREAM: Final = bytes([2 << 3 | 2])
+RECEIPT_FIRST_OFFSET: Final = bytes([3 << 3 | 0])
+RECEIPT_COUNT: Final = bytes([4 << 3 | 0])
+RECEIPT_COPIES: Final = bytes([5 << 3 | 0])
+RECEIPT_REPEATED: Final = bytes([6 << 3 | 0, 1])
+STREAM_REFS_KEPT: Final = 16_384  # about 2 MiB
 EDGES: Final = {
     pb.Start.EDGE_UNSPECIFIED: Edge.OWN,
     pb.Start.EDGE_EARLIEST: Edge.EARLIEST,
@@ -97,29 +107,43 @@ def read_range_untrusted(request: pb.FetchRequest) -> tuple[int, int]:
 # --- to clients ------------------------------------------------------------------------------------------------------
 
 
-def receipt_message(request: int, receipted: Receipted) -> pb.Receipt:
-    receipt = receipted.receipt
-    return pb.Receipt(
-        request=request,
-        stream=stream_ref(receipt.stream, receipt.epoch),
-        first_offset=receipt.first_offset,
-        count=receipt.count,
-        copies=receipt.copies,
-        repeated=receipted.repeated,
-    )
+def receipts_bytes(receipts: Sequence[tuple[int, Receipted]]) -> bytes:
+    """PublishReply with Receipts of these requests, as protobuf has it: there is one per event, if they come alone."""
+    parts: list[bytes] = []
+    for request, (_, place, copies) in receipts:
+        receipt = b"".join(
+            (
+                RECEIPT_REQUEST + _varint(request) if request else b"",
+                RECEIPT_STREAM + _stream_ref(place.stream, place.epoch),
+                RECEIPT_FIRST_OFFSET + _varint(place.first_offset) if place.first_offset else b"",
+                RECEIPT_COUNT + _varint(place.count),
+                RECEIPT_COPIES + _varint(copies),
+                RECEIPT_REPEATED if place.repeated else b"",
+            )
+        )
+        parts += (RECEIPTS_FIELD + _varint(len(receipt)), receipt)
+    return b"".join((REPLY_RECEIPTS_FIELD + _varint(sum(map(len, parts))), *parts))
 
 
 def delivery_bytes(batches: Sequence[Delivered]) -> bytes:
-    """SubscribeReply with a Delivery of these batches, as protobuf has it, and with one copy of their data instead of
-    two."""
+    """SubscribeReply with a Delivery of these batches, as protobuf has it. Each batch is encoded once, for all who get
+    it."""
     parts: list[bytes] = []
+    size = 0
     for each in batches:
-        stream = _field(STREAM_FIELD, stream_ref(each.stream, each.epoch).SerializeToString())
-        data = BATCH_FIELD + _varint(len(each.data))
-        first = FIRST_OFFSET_FIELD + _varint(each.first_offset)
-        size = len(stream) + len(data) + len(each.data) + len(first)
-        parts += (BATCHES_FIELD + _varint(size), stream, data, each.data, first)
-    return b"".join((DELIVERY_FIELD + _varint(sum(map(len, parts))), *parts))
+        if not each.encoded:
+            each.encoded = _delivered_bytes(each)
+        parts.append(each.encoded)
+        size += len(each.encoded)
+    return b"".join((DELIVERY_FIELD + _varint(size), *parts))
+
+
+def _delivered_bytes(each: Delivered) -> bytes:
+    stream = STREAM_FIELD + _stream_ref(each.stream, each.epoch)
+    data = BATCH_FIELD + _varint(len(each.data))
+    first = FIRST_OFFSET_FIELD + _varint(each.first_offset)
+    size = len(stream) + len(data) + len(each.data) + len(first)
+    return b"".join((BATCHES_FIELD, _varint(size), stream, data, each.data, first))
 
 
 def fetched_bytes(batches: Sequence[bytes]) -> bytes:
@@ -130,11 +154,16 @@ def fetched_bytes(batches: Sequence[bytes]) -> bytes:
     return b"".join((FETCHED_FIELD + _varint(sum(map(len, parts))), *parts))
 
 
-def _field(tag: bytes, value: bytes) -> bytes:
-    return tag + _varint(len(value)) + value
+@lru_cache(STREAM_REFS_KEPT)
+def _stream_ref(stream: Stream, epoch: Epoch) -> bytes:
+    """A StreamRef with its length before it. The same ones are told over and over."""
+    value = bytes(stream_ref(stream, epoch).SerializeToString())
+    return _varint(len(value)) + value
 
 
 def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
     digits = bytearray()
     while value > 0x7F:
         digits.append(value & 0x7F | 0x80)

@@ -73,16 +73,28 @@ class Call:
         self._unread_bytes = 0
         self._release()
 
+    def hold(self) -> None:
+        """With ``deliver_to``: the peer is to send no more than its window for now."""
+        self._stream.hold()
+
+    def release(self) -> None:
+        """The peer may send again."""
+        self._stream.release()
+        self._endpoint.flush_soon()
+
     def _release(self) -> None:
         """The peer may send again when half of what waited is read."""
         if self._stream.held and 2 * self._unread_bytes < UNREAD_BYTES_MAX:
-            self._stream.release()
-            self._endpoint.flush_soon()
+            self.release()
 
     async def write(self, message: bytes) -> None:
         """Done when there is room for more; RpcError when the call is over."""
         self.write_nowait(message)
-        while self._is_full and not self._is_over:
+        await self.wait_for_room()
+
+    async def wait_for_room(self) -> None:
+        """Until there is room for more; RpcError when the call is over."""
+        while self.is_full and not self._is_over:
             room = asyncio.get_running_loop().create_future()
             self._writers.append(room)
             await room
@@ -94,12 +106,17 @@ class Call:
         self._stream.send(message)
         self._endpoint.flush_soon()
 
+    def write_now(self, message: bytes) -> None:
+        """The same, and it does not even wait for the next turn of the loop: for what somebody is waiting for."""
+        self.write_nowait(message)
+        self._endpoint.flush_now()
+
     @property
     def unsent_bytes(self) -> int:
         return self._stream.waiting_bytes
 
     @property
-    def _is_full(self) -> bool:
+    def is_full(self) -> bool:
         """The peer does not take what is sent: it is not read here, or on many other calls of its connection."""
         unsent = self._stream.waiting_bytes
         if unsent > UNSENT_BYTES_MAX:
@@ -128,7 +145,7 @@ class Call:
             _wake(self._reader)
 
     def on_room(self) -> None:
-        if self._writers and (self._is_over or not self._is_full):
+        if self._writers and (self._is_over or not self.is_full):
             self._wake_writers()
         if self._stream.closed:
             self._stop_timer()

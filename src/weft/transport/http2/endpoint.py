@@ -66,6 +66,7 @@ class Endpoint(asyncio.Protocol):
         self._settings = settings
         self._transport: asyncio.Transport
         self._flushing = False  # it is about to happen
+        self._receiving = False  # bytes of the peer are being taken in
         self._is_full = False
         self._unread_answers_bytes = 0  # written while the transport was full
         self._ends_when_idle = False
@@ -104,11 +105,13 @@ class Endpoint(asyncio.Protocol):
         if not self._first:
             self._first = data[:2]
         flushing, self._flushing = self._flushing, True  # whoever writes meanwhile need not ask for it
+        self._receiving = True
         try:
             self.http2.receive_data(data, self._loop.time())
         except BadHttp2 as error:
             self._end(NOT_HTTP2.get(self._first, str(error)), is_failure=True)
         finally:
+            self._receiving = False
             self._flushing = flushing
             if not flushing:
                 self.flush()
@@ -176,6 +179,11 @@ class Endpoint(asyncio.Protocol):
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self.flush)
+
+    def flush_now(self) -> None:
+        """What is written leaves at once; within ``data_received``, with the rest of its answers."""
+        if not self._receiving:
+            self.flush()
 
     def flush(self) -> None:
         self._flushing = False
