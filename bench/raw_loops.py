@@ -1,0 +1,122 @@
+"""Loops for peers that are driven by their socket: requests encoded before, answers only counted and checked.
+
+A Python client would be the limit of Redis and NATS, not they. So nothing is awaited per event here: the answer to one
+request sends the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from bench.systems import DONE_S_MAX, Sample
+
+
+class RawConnection(asyncio.Protocol, ABC):
+    """A socket whose ``on_answers`` gets the number of answers that have come with every piece of data."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport
+        self.on_answers: Callable[[int], None] = lambda count: None
+        self.failure: Exception | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
+        self.transport.set_write_buffer_limits(1 << 28)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if answers := self.count(data):
+                self.on_answers(answers)
+        except Exception as failure:
+            self.failure = failure
+            self.transport.close()
+
+    @abstractmethod
+    def count(self, data: bytes) -> int:
+        """The answers that are complete with this piece; raises what an answer says went wrong."""
+
+    def write(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def close(self) -> None:
+        self.transport.close()
+
+
+async def wait_until(is_done: Callable[[], bool], connections: Sequence[RawConnection]) -> None:
+    """Wait, and raise what a connection failed with."""
+    async with asyncio.timeout(DONE_S_MAX):
+        while not is_done():
+            for connection in connections:
+                if connection.failure is not None:
+                    raise connection.failure
+            await asyncio.sleep(0.005)
+
+
+async def closed_loop(requests: Sequence[tuple[RawConnection, bytes]], seconds: float) -> Sample:
+    """Each connection sends its request, waits for the answer, sends the request again."""
+    times: list[float] = []
+    begin = time.perf_counter()
+    end = begin + seconds
+    waiting = len(requests)
+
+    def start(connection: RawConnection, request: bytes) -> None:
+        sent = time.perf_counter()
+
+        def on_answers(count: int) -> None:
+            nonlocal sent, waiting
+            assert count == 1, "one request was under way"
+            now = time.perf_counter()
+            times.append(now - sent)
+            if now < end:
+                sent = now
+                connection.write(request)
+            else:
+                waiting -= 1
+
+        connection.on_answers = on_answers
+        connection.write(request)
+
+    for connection, request in requests:
+        start(connection, request)
+    await wait_until(lambda: not waiting, [connection for connection, _ in requests])
+    return Sample(len(times), time.perf_counter() - begin, {"receipt": times})
+
+
+async def in_flight(
+    connections: Sequence[RawConnection],
+    requests: Callable[[int, int], bytes],
+    seconds: float,
+    *,
+    window: int,
+    events_each: int = 1,
+) -> Sample:
+    """Keep ``window`` requests under way on each connection. ``requests(first, count)`` encodes that many."""
+    begin = time.perf_counter()
+    end = begin + seconds
+    sent = answered = 0
+    last = begin
+
+    def send(connection: RawConnection, count: int) -> None:
+        nonlocal sent
+        connection.write(requests(sent, count))
+        sent += count
+
+    def start(connection: RawConnection) -> None:
+        def on_answers(count: int) -> None:
+            nonlocal answered, last
+            answered += count
+            last = time.perf_counter()
+            if last < end:
+                send(connection, count)
+
+        connection.on_answers = on_answers
+        send(connection, window)
+
+    for connection in connections:
+        start(connection)
+    await wait_until(lambda: answered == sent and time.perf_counter() >= end, connections)
+    return Sample(answered * events_each, last - begin)

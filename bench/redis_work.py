@@ -1,0 +1,160 @@
+"""Redis Streams, driven by its socket: XADD and XREAD, with appendfsync always."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import hiredis
+from bench.peers import Server, redis_server
+from bench.raw_loops import RawConnection, closed_loop, in_flight
+from bench.systems import CALL_EVENTS, CALLS_IN_FLIGHT, PAYLOAD, Sample, Stopwatch, System, paced_sample
+
+SINGLES_CONNECTIONS = 16  # twice as fast as one
+SINGLES_WINDOW = 256
+BLOB = PAYLOAD * CALL_EVENTS
+
+
+def command(*words: bytes | str | int) -> bytes:
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        data = word if isinstance(word, bytes) else str(word).encode()
+        parts.append(b"$%d\r\n%s\r\n" % (len(data), data))
+    return b"".join(parts)
+
+
+def xadd(stream: str, payload: bytes) -> bytes:
+    return command("XADD", stream, "*", "p", payload)
+
+
+class RedisConnection(RawConnection):
+    """Hands every reply to ``on_reply``, if there is one, before it is counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reader = hiredis.Reader()
+        self.on_reply: Callable[[Any], None] | None = None
+
+    def count(self, data: bytes) -> int:
+        self._reader.feed(data)
+        replies = 0
+        while (reply := self._reader.gets()) is not False:
+            replies += 1
+            if isinstance(reply, hiredis.ReplyError):
+                raise reply
+            if self.on_reply is not None:
+                self.on_reply(reply)
+        return replies
+
+
+class Redis(System):
+    def __init__(self, server: Server) -> None:
+        self.pid, self.port, self.ready_s = server.pid, server.port, server.ready_s
+        self._connections: list[RedisConnection] = []
+        self._streams = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def started(cls, place: Path) -> AsyncIterator[Redis]:
+        with redis_server(place) as server:
+            redis = cls(server)
+            try:
+                yield redis
+            finally:
+                await redis.close()
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+
+    async def _connect(self, count: int) -> list[RedisConnection]:
+        loop = asyncio.get_running_loop()
+        made = [(await loop.create_connection(RedisConnection, "127.0.0.1", self.port))[1] for _ in range(count)]
+        self._connections += made
+        return made
+
+    def _fresh(self) -> str:
+        self._streams += 1
+        return f"s{self._streams}"
+
+    async def lone(self, seconds: float) -> Sample:
+        return await self.waiting(seconds, 1)
+
+    async def waiting(self, seconds: float, connections: int) -> Sample:
+        request = xadd(self._fresh(), PAYLOAD)
+        return await closed_loop([(each, request) for each in await self._connect(connections)], seconds)
+
+    async def paced(self, seconds: float, rate: float, subscribers: int) -> Sample:
+        stream, watch = self._fresh(), Stopwatch()
+        (publisher,) = await self._connect(1)
+        readers = await self._connect(subscribers)
+        for reader in readers:
+            follow(reader, stream, lambda entry: watch.delivery(entry[1][1]))
+        under_way: deque[int] = deque()
+
+        def on_answers(count: int) -> None:
+            for _ in range(count):
+                watch.receipt(under_way.popleft())
+
+        def hand_in() -> None:
+            number, payload = watch.hand_in()
+            under_way.append(number)
+            publisher.write(xadd(stream, payload))
+
+        publisher.on_answers = on_answers
+        return await paced_sample(seconds, rate, subscribers, watch, hand_in)
+
+    async def singles(self, seconds: float, topics: int) -> Sample:
+        connections = await self._connect(SINGLES_CONNECTIONS)
+        first = self._fresh()
+        requests = [xadd(f"{first}.{topic}", PAYLOAD) for topic in range(topics)]
+        return await in_flight(connections, in_turn(requests), seconds, window=SINGLES_WINDOW)
+
+    async def thousands(self, seconds: float) -> Sample:
+        """A pipeline of 1,000 commands a call."""
+        connections = await self._connect(1)
+        request = xadd(self._fresh(), PAYLOAD)
+        window = CALLS_IN_FLIGHT * CALL_EVENTS
+        return await in_flight(connections, lambda _, count: request * count, seconds, window=window)
+
+    async def blobs(self, seconds: float) -> Sample:
+        connections = await self._connect(1)
+        request = xadd(self._fresh(), BLOB)
+        return await in_flight(
+            connections, lambda _, count: request * count, seconds, window=CALLS_IN_FLIGHT, events_each=CALL_EVENTS
+        )
+
+
+def in_turn(requests: list[bytes]) -> Callable[[int, int], bytes]:
+    """Encodes ``count`` requests from number ``first`` on, one topic after the other."""
+    topics = len(requests)
+
+    def encode(first: int, count: int) -> bytes:
+        if topics == 1:
+            return requests[0] * count
+        return b"".join([requests[number % topics] for number in range(first, first + count)])
+
+    return encode
+
+
+def follow(reader: RedisConnection, stream: str, take: Callable[[Any], None]) -> None:
+    """Read a stream from its beginning, entry by entry as they come."""
+
+    def ask(last: bytes) -> None:
+        reader.write(command("XREAD", "COUNT", CALL_EVENTS, "BLOCK", 0, "STREAMS", stream, last))
+
+    def on_reply(reply: Any) -> None:
+        if reply is None:  # the server ends, or the stream was removed
+            return
+        entries = reply[0][1]
+        ask(entries[-1][0])
+        for entry in entries:
+            take(entry)
+
+    reader.on_reply = on_reply
+    ask(b"0")

@@ -1,0 +1,133 @@
+"""What the mesh is compared by: one set of tasks for Weft and for every peer, and what doing one of them showed.
+
+A task works for about as many seconds as it is told. Every event of it is synced before it counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+PAYLOAD_BYTES = 100
+NUMBER_DIGITS = 8
+FILLER = os.urandom(PAYLOAD_BYTES - NUMBER_DIGITS - 1)
+PAYLOAD = b"00000000 " + FILLER
+CALL_EVENTS = 1_000  # in one call or one batch
+CALLS_IN_FLIGHT = 64
+DONE_S_MAX = 60.0  # a bound, not an expectation
+
+
+class LeftOut(Exception):
+    """This system has no such thing, or not simply enough; the text says which."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One round of a task: how many events in how many seconds, and how long single ones took, by name."""
+
+    events: int = 0
+    seconds: float = 0.0
+    times: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)  # what is neither a rate nor a time of an event
+
+
+class System:
+    """A server that was started, with a client that drives it. What it cannot do is LeftOut."""
+
+    pid: int
+    ready_s: float  # from the start of its process until it served
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+
+    async def lone(self, seconds: float) -> Sample:
+        """Publish, wait for the receipt, publish the next. Times: ``receipt``."""
+        raise LeftOut("lone")
+
+    async def paced(self, seconds: float, rate: float, subscribers: int) -> Sample:
+        """Publish at a rate, whether or not anything has arrived. Times: ``receipt``, ``delivery``."""
+        raise LeftOut("paced")
+
+    async def hop(self, seconds: float, rate: float) -> Sample:
+        """Publish at a rate to one server, read at another that copies durably from it. Times: ``delivery``."""
+        raise LeftOut("hop")
+
+    async def waiting(self, seconds: float, connections: int) -> Sample:
+        """As ``lone``, by so many connections at once."""
+        raise LeftOut("waiting")
+
+    async def singles(self, seconds: float, topics: int) -> Sample:
+        """Single events, many in flight, to so many topics in turn; each topic has an event before it counts."""
+        raise LeftOut("singles")
+
+    async def thousands(self, seconds: float) -> Sample:
+        """1,000 events a call, many calls in flight."""
+        raise LeftOut("thousands")
+
+    async def blobs(self, seconds: float) -> Sample:
+        """The same bytes as one opaque message a call."""
+        raise LeftOut("blobs")
+
+    async def replay(self, events: int, as_objects: bool) -> Sample:
+        """Read that many that were stored before."""
+        raise LeftOut("replay")
+
+    async def flood(self, seconds: float, subscribers: int) -> Sample:
+        """1,000 a call to subscribers that read along; the events that each of them got."""
+        raise LeftOut("flood")
+
+
+def numbered(number: int) -> bytes:
+    """A payload that tells which it is."""
+    return b"%08d " % number + FILLER
+
+
+class Stopwatch:
+    """When events were handed in, and how long they took from there; by the number in their payload."""
+
+    def __init__(self) -> None:
+        self.begun: list[float] = []
+        self.times: dict[str, list[float]] = {"receipt": [], "delivery": []}
+
+    def hand_in(self) -> tuple[int, bytes]:
+        number = len(self.begun)
+        payload = numbered(number)
+        self.begun.append(time.perf_counter())
+        return number, payload
+
+    def receipt(self, number: int) -> None:
+        self.times["receipt"].append(time.perf_counter() - self.begun[number])
+
+    def delivery(self, payload: bytes) -> None:
+        self.times["delivery"].append(time.perf_counter() - self.begun[int(payload[:NUMBER_DIGITS])])
+
+    async def complete(self, deliveries: int) -> None:
+        """Until every receipt and so many deliveries have arrived."""
+        async with asyncio.timeout(DONE_S_MAX):
+            while len(self.times["receipt"]) < len(self.begun) or len(self.times["delivery"]) < deliveries:
+                await asyncio.sleep(0.005)
+
+    def sample(self, seconds: float) -> Sample:
+        return Sample(len(self.begun), seconds, self.times)
+
+
+async def at_rate(seconds: float, rate: float, hand_in: Callable[[], object]) -> None:
+    """An open loop: call again and again, by the clock alone."""
+    begin = time.perf_counter()
+    for number in range(int(seconds * rate)):
+        if (wait_s := begin + number / rate - time.perf_counter()) > 0:
+            await asyncio.sleep(wait_s)
+        hand_in()
+
+
+async def paced_sample(
+    seconds: float, rate: float, subscribers: int, watch: Stopwatch, hand_in: Callable[[], object]
+) -> Sample:
+    """The whole of ``paced``, once its subscribers are there."""
+    begin = time.perf_counter()
+    await at_rate(seconds, rate, hand_in)
+    await watch.complete(len(watch.begun) * subscribers)
+    return watch.sample(time.perf_counter() - begin)
