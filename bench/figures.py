@@ -84,6 +84,8 @@ class Comparison:
 
     @property
     def ratios_shown(self) -> str:
+        if not self.is_ratio:
+            return ""
         ratios = (self.ratio(system) for system in self.ours)
         return " / ".join(f"{ratio:.2f} {TIMES}" for ratio in ratios if ratio is not None)
 

@@ -8,6 +8,7 @@ rounds go through Weft, Weft with mTLS, Redis and NATS in turn. Peers that are n
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import re
 import statistics
@@ -15,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -23,13 +24,15 @@ import uvloop
 from bench.figures import Comparison, Format, add_formats, report_comparisons
 from bench.mesh_work import Weft
 from bench.nats_work import Nats
-from bench.peers import cpu_s, found
+from bench.peers import cpu_s, found, resident_mb
 from bench.redis_work import Redis
-from bench.systems import LeftOut, Sample, System
+from bench.systems import CALL_EVENTS, LeftOut, Sample, System
 from rich.console import Console
 
 ROUNDS = 3
 WORK_S = 1.5  # of each system, row and round
+REPLAY_EVENTS = 500_000
+SETTLE_S = 1.0  # after a start, before memory is looked at
 OURS = ("Weft", "Weft, mTLS")
 console = Console(stderr=True)
 
@@ -61,6 +64,9 @@ class Pool:
         ordered = sorted(time_s for sample in self.samples for time_s in sample.times[kind])
         return ordered[min(int(len(ordered) * share), len(ordered) - 1)] * 1e3
 
+    def value(self, name: str) -> float:
+        return statistics.median(sample.values[name] for sample in self.samples)
+
     def cpu_us(self) -> float:
         """For each event."""
         pairs = zip(self.cpu_s, self.samples, strict=True)
@@ -91,7 +97,8 @@ class Row:
     name: str
     work: Work
     measures: Sequence[Measure]
-    systems: Sequence[str] = field(default=())  # only these, if there are any
+    systems: Sequence[str] = ()  # only these, if any are named
+    is_started_anew: bool = False  # in every round
 
 
 def latencies(kind: str, goal: float | None, goal_mtls: float | None = None) -> list[Measure]:
@@ -112,6 +119,30 @@ def cpu(name: str, goal: float) -> Measure:
     return Measure(f"server CPU {name}", Pool.cpu_us, "µs", goal, ceiling=True)
 
 
+def value(name: str, unit: str, goal: float, *, ceiling: bool = False, is_ratio: bool = True) -> Measure:
+    return Measure(name, partial(Pool.value, name=name), unit, goal, None, ceiling, is_ratio)
+
+
+def delivery_row(subscribers: int, goal: float) -> Row:
+    name, measures = f"at 1,000/s to {subscribers}", latencies("delivery", goal)
+    return Row(name, lambda system, scale: system.paced(WORK_S * scale, 1_000, subscribers), measures)
+
+
+def flood_row(subscribers: int) -> Row:
+    name = f"flood to {subscribers}, events to each"
+    return Row(name, lambda system, scale: system.flood(WORK_S * scale, subscribers), [rate(4.0)])
+
+
+def topics_row(topics: int, goal: float) -> Row:
+    name = f"topics in turn, {topics:,}"
+    return Row(name, lambda system, scale: system.singles(WORK_S * scale, topics), [rate(goal)])
+
+
+async def idle(system: System, _: float) -> Sample:
+    await asyncio.sleep(SETTLE_S)
+    return Sample(values={"memory": resident_mb(system.pid), "until ready": system.ready_s})
+
+
 ROWS = [
     Row(
         "publish, waiting for each",
@@ -123,57 +154,103 @@ ROWS = [
         lambda system, scale: system.paced(2 * WORK_S * scale, 200, 1),
         [*latencies("receipt", 1.3), *latencies("delivery", 1.5)],
     ),
-    Row(
-        "256 connections, each waiting",
-        lambda system, scale: system.waiting(WORK_S * scale, 256),
-        [rate(0.6), *latencies("receipt", None)],
-    ),
+    delivery_row(1, 2.0),
+    delivery_row(10, 1.2),
+    delivery_row(100, 0.3),
+    Row("one hop at 200/s", lambda system, scale: system.hop(2 * WORK_S * scale, 200), latencies("delivery", 1.0)),
     Row(
         "single events, many in flight",
         lambda system, scale: system.singles(WORK_S * scale, 1),
         [rate(3.0), cpu("per event in bulk", 0.25)],
     ),
-    Row("1,000 events a call, many in flight", lambda system, scale: system.thousands(WORK_S * scale), [rate(10.0)]),
+    Row("1,000 events a call", lambda system, scale: system.thousands(WORK_S * scale), [rate(10.0)]),
+    Row("1,000 events a call, peers as one blob", lambda system, scale: system.blobs(WORK_S * scale), [rate(1.5)]),
     Row(
-        "1,000 events a call, beside one opaque blob",
-        lambda system, scale: system.blobs(WORK_S * scale),
-        [rate(1.5)],
+        "replay",
+        lambda system, scale: system.replay(WORK_S * scale, int(REPLAY_EVENTS * scale) // CALL_EVENTS * CALL_EVENTS),
+        [value("to Arrow", "/s", 6.0), value("to objects", "/s", 2.0)],
+    ),
+    flood_row(1),
+    flood_row(10),
+    flood_row(100),
+    Row(
+        "256 connections, each waiting",
+        lambda system, scale: system.waiting(WORK_S * scale, 256),
+        [rate(0.6), *latencies("receipt", None)],
+    ),
+    topics_row(1, 4.0),
+    topics_row(100, 2.0),
+    topics_row(10_000, 1.0),
+    Row(
+        "idle",
+        idle,
+        [
+            value("memory", "MB", 100, ceiling=True, is_ratio=False),
+            value("until ready", "s", 2.0, ceiling=True, is_ratio=False),
+        ],
+        is_started_anew=True,
+    ),
+    Row(
+        "CPU of commands",
+        lambda system, _: system.commands(),
+        [
+            value("weft --help", "s", 0.4, ceiling=True, is_ratio=False),
+            value("weft pub", "s", 0.4, ceiling=True, is_ratio=False),
+        ],
+        systems=OURS,
     ),
 ]
 
 
-async def run_row(row: Row, known: dict[str, Start], rounds: int, scale: float, place: Path) -> list[Comparison]:
-    """Start the systems, go through them in turn, stop them."""
-    pools: dict[str, Pool] = {}
-    notes: list[str] = []
-    async with AsyncExitStack() as stack:
-        running: dict[str, System] = {}
-        for number, (name, start) in enumerate(known.items()):
-            if not row.systems or name in row.systems:
-                running[name] = await stack.enter_async_context(start(place / f"{len(list(place.iterdir()))}-{number}"))
-                pools[name] = Pool()
-        for number in range(rounds):
-            for name, system in list(running.items()):
-                console.print(f"{row.name}: round {number + 1} of {rounds}, {name}", style="dim")
-                try:
-                    await measure(row.work, system, scale, pools[name])
-                except LeftOut as why:
-                    notes.append(f"{name}: {why}")
-                    del running[name]
-    return [each.compare(row.name, pools, "; ".join(notes)) for each in row.measures]
+class Comparing:
+    """Rows one after the other, each with servers of its own."""
+
+    def __init__(self, rounds: int, scale: float, place: Path) -> None:
+        self._rounds, self._scale, self._place = rounds, scale, place
+        self._systems = systems()
+        self._started = 0
+
+    async def row(self, row: Row) -> list[Comparison]:
+        """Start the systems, go through them in turn, stop them."""
+        names = [name for name in self._systems if not row.systems or name in row.systems]
+        pools = {name: Pool() for name in names}
+        notes: list[str] = []
+        async with AsyncExitStack() as stack:
+            running: dict[str, System] = {}
+            if not row.is_started_anew:
+                for name in names:
+                    running[name] = await stack.enter_async_context(self._start(name))
+            for number in range(self._rounds):
+                for name in list(names):
+                    console.print(f"{row.name}: round {number + 1} of {self._rounds}, {name}", style="dim")
+                    try:
+                        if row.is_started_anew:
+                            async with self._start(name) as system:
+                                await self._measure(row.work, system, pools[name])
+                        else:
+                            await self._measure(row.work, running[name], pools[name])
+                    except LeftOut as why:
+                        notes.append(f"{name} has no {why}")
+                        names.remove(name)
+        return [each.compare(row.name, pools, "; ".join(notes)) for each in row.measures]
+
+    def _start(self, name: str) -> AbstractAsyncContextManager[System]:
+        self._started += 1
+        place = self._place / str(self._started)
+        place.mkdir()
+        return self._systems[name](place)
+
+    async def _measure(self, work: Work, system: System, pool: Pool) -> None:
+        gc.collect()
+        before_s = cpu_s(system.pid)
+        pool.samples.append(await work(system, self._scale))
+        pool.cpu_s.append(cpu_s(system.pid) - before_s)
+        await system.close()
 
 
-async def measure(work: Work, system: System, scale: float, pool: Pool) -> None:
-    gc.collect()
-    before_s = cpu_s(system.pid)
-    pool.samples.append(await work(system, scale))
-    pool.cpu_s.append(cpu_s(system.pid) - before_s)
-    await system.close()
-
-
-async def run(rows: Sequence[Row], rounds: int, scale: float, place: Path) -> list[Comparison]:
-    known = systems()
-    return [each for row in rows for each in await run_row(row, known, rounds, scale, place)]
+async def compare(rows: Sequence[Row], rounds: int, scale: float, place: Path) -> list[Comparison]:
+    comparing = Comparing(rounds, scale, place)
+    return [each for row in rows for each in await comparing.row(row)]
 
 
 def main() -> None:
@@ -189,7 +266,7 @@ def main() -> None:
     if not rows:
         sys.exit(f"no row is called like {arguments.only!r}; there are: {'; '.join(row.name for row in ROWS)}")
     with tempfile.TemporaryDirectory(dir=arguments.dir) as place:
-        comparisons = uvloop.run(run(rows, arguments.rounds, arguments.scale, Path(place)))
+        comparisons = uvloop.run(compare(rows, arguments.rounds, arguments.scale, Path(place)))
     report_comparisons(comparisons, list(systems()), "mesh", output)
 
 

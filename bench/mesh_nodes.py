@@ -7,11 +7,57 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from tests.node.secured import key_for
+from tests.up import COMMAND, up
+from weft.client import Connecting, TlsFiles, connect
+from weft.client.client import tls_files
+
 READY_S = 30.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node's address, and what a client needs to use it."""
+
+    address: str
+    tls: TlsFiles | None = None
+    token: str | None = None
+
+    def client(self) -> Connecting:
+        return connect(self.address, insecure=self.tls is None, tls=self.tls, token=self.token, learns=False)
+
+
+@contextmanager
+def secured_pair(place: Path) -> Iterator[tuple[Place, Place]]:
+    """Two nodes with a link between them, as ``weft up`` starts them: secured, the second enrolled with the first."""
+    with up(place / "near", "--node-id", "near", "--ca-listen", "127.0.0.1:0") as near:
+        token = command_output("ca", "token", "far", "--data", str(place / "near"))
+        flags = ("--peer", near.grpc, "--ca", f"https://{near.ready['ca']}", "--token", "-")
+        with up(place / "far", *flags, stdin=token) as far:
+            found = near.context
+            tls = tls_files(found)
+            _, key = key_for(place / "far", time.time(), publish=(">",), subscribe=(">",))
+            yield Place(near.grpc, tls, found.token), Place(far.grpc, tls, key)
+
+
+@contextmanager
+def insecure_pair(place: Path) -> Iterator[tuple[Place, Place]]:
+    with (
+        up(place / "near", "--insecure") as near,
+        up(place / "far", "--insecure", "--peer", near.grpc) as far,
+    ):
+        yield Place(near.grpc), Place(far.grpc)
+
+
+def command_output(*words: str) -> str:
+    """Of the ``weft`` command."""
+    return subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=True, timeout=READY_S).stdout
 
 
 def free_address() -> str:

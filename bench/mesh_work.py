@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
+import subprocess
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.systems import CALL_EVENTS, CALLS_IN_FLIGHT, PAYLOAD, Sample, Stopwatch, System, paced_sample
+from bench.mesh_nodes import Place, insecure_pair, secured_pair
+from bench.systems import (
+    CALL_EVENTS,
+    CALLS_IN_FLIGHT,
+    PAYLOAD,
+    Crowd,
+    Sample,
+    Stopwatch,
+    System,
+    flood_sample,
+    paced_sample,
+    replayed,
+)
 
 import weft
-from tests.up import RunningNode, up
+from tests.up import COMMAND, RunningNode, up
 from weft.client import Backpressure, Client, Published, Subscription
 from weft.model import Batch
 
@@ -25,21 +40,23 @@ PAYLOADS = [PAYLOAD] * CALL_EVENTS
 class Weft(System):
     """One node. Works of the same kind in later rounds have topics of their own."""
 
-    def __init__(self, node: RunningNode, ready_s: float, is_secured: bool) -> None:
+    def __init__(self, node: RunningNode, ready_s: float, is_secured: bool, place: Path) -> None:
         self.node, self.pid, self.ready_s, self.is_secured = node, node.process.pid, ready_s, is_secured
+        self._place, self._stack = place, ExitStack()
+        self._pair: tuple[Place, Place] | None = None  # for the hop
         self._clients: list[Client] = []
         self._topics = 0
+        self._stored = ""  # the topic to replay
 
     @classmethod
     @asynccontextmanager
     async def started(cls, place: Path, is_secured: bool = False) -> AsyncIterator[Weft]:
-        flags = ("--log-level", "info") if is_secured else ("--log-level", "info", "--insecure")
+        flags = () if is_secured else ("--insecure",)
         begin = time.perf_counter()
-        with up(place, *flags) as node:
-            system = cls(node, time.perf_counter() - begin, is_secured)
-            try:
+        with up(place / "node", *flags) as node:
+            system = cls(node, time.perf_counter() - begin, is_secured, place)
+            with system._stack:
                 yield system
-            finally:
                 await system.close()
                 await asyncio.to_thread(node.end)
 
@@ -80,44 +97,21 @@ class Weft(System):
         return Sample(len(times), time.perf_counter() - begin, {"receipt": times})
 
     async def paced(self, seconds: float, rate: float, subscribers: int) -> Sample:
-        topic, watch = self._fresh(), Stopwatch()
         (publisher,) = await self._connect(1)
-        tasks: set[asyncio.Task[None]] = set()
+        return await paced(publisher, await self._connect(subscribers), self._fresh(), seconds, rate)
 
-        async def read(subscription: Subscription) -> None:
-            async for event in subscription:
-                if event.offset:
-                    watch.delivery(event.payload)
-
-        async def publish() -> None:
-            number, payload = watch.hand_in()
-            await publisher.publish(topic, payload)
-            watch.receipt(number)
-
-        def spawn(work: Coroutine[Any, Any, None]) -> None:
-            task = asyncio.create_task(work)
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-        for subscription in await self._subscribe(topic, subscribers):
-            spawn(read(subscription))
-        await publisher.publish(topic, b"the stream is known to all before it counts")
-        try:
-            return await paced_sample(seconds, rate, subscribers, watch, lambda: spawn(publish()))
-        finally:
-            for task in tasks:
-                task.cancel()
-
-    async def _subscribe(self, topic: str, count: int) -> list[Subscription]:
-        made = [client.subscribe(topic, start="earliest") for client in await self._connect(count)]
-        for subscription in made:
-            await subscription.opened()
-        return made
+    async def hop(self, seconds: float, rate: float) -> Sample:
+        """Two more nodes with a link between them, of which this row alone has need."""
+        if self._pair is None:
+            pair = secured_pair if self.is_secured else insecure_pair
+            self._pair = self._stack.enter_context(pair(self._place))
+        near, far = self._pair
+        async with near.client() as publisher, far.client() as reader:
+            return await paced(publisher, [reader], self._fresh(), seconds, rate)
 
     async def singles(self, seconds: float, topics: int) -> Sample:
         (client,) = await self._connect(1)
-        first = self._fresh()
-        names = [f"{first}.{topic}" for topic in range(topics)]
+        names = [f"bench.turn{topic}" for topic in range(topics)]
         for name in names:
             await self._publish_nowait(client, name)
         await client.flush()
@@ -146,9 +140,18 @@ class Weft(System):
                 await client.wait_for_room()
 
     async def thousands(self, seconds: float) -> Sample:
-        """Batches of 1,000 events, built as they go."""
         (client,) = await self._connect(1)
         topic, room, sent = self._fresh(), asyncio.Semaphore(CALLS_IN_FLIGHT), 0
+        begin = time.perf_counter()
+        async with asyncio.TaskGroup() as tasks:
+            while time.perf_counter() - begin < seconds:
+                await self._publish_batch(tasks, room, client, topic)
+                sent += CALL_EVENTS
+        return Sample(sent, time.perf_counter() - begin)
+
+    @staticmethod
+    async def _publish_batch(tasks: asyncio.TaskGroup, room: asyncio.Semaphore, client: Client, topic: str) -> None:
+        """1,000 events, made into a batch as an application would, once there is room for one more under way."""
 
         async def publish() -> None:
             try:
@@ -156,13 +159,105 @@ class Weft(System):
             finally:
                 room.release()
 
-        begin = time.perf_counter()
-        async with asyncio.TaskGroup() as tasks:
-            while time.perf_counter() - begin < seconds:
-                await room.acquire()
-                tasks.create_task(publish())
-                sent += CALL_EVENTS
-        return Sample(sent, time.perf_counter() - begin)
+        await room.acquire()
+        tasks.create_task(publish())
 
     async def blobs(self, seconds: float) -> Sample:
         return await self.thousands(seconds)  # to Weft a batch is both: one message, and 1,000 events
+
+    async def replay(self, seconds: float, events: int) -> Sample:
+        (client,) = await self._connect(1)
+        if not self._stored:
+            self._stored = self._fresh()
+            async with asyncio.TaskGroup() as tasks:
+                room = asyncio.Semaphore(CALLS_IN_FLIGHT)
+                for _ in range(events // CALL_EVENTS):
+                    await self._publish_batch(tasks, room, client, self._stored)
+
+        async def to_arrow() -> None:
+            seen = 0
+            async with client.subscribe(self._stored, start="earliest") as subscription:
+                async for batch in subscription.batches():
+                    seen += batch.record_batch.num_rows
+                    if seen >= events:
+                        return
+
+        async def to_objects() -> None:
+            seen = 0
+            async with client.subscribe(self._stored, start="earliest") as subscription:
+                async for _ in subscription:
+                    seen += 1
+                    if seen >= events:
+                        return
+
+        works = {"to Arrow": to_arrow, "to objects": to_objects}
+        return Sample(values={name: await replayed(seconds / 2, events, read) for name, read in works.items()})
+
+    async def flood(self, seconds: float, subscribers: int) -> Sample:
+        topic, crowd, room = self._fresh(), Crowd(subscribers), asyncio.Semaphore(CALLS_IN_FLIGHT)
+        (publisher,) = await self._connect(1)
+        subscriptions = await subscribed(await self._connect(subscribers), topic)
+
+        async def read(number: int, subscription: Subscription) -> None:
+            async for batch in subscription.batches():
+                crowd.saw(number, batch.record_batch.num_rows)
+
+        async with asyncio.TaskGroup() as tasks:
+            readers = [tasks.create_task(read(*each)) for each in enumerate(subscriptions)]
+            sample = await flood_sample(seconds, crowd, lambda _: self._publish_batch(tasks, room, publisher, topic))
+            for reader in readers:
+                reader.cancel()
+        return sample
+
+    async def commands(self) -> Sample:
+        flags = () if self.is_secured else self.node.flags
+        environ = {**os.environ, "WEFT_CONFIG_DIR": str(self.node.config)}
+        wanted = {"weft --help": ("--help",), "weft pub": ("pub", *flags, "bench.command", "21.5")}
+        spent_s = {name: await asyncio.to_thread(command_cpu_s, words, environ) for name, words in wanted.items()}
+        return Sample(values=spent_s)
+
+
+async def paced(publisher: Client, readers: Sequence[Client], topic: str, seconds: float, rate: float) -> Sample:
+    """Publish at a rate by one client, read by others."""
+    watch = Stopwatch()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def read(subscription: Subscription) -> None:
+        async for event in subscription:
+            if event.offset:
+                watch.delivery(event.payload)
+
+    async def publish() -> None:
+        number, payload = watch.hand_in()
+        await publisher.publish(topic, payload)
+        watch.receipt(number)
+
+    def spawn(work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    for subscription in await subscribed(readers, topic):
+        spawn(read(subscription))
+    await publisher.publish(topic, b"the stream is known to all before it counts")
+    try:
+        return await paced_sample(seconds, rate, len(readers), watch, lambda: spawn(publish()))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def subscribed(clients: Sequence[Client], topic: str) -> list[Subscription]:
+    """An open subscription of each."""
+    made = [client.subscribe(topic, start="earliest") for client in clients]
+    for subscription in made:
+        await subscription.opened()
+    return made
+
+
+def command_cpu_s(words: Sequence[str], environ: Mapping[str, str]) -> float:
+    """What a ``weft`` command takes of the processor, from its start to its end."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([*COMMAND, *words], check=True, env=environ, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -6,17 +6,30 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from bench.peers import Server, nats_server
 from bench.raw_loops import RawConnection, closed_loop, in_flight, wait_until
 from bench.redis_work import in_turn
-from bench.systems import CALL_EVENTS, CALLS_IN_FLIGHT, PAYLOAD, Sample, Stopwatch, System, paced_sample
+from bench.systems import (
+    CALL_EVENTS,
+    CALLS_IN_FLIGHT,
+    FILLER,
+    PAYLOAD,
+    Crowd,
+    Sample,
+    Stopwatch,
+    System,
+    flood_sample,
+    paced_sample,
+    replayed,
+)
 
-SINGLES_CONNECTIONS = 16
-SINGLES_WINDOW = 64
+SINGLES_WINDOW = 1_024  # more connections are no faster: each message is synced alone
 BATCHES_IN_FLIGHT = 32  # the server allows 50 for a stream
 BLOB = PAYLOAD * CALL_EVENTS
 MARK = b"BATCHMARK"  # stands for the id of a batch until it is sent
@@ -34,6 +47,7 @@ class NatsConnection(RawConnection):
         self.inbox = f"_INBOX.b{next(self.numbers)}"
         self.on_answer: Take | None = None
         self.on_message: Take | None = None
+        self.on_payloads: Callable[[int], None] | None = None  # counts instead: much quicker
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -46,6 +60,10 @@ class NatsConnection(RawConnection):
 
     def count(self, data: bytes) -> int:
         data = self._rest + data if self._rest else data
+        if self.on_payloads is not None:
+            self._rest = data[1 - len(FILLER) :]
+            self.on_payloads(data.count(FILLER))
+            return 0
         at = messages = 0
         while (end := data.find(b"\r\n", at)) >= 0:
             kind = data[at : at + 4]
@@ -100,19 +118,22 @@ def message_of_batch(subject: str, number: int, reply: str) -> bytes:
 
 
 class Nats(System):
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, place: Path) -> None:
         self.pid, self.port, self.ready_s = server.pid, server.port, server.ready_s
+        self._server, self._place = server, place
+        self._stack = ExitStack()
+        self._leaf: Nats | None = None
         self._connections: list[NatsConnection] = []
         self._streams = 0
+        self._stored = ""  # the stream to replay
 
     @classmethod
     @asynccontextmanager
     async def started(cls, place: Path) -> AsyncIterator[Nats]:
         with nats_server(place) as server:
-            nats = cls(server)
-            try:
+            nats = cls(server, place)
+            with nats._stack:
                 yield nats
-            finally:
                 await nats.close()
 
     async def close(self) -> None:
@@ -127,11 +148,13 @@ class Nats(System):
         return made
 
     async def _stream(self, **more: Any) -> str:
-        """A new stream of all subjects below its own name."""
+        """A new stream of all subjects below its own name, or a mirror."""
         self._streams += 1
         name = f"s{self._streams}"
         (connection,) = await self._connect(1)
-        wanted = {"name": name, "subjects": [f"{name}.>"], "storage": "file", "allow_direct": True, **more}
+        wanted = {"name": name, "storage": "file", **more}
+        if "mirror" not in more:
+            wanted["subjects"] = [f"{name}.>"]
         await connection.ask(f"$JS.API.STREAM.CREATE.{name}", wanted)
         return name
 
@@ -145,35 +168,38 @@ class Nats(System):
         return await closed_loop(requests, seconds)
 
     async def paced(self, seconds: float, rate: float, subscribers: int) -> Sample:
-        stream, watch = await self._stream(), Stopwatch()
+        stream = await self._stream()
+        readers = await self._connect(subscribers)
+        return await self._paced(stream, [(reader, stream) for reader in readers], seconds, rate)
+
+    async def _paced(
+        self, stream: str, readers: list[tuple[NatsConnection, str]], seconds: float, rate: float
+    ) -> Sample:
+        """Each reader follows a stream, which is the one that is published to or a copy of it."""
+        watch = Stopwatch()
         (publisher,) = await self._connect(1)
-        for reader in await self._connect(subscribers):
-            await follow(reader, stream, lambda _, payload: watch.delivery(payload))
+        for reader, read in readers:
+            await follow(reader, read, lambda _, payload: watch.delivery(payload))
 
         def hand_in() -> None:
             number, payload = watch.hand_in()
             publisher.write(message(f"{stream}.0", payload, f"{publisher.inbox}.{number}"))
 
         publisher.on_answer = lambda subject, _: watch.receipt(int(subject.rpartition(b".")[2]))
-        return await paced_sample(seconds, rate, subscribers, watch, hand_in)
+        return await paced_sample(seconds, rate, len(readers), watch, hand_in)
 
     async def singles(self, seconds: float, topics: int) -> Sample:
         stream = await self._stream()
-        connections = await self._connect(SINGLES_CONNECTIONS)
+        connections = await self._connect(1)
         inbox = f"{connections[0].inbox}.0"
         requests = [message(f"{stream}.{topic}", PAYLOAD, inbox) for topic in range(topics)]
-        return await in_flight(connections[:1], in_turn(requests), seconds, window=SINGLES_WINDOW * SINGLES_CONNECTIONS)
+        return await in_flight(connections, in_turn(requests), seconds, window=SINGLES_WINDOW)
 
     async def thousands(self, seconds: float) -> Sample:
         """An atomic batch of 1,000 messages a call."""
         stream = await self._stream(allow_atomic=True)
         connections = await self._connect(1)
-        reply = f"{connections[0].inbox}.0"
-        template = b"".join(message_of_batch(f"{stream}.0", n + 1, reply) for n in range(CALL_EVENTS))
-
-        def encode(first: int, count: int) -> bytes:
-            return b"".join([template.replace(MARK, b"%09d" % number) for number in range(first, first + count)])
-
+        encode = batches(stream, connections[0])
         return await in_flight(connections, encode, seconds, window=BATCHES_IN_FLIGHT, events_each=CALL_EVENTS)
 
     async def blobs(self, seconds: float) -> Sample:
@@ -184,11 +210,72 @@ class Nats(System):
             connections, lambda _, count: request * count, seconds, window=CALLS_IN_FLIGHT, events_each=CALL_EVENTS
         )
 
+    async def replay(self, seconds: float, events: int) -> Sample:
+        if not self._stored:
+            self._stored = await self._stream(allow_atomic=True)
+            connections = await self._connect(1)
+            encode, calls = batches(self._stored, connections[0]), events // CALL_EVENTS
+            await in_flight(connections, encode, inf, window=BATCHES_IN_FLIGHT, requests_max=calls)
+
+        async def read() -> None:
+            crowd = Crowd(1)
+            (reader,) = await self._connect(1)
+            await follow_counting(reader, self._stored, partial(crowd.saw, 0))
+            await wait_until(lambda: crowd.seen[0] >= events, [reader])
+
+        rate = await replayed(seconds, events, read)
+        return Sample(values={"to Arrow": rate, "to objects": rate})
+
+    async def flood(self, seconds: float, subscribers: int) -> Sample:
+        stream, crowd = await self._stream(allow_atomic=True), Crowd(subscribers)
+        (publisher,) = await self._connect(1)
+        for number, reader in enumerate(await self._connect(subscribers)):
+            await follow_counting(reader, stream, partial(crowd.saw, number))
+        encode = batches(stream, publisher)
+
+        async def send(number: int) -> None:
+            publisher.write(encode(number, 1))
+
+        return await flood_sample(seconds, crowd, send)
+
+    async def hop(self, seconds: float, rate: float) -> Sample:
+        """A leaf node with a mirror of the hub's stream. The hub is this server."""
+        if self._leaf is None:
+            leaf_place = self._place / "leaf"
+            leaf_place.mkdir()
+            remote = f'leafnodes {{ remotes: [ {{ url: "nats-leaf://127.0.0.1:{self._server.leaf_port}" }} ] }}'
+            server = self._stack.enter_context(nats_server(leaf_place, "leaf", remote))
+            self._leaf = Nats(server, self._place)
+        stream = await self._stream()
+        mirror = await self._leaf._stream(mirror={"name": stream, "external": {"api": "$JS.hub.API"}})
+        (reader,) = await self._leaf._connect(1)
+        try:
+            return await self._paced(stream, [(reader, mirror)], seconds, rate)
+        finally:
+            await self._leaf.close()
+
+
+def batches(stream: str, connection: NatsConnection) -> Callable[[int, int], bytes]:
+    """Encodes atomic batches of 1,000 messages, each with an id of its own."""
+    reply = f"{connection.inbox}.0"
+    template = b"".join(message_of_batch(f"{stream}.0", number + 1, reply) for number in range(CALL_EVENTS))
+
+    def encode(first: int, count: int) -> bytes:
+        return b"".join([template.replace(MARK, b"%09d" % number) for number in range(first, first + count)])
+
+    return encode
+
 
 async def follow(reader: NatsConnection, stream: str, take: Take) -> None:
     """Read a stream from its beginning, as a consumer of the reader's own pushes it."""
     subject = f"deliver.{reader.inbox[7:]}"
     wanted = {"deliver_subject": subject, "deliver_policy": "all", "ack_policy": "none", "mem_storage": True}
-    reader.subscribe(subject)
     reader.on_message = take
+    reader.subscribe(subject)
     await reader.ask(f"$JS.API.CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": wanted})
+
+
+async def follow_counting(reader: NatsConnection, stream: str, take: Callable[[int], None]) -> None:
+    """The same, but payloads are only counted."""
+    await follow(reader, stream, lambda _, payload: take(1))
+    reader.on_payloads = take

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.mesh_nodes import free_address
@@ -26,6 +26,7 @@ class Server:
     pid: int
     port: int
     ready_s: float
+    leaf_port: int = 0  # for leaf nodes of NATS
 
 
 def found(program: str) -> str | None:
@@ -36,7 +37,6 @@ def found(program: str) -> str | None:
 @contextmanager
 def redis_server(place: Path) -> Iterator[Server]:
     """Synced before every answer; nothing else goes to the disk."""
-    place.mkdir()
     port = int(free_address().rpartition(":")[2])
     command = [_required("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(place), "--save", ""]
     command += ["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]
@@ -45,18 +45,19 @@ def redis_server(place: Path) -> Iterator[Server]:
 
 
 @contextmanager
-def nats_server(place: Path, port: int | None = None, more: str = "") -> Iterator[Server]:
-    """JetStream, synced before every answer. ``more`` is added to its configuration."""
-    place.mkdir()
-    port = port or int(free_address().rpartition(":")[2])
+def nats_server(place: Path, domain: str = "hub", more: str = "") -> Iterator[Server]:
+    """JetStream, synced before every answer. A hub listens for leaf nodes; ``more`` is added to its configuration."""
+    port, leaf_port = (int(free_address().rpartition(":")[2]) for _ in range(2))
+    more = more or f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}'
     configuration = place / "nats.conf"
     configuration.write_text(
         f'listen: "127.0.0.1:{port}"\nmax_payload: 8MB\nmax_pending: 256MB\n'
-        f'jetstream {{ store_dir: "{place}", sync_interval: always, max_mem: 1GB, max_file: 64GB }}\n{more}\n'
+        f'jetstream {{ domain: {domain}, store_dir: "{place}", sync_interval: always, '
+        f"max_mem: 1GB, max_file: 64GB }}\n{more}\n"
     )
     command = [_required("nats-server"), "--config", str(configuration)]
     with _running(command, port, b"CONNECT {}\r\nPING\r\n", b"PONG") as server:
-        yield server
+        yield replace(server, leaf_port=leaf_port)
 
 
 def _required(program: str) -> str:

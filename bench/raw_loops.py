@@ -7,6 +7,7 @@ request sends the next.
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -53,7 +54,7 @@ async def wait_until(is_done: Callable[[], bool], connections: Sequence[RawConne
             for connection in connections:
                 if connection.failure is not None:
                     raise connection.failure
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.001)
 
 
 async def closed_loop(requests: Sequence[tuple[RawConnection, bytes]], seconds: float) -> Sample:
@@ -92,9 +93,13 @@ async def in_flight(
     seconds: float,
     *,
     window: int,
+    requests_max: int = sys.maxsize,
     events_each: int = 1,
 ) -> Sample:
-    """Keep ``window`` requests under way on each connection. ``requests(first, count)`` encodes that many."""
+    """Keep ``window`` requests under way on each connection, for so long or until so many were sent.
+
+    ``requests(first, count)`` encodes some of them.
+    """
     begin = time.perf_counter()
     end = begin + seconds
     sent = answered = 0
@@ -110,13 +115,13 @@ async def in_flight(
             nonlocal answered, last
             answered += count
             last = time.perf_counter()
-            if last < end:
-                send(connection, count)
+            if last < end and sent < requests_max:
+                send(connection, min(count, requests_max - sent))
 
         connection.on_answers = on_answers
-        send(connection, window)
+        send(connection, min(window, requests_max - sent))
 
     for connection in connections:
         start(connection)
-    await wait_until(lambda: answered == sent and time.perf_counter() >= end, connections)
+    await wait_until(lambda: answered == sent and (sent == requests_max or time.perf_counter() >= end), connections)
     return Sample(answered * events_each, last - begin)

@@ -6,17 +6,31 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import hiredis
 from bench.peers import Server, redis_server
-from bench.raw_loops import RawConnection, closed_loop, in_flight
-from bench.systems import CALL_EVENTS, CALLS_IN_FLIGHT, PAYLOAD, Sample, Stopwatch, System, paced_sample
+from bench.raw_loops import RawConnection, closed_loop, in_flight, wait_until
+from bench.systems import (
+    CALL_EVENTS,
+    CALLS_IN_FLIGHT,
+    PAYLOAD,
+    Crowd,
+    Sample,
+    Stopwatch,
+    System,
+    flood_sample,
+    paced_sample,
+    replayed,
+)
 
 SINGLES_CONNECTIONS = 16  # twice as fast as one
 SINGLES_WINDOW = 256
 BLOB = PAYLOAD * CALL_EVENTS
+
+Take = Callable[[list[Any]], None]  # entries: an id, and field and value
 
 
 def command(*words: bytes | str | int) -> bytes:
@@ -56,16 +70,15 @@ class Redis(System):
         self.pid, self.port, self.ready_s = server.pid, server.port, server.ready_s
         self._connections: list[RedisConnection] = []
         self._streams = 0
+        self._stored = ""  # the stream to replay
 
     @classmethod
     @asynccontextmanager
     async def started(cls, place: Path) -> AsyncIterator[Redis]:
         with redis_server(place) as server:
             redis = cls(server)
-            try:
-                yield redis
-            finally:
-                await redis.close()
+            yield redis
+            await redis.close()
 
     async def close(self) -> None:
         for connection in self._connections:
@@ -92,9 +105,13 @@ class Redis(System):
     async def paced(self, seconds: float, rate: float, subscribers: int) -> Sample:
         stream, watch = self._fresh(), Stopwatch()
         (publisher,) = await self._connect(1)
-        readers = await self._connect(subscribers)
-        for reader in readers:
-            follow(reader, stream, lambda entry: watch.delivery(entry[1][1]))
+
+        def take(entries: list[Any]) -> None:
+            for _, (_, payload) in entries:
+                watch.delivery(payload)
+
+        for reader in await self._connect(subscribers):
+            follow(reader, stream, take)
         under_way: deque[int] = deque()
 
         def on_answers(count: int) -> None:
@@ -129,6 +146,38 @@ class Redis(System):
             connections, lambda _, count: request * count, seconds, window=CALLS_IN_FLIGHT, events_each=CALL_EVENTS
         )
 
+    async def replay(self, seconds: float, events: int) -> Sample:
+        if not self._stored:
+            self._stored = self._fresh()
+            request, window = xadd(self._stored, PAYLOAD), CALLS_IN_FLIGHT * CALL_EVENTS
+            connections = await self._connect(1)
+            await in_flight(connections, lambda _, count: request * count, inf, window=window, requests_max=events)
+
+        async def read() -> None:
+            crowd = Crowd(1)
+            (reader,) = await self._connect(1)
+            follow(reader, self._stored, lambda entries: crowd.saw(0, len(entries)))
+            await wait_until(lambda: crowd.seen[0] >= events, [reader])
+
+        rate = await replayed(seconds, events, read)
+        return Sample(values={"to Arrow": rate, "to objects": rate})
+
+    async def flood(self, seconds: float, subscribers: int) -> Sample:
+        stream, crowd = self._fresh(), Crowd(subscribers)
+        (publisher,) = await self._connect(1)
+
+        def counts_for(subscriber: int) -> Take:
+            return lambda entries: crowd.saw(subscriber, len(entries))
+
+        for number, reader in enumerate(await self._connect(subscribers)):
+            follow(reader, stream, counts_for(number))
+        request = xadd(stream, PAYLOAD) * CALL_EVENTS
+
+        async def send(_: int) -> None:
+            publisher.write(request)
+
+        return await flood_sample(seconds, crowd, send)
+
 
 def in_turn(requests: list[bytes]) -> Callable[[int, int], bytes]:
     """Encodes ``count`` requests from number ``first`` on, one topic after the other."""
@@ -142,19 +191,16 @@ def in_turn(requests: list[bytes]) -> Callable[[int, int], bytes]:
     return encode
 
 
-def follow(reader: RedisConnection, stream: str, take: Callable[[Any], None]) -> None:
-    """Read a stream from its beginning, entry by entry as they come."""
+def follow(reader: RedisConnection, stream: str, take: Take) -> None:
+    """Read a stream from its beginning, as many entries at a time as there are."""
 
     def ask(last: bytes) -> None:
         reader.write(command("XREAD", "COUNT", CALL_EVENTS, "BLOCK", 0, "STREAMS", stream, last))
 
     def on_reply(reply: Any) -> None:
-        if reply is None:  # the server ends, or the stream was removed
-            return
         entries = reply[0][1]
         ask(entries[-1][0])
-        for entry in entries:
-            take(entry)
+        take(entries)
 
     reader.on_reply = on_reply
     ask(b"0")

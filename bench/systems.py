@@ -6,9 +6,10 @@ A task works for about as many seconds as it is told. Every event of it is synce
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 PAYLOAD_BYTES = 100
@@ -71,13 +72,17 @@ class System:
         """The same bytes as one opaque message a call."""
         raise LeftOut("blobs")
 
-    async def replay(self, events: int, as_objects: bool) -> Sample:
-        """Read that many that were stored before."""
+    async def replay(self, seconds: float, events: int) -> Sample:
+        """Read that many, which were stored before, again and again. Values: events/s ``to Arrow``, ``to objects``."""
         raise LeftOut("replay")
 
     async def flood(self, seconds: float, subscribers: int) -> Sample:
         """1,000 a call to subscribers that read along; the events that each of them got."""
         raise LeftOut("flood")
+
+    async def commands(self) -> Sample:
+        """Values: seconds of CPU of some commands of its own, by their words."""
+        raise LeftOut("commands")
 
 
 def numbered(number: int) -> bytes:
@@ -131,3 +136,48 @@ async def paced_sample(
     await at_rate(seconds, rate, hand_in)
     await watch.complete(len(watch.begun) * subscribers)
     return watch.sample(time.perf_counter() - begin)
+
+
+class Crowd:
+    """How many events each of the subscribers of a flood has seen."""
+
+    def __init__(self, subscribers: int) -> None:
+        self.seen = [0] * subscribers
+        self.last = time.perf_counter()
+        self._moved = asyncio.Event()
+
+    def saw(self, subscriber: int, events: int) -> None:
+        self.seen[subscriber] += events
+        self.last = time.perf_counter()
+        self._moved.set()
+
+    async def within(self, sent: int, window: int) -> None:
+        """Wait until the slowest is at most so far behind."""
+        async with asyncio.timeout(DONE_S_MAX):
+            while sent - min(self.seen) > window:
+                self._moved.clear()
+                await self._moved.wait()
+
+
+async def flood_sample(seconds: float, crowd: Crowd, send: Callable[[int], Awaitable[None]]) -> Sample:
+    """The whole of ``flood``: ``send`` sends call number n. It gets ahead of the slowest subscriber by a bounded lead,
+    which is smaller for many subscribers, so that the end does not take for ever."""
+    window = CALL_EVENTS * int(CALLS_IN_FLIGHT / math.sqrt(len(crowd.seen)))
+    begin = time.perf_counter()
+    calls = 0
+    while time.perf_counter() < begin + seconds:
+        await crowd.within((calls + 1) * CALL_EVENTS, window)
+        await send(calls)
+        calls += 1
+    await crowd.within(calls * CALL_EVENTS, 0)
+    return Sample(calls * CALL_EVENTS, crowd.last - begin)
+
+
+async def replayed(seconds: float, events: int, read: Callable[[], Awaitable[None]]) -> float:
+    """Events per second, if ``read`` reads them all, again and again."""
+    begin = time.perf_counter()
+    times = 0
+    while time.perf_counter() < begin + seconds:
+        await read()
+        times += 1
+    return times * events / (time.perf_counter() - begin)
