@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from bench.raw_loops import RawConnection, closed_loop, in_flight, wait_until
 from bench.systems import (
     CALL_EVENTS,
     CALLS_IN_FLIGHT,
+    FILLER,
     PAYLOAD,
     Crowd,
     Sample,
@@ -29,6 +32,9 @@ from bench.systems import (
 SINGLES_CONNECTIONS = 16  # twice as fast as one
 SINGLES_WINDOW = 256
 BLOB = PAYLOAD * CALL_EVENTS
+# [[stream, [[id, [field, value]], ...]]]: the head says how many entries follow.
+REPLY_HEAD = re.compile(rb"\*1\r\n\*2\r\n\$\d+\r\n\w+\r\n\*(\d+)\r\n")
+ENTRY_FIELDS = b"\r\n*2\r\n$1\r\np\r\n$%d\r\n" % len(PAYLOAD)  # what follows an id
 
 Take = Callable[[list[Any]], None]  # entries: an id, and field and value
 
@@ -52,8 +58,12 @@ class RedisConnection(RawConnection):
         super().__init__()
         self._reader = hiredis.Reader()
         self.on_reply: Callable[[Any], None] | None = None
+        self.on_data: Callable[[bytes], None] | None = None  # instead, for who reads the bytes itself
 
     def count(self, data: bytes) -> int:
+        if self.on_data is not None:
+            self.on_data(data)
+            return 0
         self._reader.feed(data)
         replies = 0
         while (reply := self._reader.gets()) is not False:
@@ -165,12 +175,8 @@ class Redis(System):
     async def flood(self, seconds: float, subscribers: int) -> Sample:
         stream, crowd = self._fresh(), Crowd(subscribers)
         (publisher,) = await self._connect(1)
-
-        def counts_for(subscriber: int) -> Take:
-            return lambda entries: crowd.saw(subscriber, len(entries))
-
         for number, reader in enumerate(await self._connect(subscribers)):
-            follow(reader, stream, counts_for(number))
+            follow_counting(reader, stream, partial(crowd.saw, number))
         request = xadd(stream, PAYLOAD) * CALL_EVENTS
 
         async def send(_: int) -> None:
@@ -191,16 +197,36 @@ def in_turn(requests: list[bytes]) -> Callable[[int, int], bytes]:
     return encode
 
 
+def xread(stream: str, last: bytes) -> bytes:
+    return command("XREAD", "COUNT", CALL_EVENTS, "BLOCK", 0, "STREAMS", stream, last)
+
+
 def follow(reader: RedisConnection, stream: str, take: Take) -> None:
     """Read a stream from its beginning, as many entries at a time as there are."""
 
-    def ask(last: bytes) -> None:
-        reader.write(command("XREAD", "COUNT", CALL_EVENTS, "BLOCK", 0, "STREAMS", stream, last))
-
     def on_reply(reply: Any) -> None:
         entries = reply[0][1]
-        ask(entries[-1][0])
+        reader.write(xread(stream, entries[-1][0]))
         take(entries)
 
     reader.on_reply = on_reply
-    ask(b"0")
+    reader.write(xread(stream, b"0"))
+
+
+def follow_counting(reader: RedisConnection, stream: str, take: Callable[[int], None]) -> None:
+    """The same, but entries are only counted: with 100 readers their objects would cost more than Redis itself."""
+    rest = b""
+
+    def on_data(data: bytes) -> None:
+        nonlocal rest
+        rest += data
+        head = REPLY_HEAD.match(rest)
+        if head is None or rest.count(FILLER) < int(head[1]) or not rest.endswith(b"\r\n"):
+            return  # more of this reply will come
+        end = rest.rfind(ENTRY_FIELDS)
+        reader.write(xread(stream, rest[rest.rfind(b"\n", 0, end) + 1 : end]))
+        rest = b""
+        take(int(head[1]))
+
+    reader.on_data = on_data
+    reader.write(xread(stream, b"0"))
