@@ -36,6 +36,7 @@ bench: $(READY)  ## the speed figures in docs/benchmarks.md
 	$(BIN)/python -m bench.routing
 	$(BIN)/python -m bench.log
 	$(BIN)/python -m bench.transport
+	$(BIN)/python -m bench.growth
 	$(BIN)/python -m bench.mesh
 	$(BIN)/python -m bench.exmp
 	$(BIN)/python -m bench.datagrams

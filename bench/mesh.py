@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import os
 import re
 import statistics
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +34,7 @@ from rich.console import Console
 ROUNDS = 3
 WORK_S = 1.5  # of each system, row and round
 REPLAY_EVENTS = 500_000
+SYNCED_WRITES = 50
 SETTLE_S = 1.0  # after a start, before memory is looked at
 OURS = ("Weft", "Weft, mTLS")
 console = Console(stderr=True)
@@ -85,11 +88,13 @@ class Measure:
     ceiling: bool = False
     is_ratio: bool = True
 
+    def full_name(self, row: str) -> str:
+        return f"{row}, {self.name}" if self.name else row
+
     def compare(self, row: str, pools: dict[str, Pool], note: str) -> Comparison:
         goals = {who: goal for who, goal in zip(OURS, (self.goal, self.goal_mtls), strict=True) if goal is not None}
         values = {who: self.take(pool) for who, pool in pools.items() if pool.samples}
-        name = f"{row}, {self.name}" if self.name else row
-        return Comparison(name, self.unit, OURS, values, self.ceiling, goals, self.is_ratio, note)
+        return Comparison(self.full_name(row), self.unit, OURS, values, self.ceiling, goals, self.is_ratio, note)
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,10 @@ class Row:
     measures: Sequence[Measure]
     systems: Sequence[str] = ()  # only these, if any are named
     is_started_anew: bool = False  # in every round
+
+    @property
+    def names(self) -> list[str]:
+        return [measure.full_name(self.name) for measure in self.measures]
 
 
 def latencies(kind: str, goal: float | None, goal_mtls: float | None = None) -> list[Measure]:
@@ -119,7 +128,7 @@ def cpu(name: str, goal: float) -> Measure:
     return Measure(f"server CPU {name}", Pool.cpu_us, "µs", goal, ceiling=True)
 
 
-def value(name: str, unit: str, goal: float, *, ceiling: bool = False, is_ratio: bool = True) -> Measure:
+def value(name: str, unit: str, goal: float | None, *, ceiling: bool = False, is_ratio: bool = True) -> Measure:
     return Measure(name, partial(Pool.value, name=name), unit, goal, None, ceiling, is_ratio)
 
 
@@ -140,7 +149,8 @@ def topics_row(topics: int, goal: float) -> Row:
 
 async def idle(system: System, _: float) -> Sample:
     await asyncio.sleep(SETTLE_S)
-    return Sample(values={"memory": resident_mb(system.pid), "until ready": system.ready_s})
+    found = {"memory": resident_mb(system.pid), "until ready": system.ready_s, "CPU until ready": cpu_s(system.pid)}
+    return Sample(values=found)
 
 
 ROWS = [
@@ -187,6 +197,7 @@ ROWS = [
         [
             value("memory", "MB", 100, ceiling=True, is_ratio=False),
             value("until ready", "s", 2.0, ceiling=True, is_ratio=False),
+            value("CPU until ready", "s", None, ceiling=True, is_ratio=False),
         ],
         is_started_anew=True,
     ),
@@ -208,7 +219,8 @@ class Comparing:
     def __init__(self, rounds: int, scale: float, place: Path) -> None:
         self._rounds, self._scale, self._place = rounds, scale, place
         self._systems = systems()
-        self._started = 0
+        self.synced_writes_s: list[float] = []  # the disk's own, all the time
+        self.failures: list[str] = []
 
     async def row(self, row: Row) -> list[Comparison]:
         """Start the systems, go through them in turn, stop them."""
@@ -218,56 +230,85 @@ class Comparing:
         async with AsyncExitStack() as stack:
             running: dict[str, System] = {}
             if not row.is_started_anew:
-                for name in names:
-                    running[name] = await stack.enter_async_context(self._start(name))
+                running = {name: await stack.enter_async_context(self._started(name)) for name in names}
             for number in range(self._rounds):
+                self.synced_writes_s += synced_writes(self._place, SYNCED_WRITES)
                 for name in list(names):
                     console.print(f"{row.name}: round {number + 1} of {self._rounds}, {name}", style="dim")
                     try:
-                        if row.is_started_anew:
-                            async with self._start(name) as system:
-                                await self._measure(row.work, system, pools[name])
-                        else:
-                            await self._measure(row.work, running[name], pools[name])
+                        await self._measure(row, name, running.get(name), pools[name])
                     except LeftOut as why:
                         notes.append(f"{name} has no {why}")
                         names.remove(name)
+                    except Exception as failure:  # the other rows and systems are worth having
+                        notes.append(f"{name} FAILED: {failure!r}")
+                        self.failures.append(f"{row.name}: {notes[-1]}")
+                        names.remove(name)
         return [each.compare(row.name, pools, "; ".join(notes)) for each in row.measures]
 
-    def _start(self, name: str) -> AbstractAsyncContextManager[System]:
-        self._started += 1
-        place = self._place / str(self._started)
-        place.mkdir()
-        return self._systems[name](place)
+    @asynccontextmanager
+    async def _started(self, name: str) -> AsyncIterator[System]:
+        with tempfile.TemporaryDirectory(dir=self._place) as place:
+            async with self._systems[name](Path(place)) as system:
+                yield system
 
-    async def _measure(self, work: Work, system: System, pool: Pool) -> None:
-        gc.collect()
-        before_s = cpu_s(system.pid)
-        pool.samples.append(await work(system, self._scale))
-        pool.cpu_s.append(cpu_s(system.pid) - before_s)
-        await system.close()
+    async def _measure(self, row: Row, name: str, running: System | None, pool: Pool) -> None:
+        async with self._started(name) if running is None else nullcontext(running) as system:
+            gc.collect()
+            before_s = cpu_s(system.pid)
+            sample = await row.work(system, self._scale)
+            pool.cpu_s.append(cpu_s(system.pid) - before_s)
+            pool.samples.append(sample)
+            await system.close()
+
+    @property
+    def title(self) -> str:
+        ordered = sorted(self.synced_writes_s)
+        p50, p99 = (ordered[int(len(ordered) * share)] * 1e3 for share in (0.5, 0.99))
+        return f"mesh: 100-byte events, synced; a bare 4 KiB write and fdatasync took {p50:.2f} ms, p99 {p99:.2f}"
 
 
-async def compare(rows: Sequence[Row], rounds: int, scale: float, place: Path) -> list[Comparison]:
-    comparing = Comparing(rounds, scale, place)
+def synced_writes(place: Path, count: int) -> list[float]:
+    """The disk's own: 4 KiB written and synced, again and again into a file of that size."""
+    took = []
+    with (place / "limit").open("wb", buffering=0) as file:
+        file.write(bytes(4096))
+        for _ in range(count):
+            begin = time.perf_counter()
+            file.seek(0)
+            file.write(bytes(4096))
+            os.fdatasync(file.fileno())
+            took.append(time.perf_counter() - begin)
+    return took
+
+
+async def compare(rows: Sequence[Row], comparing: Comparing) -> list[Comparison]:
     return [each for row in rows for each in await comparing.row(row)]
+
+
+def chosen(only: str) -> list[Row]:
+    rows = [row for row in ROWS if any(re.search(only, name, re.IGNORECASE) for name in row.names)]
+    if not rows:
+        sys.exit(f"no row has {only!r} in its name; there are: {'; '.join(row.name for row in ROWS)}")
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--scale", type=float, default=1.0, help="how much of everything")
-    parser.add_argument("--only", default="", help="rows whose name has this in it, a regular expression")
+    parser.add_argument("--only", default="", help="rows with this in their name, a regular expression")
     parser.add_argument("--dir", type=Path, default=None, help="where the logs go; a disk like the one you will use")
     add_formats(parser)
     arguments = parser.parse_args()
     output: Format = arguments.format
-    rows = [row for row in ROWS if re.search(arguments.only, row.name, re.IGNORECASE)]
-    if not rows:
-        sys.exit(f"no row is called like {arguments.only!r}; there are: {'; '.join(row.name for row in ROWS)}")
+    rows = chosen(arguments.only)
     with tempfile.TemporaryDirectory(dir=arguments.dir) as place:
-        comparisons = uvloop.run(compare(rows, arguments.rounds, arguments.scale, Path(place)))
-    report_comparisons(comparisons, list(systems()), "mesh", output)
+        comparing = Comparing(arguments.rounds, arguments.scale, Path(place))
+        comparisons = uvloop.run(compare(rows, comparing))
+    report_comparisons(comparisons, list(systems()), comparing.title, output)
+    if comparing.failures:
+        sys.exit("\n".join(comparing.failures))
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ def test_a_log_without_a_record_of_its_promises_is_refused(marks: bytes | None) 
     lab = MemoryLaboratory()
     lab.log.append(TEMP, numbered(0, 3))
     lab.log.sync()
-    lab.store._marks = marks or None
+    lab.store._marks = None if marks is None else bytearray(marks)
     with pytest.raises(LogDamaged, match=r"the record of what was promised is (missing|damaged at byte 0)"):
         lab.open()
 

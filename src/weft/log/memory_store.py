@@ -49,7 +49,7 @@ class MemoryStore:
         self._maps = {space: _Map() for space in Space}
         self._unsynced: list[Undo] = []
         self._written = 0
-        self._marks: bytes | None = None
+        self._marks: bytearray | None = None
         self._marks_settled = 0  # bytes that a power cut leaves
         self._lock = threading.RLock()
 
@@ -57,7 +57,7 @@ class MemoryStore:
         """Lose what was not synced, but for the first ``unsynced_kept`` writes, and the last bytes of the marks."""
         assert 0 <= marks_lost <= self.unsettled_marks, "settled marks outlive a power cut"
         if self._marks is not None:
-            self._marks = self._marks[: len(self._marks) - marks_lost]
+            del self._marks[len(self._marks) - marks_lost :]
         for undo in reversed(self._unsynced[unsynced_kept:]):
             for space, key, value in reversed(undo):
                 self._maps[space].put(key, value)
@@ -146,13 +146,15 @@ class MemoryStore:
         return self.disk_bytes_max if self.disk_bytes_max == UNLIMITED else self.disk_bytes_max - self.disk_bytes()
 
     def read_marks(self) -> bytes | None:
-        return self._marks
+        return None if self._marks is None else bytes(self._marks)
 
     def append_marks(self, data: bytes) -> None:
-        self._marks = (self._marks or b"") + data
+        if self._marks is None:
+            self._marks = bytearray()
+        self._marks += data
 
     def replace_marks(self, data: bytes) -> None:
-        self._marks = data
+        self._marks = bytearray(data)
         self.settle_marks()
 
     def settle_marks(self) -> None:
