@@ -6,7 +6,7 @@ import argparse
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from rich.console import Console
@@ -49,14 +49,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure of several systems. Goals are for ours: ratios to the best of the others, or figures themselves."""
+    """One figure of several systems. The goal is for ``ours[0]``: a ratio to the best of the others, or the figure."""
 
     name: str
     unit: str
     ours: Sequence[str]
     values: Mapping[str, float]  # by system; who is missing has no such figure
     ceiling: bool = False
-    goals: Mapping[str, float] = field(default_factory=dict)  # by system
+    goal: float | None = None
     is_ratio: bool = True
     note: str = ""
 
@@ -71,12 +71,12 @@ class Comparison:
         value, best = self.values.get(system), self.best
         return value / best if value is not None and best else None
 
-    def reached(self, system: str) -> bool | None:
-        goal = self.goals.get(system)
-        value = self.ratio(system) if self.is_ratio else self.values.get(system)
-        if goal is None or value is None:
+    @property
+    def reached(self) -> bool | None:
+        value = self.ratio(self.ours[0]) if self.is_ratio else self.values.get(self.ours[0])
+        if self.goal is None or value is None:
             return None
-        return value <= goal if self.ceiling else value >= goal
+        return value <= self.goal if self.ceiling else value >= self.goal
 
     def shown(self, system: str) -> str:
         value = self.values.get(system)
@@ -84,16 +84,18 @@ class Comparison:
 
     @property
     def ratios_shown(self) -> str:
-        if not self.is_ratio:
-            return ""
-        ratios = (self.ratio(system) for system in self.ours)
-        return " / ".join(f"{ratio:.2f} {TIMES}" for ratio in ratios if ratio is not None)
+        """Ours[0] first; that of the others of ours in brackets."""
+        ratios = {system: self.ratio(system) for system in self.ours if self.is_ratio}
+        first, *more = [f"{human(ratio)} {TIMES}" for ratio in ratios.values() if ratio is not None] or [""]
+        return f"{first} ({', '.join(more)})" if more else first
 
     @property
-    def goals_shown(self) -> str:
+    def goal_shown(self) -> str:
+        if self.goal is None:
+            return ""
         sign, unit = "≤" if self.ceiling else "≥", TIMES if self.is_ratio else self.unit
-        words = {True: "reached", False: "MISSED", None: "not compared"}
-        return ", ".join(f"{sign} {human(goal)} {unit} {words[self.reached(who)]}" for who, goal in self.goals.items())
+        verdict = {True: " reached", False: " MISSED", None: ""}[self.reached]
+        return f"{sign} {human(self.goal)} {unit}{verdict}"
 
 
 def add_formats(parser: argparse.ArgumentParser) -> None:
@@ -132,15 +134,12 @@ def report_comparisons(rows: Sequence[Comparison], systems: Sequence[str], title
     """A column for each system, the ratios of ours to the best of the others, and the goals."""
     headings = (title, *systems, "ratio", "goal", "note")
     cells = [
-        (row.name, *(row.shown(system) for system in systems), row.ratios_shown, row.goals_shown, row.note)
+        (row.name, *(row.shown(system) for system in systems), row.ratios_shown, row.goal_shown, row.note)
         for row in rows
     ]
     match output:
         case "json":
-            facts = [
-                {**asdict(row), "best": row.best, "reached": {who: row.reached(who) for who in row.goals}}
-                for row in rows
-            ]
+            facts = [{**asdict(row), "best": row.best, "reached": row.reached} for row in rows]
             print(json.dumps({"title": title, "machine": _machine(), "rows": facts}, indent=1))
         case "markdown":
             for line in (headings, ["---"] * len(headings), *cells):

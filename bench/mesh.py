@@ -78,7 +78,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure of a row, with the goal for Weft and perhaps one for Weft with mTLS."""
+    """A figure of a row, with the goal for Weft, and perhaps another for Weft with mTLS."""
 
     name: str
     take: Callable[[Pool], float]
@@ -91,10 +91,14 @@ class Measure:
     def full_name(self, row: str) -> str:
         return f"{row}, {self.name}" if self.name else row
 
-    def compare(self, row: str, pools: dict[str, Pool], note: str) -> Comparison:
-        goals = {who: goal for who, goal in zip(OURS, (self.goal, self.goal_mtls), strict=True) if goal is not None}
+    def compare(self, row: str, pools: dict[str, Pool], note: str) -> list[Comparison]:
         values = {who: self.take(pool) for who, pool in pools.items() if pool.samples}
-        return Comparison(self.full_name(row), self.unit, OURS, values, self.ceiling, goals, self.is_ratio, note)
+        name, shape = self.full_name(row), (self.is_ratio, note)
+        found = [Comparison(name, self.unit, OURS, values, self.ceiling, self.goal, *shape)]
+        if self.goal_mtls is not None:
+            ours = OURS[::-1]
+            found.append(Comparison(f"{name}, mTLS", self.unit, ours, values, self.ceiling, self.goal_mtls, *shape))
+        return found
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class Row:
         return [measure.full_name(self.name) for measure in self.measures]
 
 
-def latencies(kind: str, goal: float | None, goal_mtls: float | None = None) -> list[Measure]:
+def latencies(kind: str, *, goal: float | None = None, goal_mtls: float | None = None) -> list[Measure]:
     """Goals are for the median; the tail is shown beside it."""
     p50, p99, p999 = (partial(Pool.percentile_ms, kind=kind, share=share) for share in (0.5, 0.99, 0.999))
     return [
@@ -120,31 +124,31 @@ def latencies(kind: str, goal: float | None, goal_mtls: float | None = None) -> 
     ]
 
 
-def rate(goal: float | None) -> Measure:
+def rate(*, goal: float) -> Measure:
     return Measure("", Pool.rate, "/s", goal)
 
 
-def cpu(name: str, goal: float) -> Measure:
+def cpu(name: str, *, goal: float) -> Measure:
     return Measure(f"server CPU {name}", Pool.cpu_us, "µs", goal, ceiling=True)
 
 
-def value(name: str, unit: str, goal: float | None, *, ceiling: bool = False, is_ratio: bool = True) -> Measure:
+def value(name: str, unit: str, *, goal: float | None = None, ceiling: bool = False, is_ratio: bool = True) -> Measure:
     return Measure(name, partial(Pool.value, name=name), unit, goal, None, ceiling, is_ratio)
 
 
-def delivery_row(subscribers: int, goal: float) -> Row:
-    name, measures = f"at 1,000/s to {subscribers}", latencies("delivery", goal)
+def delivery_row(subscribers: int, *, goal: float) -> Row:
+    name, measures = f"at 1,000/s to {subscribers}", latencies("delivery", goal=goal)
     return Row(name, lambda system, scale: system.paced(WORK_S * scale, 1_000, subscribers), measures)
 
 
 def flood_row(subscribers: int) -> Row:
     name = f"flood to {subscribers}, events to each"
-    return Row(name, lambda system, scale: system.flood(WORK_S * scale, subscribers), [rate(4.0)])
+    return Row(name, lambda system, scale: system.flood(WORK_S * scale, subscribers), [rate(goal=4.0)])
 
 
-def topics_row(topics: int, goal: float) -> Row:
+def topics_row(topics: int, *, goal: float) -> Row:
     name = f"topics in turn, {topics:,}"
-    return Row(name, lambda system, scale: system.singles(WORK_S * scale, topics), [rate(goal)])
+    return Row(name, lambda system, scale: system.singles(WORK_S * scale, topics), [rate(goal=goal)])
 
 
 async def idle(system: System, _: float) -> Sample:
@@ -157,28 +161,28 @@ ROWS = [
     Row(
         "publish, waiting for each",
         lambda system, scale: system.lone(WORK_S * scale),
-        [*latencies("receipt", 1.2, 1.6), cpu("per lone event", 2.0)],
+        [*latencies("receipt", goal=1.2, goal_mtls=1.6), cpu("per lone event", goal=2.0)],
     ),
     Row(
         "at 200/s",
         lambda system, scale: system.paced(2 * WORK_S * scale, 200, 1),
-        [*latencies("receipt", 1.3), *latencies("delivery", 1.5)],
+        [*latencies("receipt", goal=1.3), *latencies("delivery", goal=1.5)],
     ),
-    delivery_row(1, 2.0),
-    delivery_row(10, 1.2),
-    delivery_row(100, 0.3),
-    Row("one hop at 200/s", lambda system, scale: system.hop(2 * WORK_S * scale, 200), latencies("delivery", 1.0)),
+    delivery_row(1, goal=2.0),
+    delivery_row(10, goal=1.2),
+    delivery_row(100, goal=0.3),
+    Row("one hop at 200/s", lambda system, scale: system.hop(2 * WORK_S * scale, 200), latencies("delivery", goal=1.0)),
     Row(
         "single events, many in flight",
         lambda system, scale: system.singles(WORK_S * scale, 1),
-        [rate(3.0), cpu("per event in bulk", 0.25)],
+        [rate(goal=3.0), cpu("per event in bulk", goal=0.25)],
     ),
-    Row("1,000 events a call", lambda system, scale: system.thousands(WORK_S * scale), [rate(10.0)]),
-    Row("1,000 events a call, peers as one blob", lambda system, scale: system.blobs(WORK_S * scale), [rate(1.5)]),
+    Row("1,000 events a call", lambda system, scale: system.thousands(WORK_S * scale), [rate(goal=10.0)]),
+    Row("1,000 events a call, peers as one blob", lambda system, scale: system.blobs(WORK_S * scale), [rate(goal=1.5)]),
     Row(
         "replay",
         lambda system, scale: system.replay(WORK_S * scale, int(REPLAY_EVENTS * scale) // CALL_EVENTS * CALL_EVENTS),
-        [value("to Arrow", "/s", 6.0), value("to objects", "/s", 2.0)],
+        [value("to Arrow", "/s", goal=6.0), value("to objects", "/s", goal=2.0)],
     ),
     flood_row(1),
     flood_row(10),
@@ -186,18 +190,18 @@ ROWS = [
     Row(
         "256 connections, each waiting",
         lambda system, scale: system.waiting(WORK_S * scale, 256),
-        [rate(0.6), *latencies("receipt", None)],
+        [rate(goal=0.6), *latencies("receipt")],
     ),
-    topics_row(1, 4.0),
-    topics_row(100, 2.0),
-    topics_row(10_000, 1.0),
+    topics_row(1, goal=4.0),
+    topics_row(100, goal=2.0),
+    topics_row(10_000, goal=1.0),
     Row(
         "idle",
         idle,
         [
-            value("memory", "MB", 100, ceiling=True, is_ratio=False),
-            value("until ready", "s", 2.0, ceiling=True, is_ratio=False),
-            value("CPU until ready", "s", None, ceiling=True, is_ratio=False),
+            value("memory", "MB", goal=100, ceiling=True, is_ratio=False),
+            value("until ready", "s", goal=2.0, ceiling=True, is_ratio=False),
+            value("CPU until ready", "s", ceiling=True, is_ratio=False),
         ],
         is_started_anew=True,
     ),
@@ -205,8 +209,8 @@ ROWS = [
         "CPU of commands",
         lambda system, _: system.commands(),
         [
-            value("weft --help", "s", 0.4, ceiling=True, is_ratio=False),
-            value("weft pub", "s", 0.4, ceiling=True, is_ratio=False),
+            value("weft --help", "s", goal=0.4, ceiling=True, is_ratio=False),
+            value("weft pub", "s", goal=0.4, ceiling=True, is_ratio=False),
         ],
         systems=OURS,
     ),
@@ -244,7 +248,7 @@ class Comparing:
                         notes.append(f"{name} FAILED: {failure!r}")
                         self.failures.append(f"{row.name}: {notes[-1]}")
                         names.remove(name)
-        return [each.compare(row.name, pools, "; ".join(notes)) for each in row.measures]
+        return [found for each in row.measures for found in each.compare(row.name, pools, "; ".join(notes))]
 
     @asynccontextmanager
     async def _started(self, name: str) -> AsyncIterator[System]:

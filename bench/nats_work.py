@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers import Server, nats_server
-from bench.raw_loops import RawConnection, closed_loop, in_flight, wait_until
-from bench.redis_work import in_turn
+from bench.raw_loops import RawConnection, RawSystem, closed_loop, in_flight, in_turn, wait_until
 from bench.systems import (
     CALL_EVENTS,
     CALLS_IN_FLIGHT,
@@ -23,7 +22,6 @@ from bench.systems import (
     Crowd,
     Sample,
     Stopwatch,
-    System,
     flood_sample,
     paced_sample,
     replayed,
@@ -117,15 +115,14 @@ def message_of_batch(subject: str, number: int, reply: str) -> bytes:
     return words.encode() + headers + PAYLOAD + b"\r\n"
 
 
-class Nats(System):
+class Nats(RawSystem[NatsConnection]):
+    connection = NatsConnection
+
     def __init__(self, server: Server, place: Path) -> None:
-        self.pid, self.port, self.ready_s = server.pid, server.port, server.ready_s
-        self._server, self._place = server, place
+        super().__init__(server)
+        self._place = place
         self._stack = ExitStack()
         self._leaf: Nats | None = None
-        self._connections: list[NatsConnection] = []
-        self._streams = 0
-        self._stored = ""  # the stream to replay
 
     @classmethod
     @asynccontextmanager
@@ -136,30 +133,15 @@ class Nats(System):
                 yield nats
                 await nats.close()
 
-    async def close(self) -> None:
-        for connection in self._connections:
-            connection.close()
-        self._connections.clear()
-
-    async def _connect(self, count: int) -> list[NatsConnection]:
-        loop = asyncio.get_running_loop()
-        made = [(await loop.create_connection(NatsConnection, "127.0.0.1", self.port))[1] for _ in range(count)]
-        self._connections += made
-        return made
-
     async def _stream(self, **more: Any) -> str:
         """A new stream of all subjects below its own name, or a mirror."""
-        self._streams += 1
-        name = f"s{self._streams}"
+        name = self._fresh()
         (connection,) = await self._connect(1)
         wanted = {"name": name, "storage": "file", **more}
         if "mirror" not in more:
             wanted["subjects"] = [f"{name}.>"]
         await connection.ask(f"$JS.API.STREAM.CREATE.{name}", wanted)
         return name
-
-    async def lone(self, seconds: float) -> Sample:
-        return await self.waiting(seconds, 1)
 
     async def waiting(self, seconds: float, connections: int) -> Sample:
         stream = await self._stream()

@@ -11,9 +11,10 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Generic, TypeVar, cast
 
-from bench.systems import DONE_S_MAX, Sample
+from bench.peers import Server
+from bench.systems import DONE_S_MAX, Sample, System
 
 
 class RawConnection(asyncio.Protocol, ABC):
@@ -45,6 +46,53 @@ class RawConnection(asyncio.Protocol, ABC):
 
     def close(self) -> None:
         self.transport.close()
+
+
+ConnectionT = TypeVar("ConnectionT", bound=RawConnection)
+
+
+class RawSystem(System, Generic[ConnectionT]):
+    """A server that is driven by its socket."""
+
+    connection: type[ConnectionT]
+
+    def __init__(self, server: Server) -> None:
+        self.pid, self.ready_s = server.pid, server.ready_s
+        self._server = server
+        self._connections: list[ConnectionT] = []
+        self._streams = 0
+        self._stored = ""  # the stream to replay
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+
+    async def _connect(self, count: int) -> list[ConnectionT]:
+        loop, port = asyncio.get_running_loop(), self._server.port
+        made = [(await loop.create_connection(self.connection, "127.0.0.1", port))[1] for _ in range(count)]
+        self._connections += made
+        return made
+
+    def _fresh(self) -> str:
+        """The name of a stream that is not there yet."""
+        self._streams += 1
+        return f"s{self._streams}"
+
+    async def lone(self, seconds: float) -> Sample:
+        return await self.waiting(seconds, 1)
+
+
+def in_turn(requests: Sequence[bytes]) -> Callable[[int, int], bytes]:
+    """Encodes ``count`` requests from number ``first`` on, one topic after the other."""
+    topics = len(requests)
+
+    def encode(first: int, count: int) -> bytes:
+        if topics == 1:
+            return requests[0] * count
+        return b"".join([requests[number % topics] for number in range(first, first + count)])
+
+    return encode
 
 
 async def wait_until(is_done: Callable[[], bool], connections: Sequence[RawConnection]) -> None:

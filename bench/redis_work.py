@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -13,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import hiredis
-from bench.peers import Server, redis_server
-from bench.raw_loops import RawConnection, closed_loop, in_flight, wait_until
+from bench.peers import redis_server
+from bench.raw_loops import RawConnection, RawSystem, closed_loop, in_flight, in_turn, wait_until
 from bench.systems import (
     CALL_EVENTS,
     CALLS_IN_FLIGHT,
@@ -23,7 +22,6 @@ from bench.systems import (
     Crowd,
     Sample,
     Stopwatch,
-    System,
     flood_sample,
     paced_sample,
     replayed,
@@ -75,12 +73,8 @@ class RedisConnection(RawConnection):
         return replies
 
 
-class Redis(System):
-    def __init__(self, server: Server) -> None:
-        self.pid, self.port, self.ready_s = server.pid, server.port, server.ready_s
-        self._connections: list[RedisConnection] = []
-        self._streams = 0
-        self._stored = ""  # the stream to replay
+class Redis(RawSystem[RedisConnection]):
+    connection = RedisConnection
 
     @classmethod
     @asynccontextmanager
@@ -89,24 +83,6 @@ class Redis(System):
             redis = cls(server)
             yield redis
             await redis.close()
-
-    async def close(self) -> None:
-        for connection in self._connections:
-            connection.close()
-        self._connections.clear()
-
-    async def _connect(self, count: int) -> list[RedisConnection]:
-        loop = asyncio.get_running_loop()
-        made = [(await loop.create_connection(RedisConnection, "127.0.0.1", self.port))[1] for _ in range(count)]
-        self._connections += made
-        return made
-
-    def _fresh(self) -> str:
-        self._streams += 1
-        return f"s{self._streams}"
-
-    async def lone(self, seconds: float) -> Sample:
-        return await self.waiting(seconds, 1)
 
     async def waiting(self, seconds: float, connections: int) -> Sample:
         request = xadd(self._fresh(), PAYLOAD)
@@ -183,18 +159,6 @@ class Redis(System):
             publisher.write(request)
 
         return await flood_sample(seconds, crowd, send)
-
-
-def in_turn(requests: list[bytes]) -> Callable[[int, int], bytes]:
-    """Encodes ``count`` requests from number ``first`` on, one topic after the other."""
-    topics = len(requests)
-
-    def encode(first: int, count: int) -> bytes:
-        if topics == 1:
-            return requests[0] * count
-        return b"".join([requests[number % topics] for number in range(first, first + count)])
-
-    return encode
 
 
 def xread(stream: str, last: bytes) -> bytes:

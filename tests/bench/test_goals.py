@@ -92,10 +92,12 @@ def rows_by_benchmark(page: str) -> dict[str, list[Row]]:
 
 
 def _row(cells: Sequence[str], header: Sequence[str]) -> Row | None:
-    """None if it has no goal. The figure is in the second column, or in that which says what was seen."""
+    """None if it has no goal. The figure is the ratio, if there is one; else it is in the second column, or in that
+    which says what was seen."""
     cell = cells[header.index("goal")]
     name = header.index("seen") - 1 if "seen" in header else 0
-    if not cell or not (figure := NUMBER.search(cells[name + 1])):
+    ratio = cells[header.index("ratio")] if "ratio" in header else ""
+    if not cell or not (figure := NUMBER.search(ratio or cells[name + 1])):
         return None
     goal = NUMBER.search(cell)
     return Row(cells[name], _value(figure), goal and _value(goal), cell)
@@ -171,6 +173,21 @@ TABLE = """
 | b | 6,000 events/s | ≥ 7,000 MISSED |  |
 | x | 41 events/s | ≥ 40 reached |  |
 """
+
+
+COMPARED = """
+## Compared (`python -m bench.compared`)
+
+| compared | ours | theirs | ratio | goal |
+|---|---|---|---|---|
+| rate | 60 /s | 20 /s | 3 × | ≥ 4 × MISSED |
+| memory | 90 MB | 10 MB |  | ≤ 100 MB reached |
+"""
+
+
+def test_a_goal_beside_a_ratio_is_the_goal_of_the_ratio() -> None:
+    rows = rows_by_benchmark(COMPARED)["compared"]
+    assert [(row.figure, row.goal) for row in rows] == [(3, 4), (90, 100)]
 
 
 def test_a_goal_that_nobody_wrote_down_is_found() -> None:
