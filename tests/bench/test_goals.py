@@ -180,7 +180,7 @@ COMPARED = """
 
 | compared | ours | theirs | ratio | goal |
 |---|---|---|---|---|
-| rate | 60 /s | 20 /s | 3 × | ≥ 4 × MISSED |
+| rate | 60 /s | 20 /s | 3 times | ≥ 4 times MISSED |
 | memory | 90 MB | 10 MB |  | ≤ 100 MB reached |
 """
 
