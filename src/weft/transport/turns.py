@@ -14,6 +14,7 @@ class Turns:
         self._on_timer = on_timer
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = 0.0  # when it is due
         self._changed: asyncio.Future[None] = self._loop.create_future()
 
     async def changed(self) -> None:
@@ -24,8 +25,9 @@ class Turns:
         """Wake who waits, and look again at that time of the loop's clock. Of no effect once closed."""
         if self.is_closed:
             return
-        if self._timer is None or self._timer.when() != look_again_s:
+        if self._timer is None or self._timer_s != look_again_s:
             self._cancel()
+            self._timer_s = look_again_s  # uvloop's own handle does not know it, if it is now
             self._timer = self._loop.call_at(look_again_s, self._due)
         self._changed.set_result(None)
         self._changed = self._loop.create_future()

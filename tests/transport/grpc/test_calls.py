@@ -391,6 +391,19 @@ async def test_a_client_keeps_its_deadline_by_itself() -> None:
         assert error.status is StatusCode.DEADLINE_EXCEEDED
 
 
+@on_both_loops
+async def test_a_connection_may_break_when_a_deadline_is_now() -> None:
+    """uvloop's timers for at once are no timers: they do not know when they are due."""
+
+    async with serving(ECHOING) as place, place.channel() as channel:
+        first = await channel.call(ECHO)  # connected
+        headers = rpc.request_headers(ECHO, "x", "http", "weft", 0.0, ())
+        call = ClientCall(first._endpoint, headers, timeout_s=0.0)
+        call.on_reset(8, "broken")
+        assert call.error is not None
+        assert call.error.status is StatusCode.DEADLINE_EXCEEDED
+
+
 # --- handlers ---------------------------------------------------------------------------------------------------------
 
 

@@ -198,9 +198,12 @@ class ClientCall(Call):
         self._answered = False
         self._has_status = False
         self._stream = endpoint.http2.open_stream(self, headers)
+        self._deadline_s = math.inf
         if timeout_s is not None:
+            loop = asyncio.get_running_loop()
             left_s = timeout_s if left_s is None else left_s
-            self._timer = asyncio.get_running_loop().call_later(left_s, self._late, timeout_s)
+            self._deadline_s = loop.time() + left_s
+            self._timer = loop.call_later(left_s, self._late, timeout_s)
         endpoint.flush_soon()
 
     @property
@@ -258,7 +261,7 @@ class ClientCall(Call):
     def on_reset(self, code: int, reason: str) -> None:
         """A server that keeps our deadline may be quicker than we are."""
         self.is_refused = code == ErrorCode.REFUSED_STREAM
-        left_s = math.inf if self._timer is None else self._timer.when() - asyncio.get_running_loop().time()
+        left_s = self._deadline_s - asyncio.get_running_loop().time()
         if code == ErrorCode.CANCEL and left_s < DEADLINE_SLACK_S:
             self._fail(RpcError(StatusCode.DEADLINE_EXCEEDED, "the server says that the deadline has passed"))
         else:

@@ -87,6 +87,7 @@ class ExmpConnection(asyncio.Protocol):
         self._telling = False
         self._flushing = False  # a flush is on its way
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = 0.0  # when it is due
         self._farewell: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         self._stalled_bytes = 0
@@ -287,10 +288,11 @@ class ExmpConnection(asyncio.Protocol):
     def _arm(self) -> None:
         """One timer, moved only when it would be too late."""
         deadline_s = self._machine.get_timer()
-        if deadline_s is None or (self._timer is not None and self._timer.when() <= deadline_s):
+        if deadline_s is None or (self._timer is not None and self._timer_s <= deadline_s):
             return
         if self._timer is not None:
             self._timer.cancel()
+        self._timer_s = deadline_s  # uvloop's own handle does not know it, if it is now
         self._timer = self._loop.call_at(deadline_s, self._on_timer)
 
     def _on_timer(self) -> None:
