@@ -43,3 +43,25 @@ def test_without_a_key_there_is_nothing_to_remember(tmp_path: Path) -> None:
     path = tmp_path / "contexts.toml"
     assert remember(path, "a", "127.0.0.1:1", KNOWN) is None
     assert not path.exists()
+
+
+def test_a_default_whose_certificates_are_gone_is_taken_over(tmp_path: Path) -> None:
+    """Who removes a data directory and starts again would connect with nothing but errors."""
+    path = tmp_path / "contexts.toml"
+    gone = Context(("127.0.0.1:9",), False, "weft_k0_00", str(tmp_path / "gone.pem"))
+    write_contexts(path, Contexts("default", {"default": gone}))
+    told = remember(path, "a", "127.0.0.1:1", FILES)
+    assert told is not None and "context default" in told and "gone.pem" in told
+    after = read_contexts(path)
+    assert (after.current, after.get("default").nodes) == ("default", ("127.0.0.1:1",))
+
+
+def test_a_default_that_still_works_stays_and_a_current_one_that_does_not_is_left(tmp_path: Path) -> None:
+    path, root = tmp_path / "contexts.toml", tmp_path / "root.pem"
+    root.touch()
+    works = Context(("127.0.0.1:9",), False, "weft_k0_00", str(root))
+    gone = Context(("127.0.0.1:8",), False, "weft_k0_00", str(tmp_path / "gone.pem"))
+    write_contexts(path, Contexts("old", {"default": works, "old": gone}))
+    remember(path, "a", "127.0.0.1:1", FILES)
+    after = read_contexts(path)
+    assert (after.current, after.get("default")) == ("a", works)

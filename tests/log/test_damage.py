@@ -314,13 +314,13 @@ def test_a_damaged_block_does_not_stop_a_running_node(tmp_path: Path) -> None:
     """RocksDB meets it while it compacts, and refuses all writes from then on; the store goes on without compaction."""
     log = open_log(tmp_path, lambda: EPOCH, disk_reserve_bytes=0, recent_bytes=0)
     for number in range(100):
-        log.append(PLAIN, numbered(number, 1, size=10_000))
+        log.append(PLAIN, numbered(number, 1, size=100_000))
     settle(log)
     (table,) = batch_tables(tmp_path)
     data = bytearray(table.read_bytes())
-    data[900_000] ^= 1
+    data[9_000_000] ^= 1
     table.write_bytes(data)
-    retain(log, [RetentionRule(parse_pattern(">"), stream_bytes_max=500_000)], now_us=0)
+    retain(log, [RetentionRule(parse_pattern(">"), stream_bytes_max=5_000_000)], now_us=0)
     log.store.flush(wait=True)
     log.store.reclaim(b"", b"\xff" * 20)  # RocksDB does not say here that it failed
     for number in range(100, 103):

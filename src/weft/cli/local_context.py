@@ -14,8 +14,9 @@ DEFAULT: Final = "default"
 def remember(path: Path, node_id: str, address: str, files: ClientFiles) -> str | None:
     """Write the context of this node, or bring its address up to date; what to tell people about it.
 
-    Its name is ``default``, or the node's where that name is taken. A key is there on the first start only, and the
-    context of that start has it; who has lost both makes another with ``weft keys create``.
+    Its name is ``default``, or the node's where that name is taken by a node whose certificates are still there. A key
+    is there on the first start only, and the context of that start has it; who has lost both makes another with ``weft
+    keys create``.
     """
     contexts = read_contexts(path)
     root, identity = str(files.root.absolute()), str(files.identity.absolute())
@@ -23,14 +24,24 @@ def remember(path: Path, node_id: str, address: str, files: ClientFiles) -> str 
     if name is None or known is None:
         if files.key is None:
             return None
-        name = DEFAULT if DEFAULT not in contexts.contexts else node_id
+        name = node_id if DEFAULT in contexts.contexts and not _is_stale(contexts.contexts[DEFAULT]) else DEFAULT
     token = known.token if files.key is None and known is not None else files.key and files.key.reveal()
     fresh = Context((address,), False, token or None, root, identity, identity)
     if fresh == known:
         return None
     after = contexts.added(name, fresh)
+    current = contexts.contexts.get(contexts.current or "")
+    if current is not None and _is_stale(current):
+        after = after.using(name)
     write_contexts(path, after)
     if known is not None:
         return None
     hint = "" if after.current == name else f" (the current one is {after.current}: weft context use {name})"
+    if name in contexts.contexts:
+        hint += f"; the one before it was of certificates that are gone: {contexts.contexts[name].tls_root}"
     return f"context {name} in {path} connects to this node{hint}"
+
+
+def _is_stale(context: Context) -> bool:
+    """Its node's data directory was removed: nobody can connect with it."""
+    return context.tls_root is not None and not Path(context.tls_root).exists()

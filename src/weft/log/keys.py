@@ -15,7 +15,7 @@ TABLES     ``l`` peer ``\\0`` stream text                   next_offset:u64
 =========  ==============================================  ==================================================
 
 A new segment number begins with every flush of about 64 MiB, so that a table file holds one segment and is never
-rewritten. An index point is made where a stream enters a segment and then every 64 KiB of it; ``latest_us`` is the
+rewritten. An index point is made where a stream enters a segment and then every mebibyte of it; ``latest_us`` is the
 greatest timestamp before that point, so it never falls, and a time can be looked up like an offset.
 """
 

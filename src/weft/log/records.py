@@ -6,14 +6,14 @@ from typing import Final
 
 import msgspec
 
-from weft.limits import KIB
+from weft.limits import MIB
 from weft.log import keys
 from weft.log.keys import NO_TIME_US, Point
 from weft.log.store import Put, Space, Write
 from weft.model.stream import Epoch, NodeId, Stream
 from weft.model.topic import Topic
 
-INDEX_BYTES: Final = 64 * KIB  # of a stream between two index points: a time is found after reading no more than that
+INDEX_BYTES: Final = 1 * MIB  # of a stream between two index points: a time is found after reading no more than that
 
 
 class StreamRecord(msgspec.Struct, array_like=True, frozen=True):

@@ -217,7 +217,7 @@ class _Tail:
             state.extend(entry.end, 0, state.latest_us)
         if segment == recovered.segment:
             recovered.touched.add(state.id)
-            state.pointed(segment)  # a point more, or one 64 KiB later than usual, does no harm
+            state.pointed(segment)  # a point more, or one mebibyte later than usual, does no harm
 
     def _count(self, segment: int, number: int, end: int, data: bytes) -> None:
         recovered = self._recovered

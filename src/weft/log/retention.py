@@ -1,4 +1,4 @@
-"""Retention: by age and by size, for topics that match a pattern, in whole index points (64 KiB of a stream).
+"""Retention: by age and by size, for topics that match a pattern, in whole index points (1 MiB of a stream).
 
 Only what is in table files is taken: of the segment that is being written nothing is deleted. If retention wants to,
 the log begins a new segment, and the next round takes it.

@@ -104,11 +104,12 @@ def read_untrusted(message: bytes, count: int) -> Few | None:
     """The events of a message, if it is exactly as ``write`` writes one of so many events; None: it is not."""
     if not 1 <= count <= FEW_MAX or not BODY_AT <= len(message) <= SMALL_BYTES_MAX:
         return None
-    nodes = NODES.unpack_from(message, NODES_AT)
     try:
-        is_bare = nodes[3] == nodes[5] == count
-        few = _bare(count).read(message) if is_bare else _read(message, count, nodes)
-        return few if write(few) == message else None
+        few = _bare(count).read_untrusted(message)
+        if few is None:
+            few = _read(message, count, NODES.unpack_from(message, NODES_AT))
+            return few if _write(few) == message else None
+        return few
     except (struct.error, UnicodeDecodeError, OverflowError):
         return None
 
@@ -148,10 +149,16 @@ class _Bare:
             (first, pack(body_bytes), second, pack(size), third, times, zeros, offsets, data, b"\0" * padding)
         )
 
-    def read(self, message: bytes) -> Few:
+    def read_untrusted(self, message: bytes) -> Few | None:
+        """None if it is not one of these."""
+        first, second, third, zeros = self._parts
+        at = BODY_AT + self._times.size
+        if not message.startswith(zeros, at) or not message.startswith(second, len(first) + I64.size):
+            return None  # mostly one with keys or headers
         times_us = self._times.unpack_from(message, BODY_AT)
         starts = self._offsets.unpack_from(message, self._offsets_at)
-        return Few(_pieces(message[self._data_at :], starts), times_us, None, None)
+        few = Few(_pieces(message[self._data_at :], starts), times_us, None, None)
+        return few if self.write(few.payloads, times_us) == message else None
 
 
 _bare = lru_cache(FEW_MAX)(_Bare)
