@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
@@ -61,6 +62,7 @@ class Bench:
             kick=self._kick,
             damaged=self.damage.append,
             failed=self.failures.append,
+            now_s=time.monotonic,
         )
         self.engine.links = self.links
 

@@ -16,6 +16,7 @@ from weft.core.messages import Synced
 from weft.errors import StorageError
 from weft.log import Log, MemoryStore, open_store
 from weft.log.errors import DiskFull
+from weft.log.syncer import Syncer
 from weft.model import Epoch, NodeId, Stream, Topic
 from weft.node import storage as room
 from weft.node.storage import Storage, is_quick
@@ -36,7 +37,9 @@ class Bench:
         self._sync = self.log.store.sync
         self.log.store.sync = self._noting_sync  # type: ignore[method-assign]
         self.trouble: Callable[[], None] = lambda: None
-        self.storage = Storage(self.log, self._synced, self._failed, self.times_s.append, inline)
+        self.storage = Storage(
+            self.log, self._synced, self._failed, self.times_s.append, inline, time.monotonic, Syncer
+        )
         self.storage.start()
 
     def _noting_sync(self) -> None:

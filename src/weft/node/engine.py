@@ -3,13 +3,13 @@
 What an effect leads to (a member that changed is news to the broker, the broker's interest is news to membership) waits
 in line until the step before it is done, so neither machine is ever entered twice.
 
-Both machines live by ``time.monotonic``: the clock of a uvloop stands still while a callback runs.
+Both machines live by the clock they are given, and not by the loop's: that of a uvloop stands still while a callback
+runs. A simulation gives its own clock, and its own loop for the timers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, assert_never
@@ -43,7 +43,8 @@ class Engine:
     """``serve`` performs what is for clients, ``news`` hears what was found out about others, ``kick`` has the log
     synced, ``damaged`` hears of events that peers were to get and that the log has lost.
 
-    An error in a step ends the engine: ``failed`` is told once, and nothing is stepped any more.
+    An error in a step ends the engine: ``failed`` is told once, and nothing is stepped any more. ``now_s`` is a
+    monotonic clock.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Engine:
         kick: Callable[[], None],
         damaged: Callable[[StorageError], None],
         failed: Callable[[StorageError], None],
+        now_s: Callable[[], float],
     ) -> None:
         self.broker = broker
         self.members = members
@@ -64,6 +66,7 @@ class Engine:
         self._kick = kick
         self._damaged = damaged
         self._failed = failed
+        self._now_s = now_s
         self._loop = asyncio.get_running_loop()
         self._line: deque[tuple[Callable[[Any], None], core.Input | membership.Input | None]] = deque()
         self._stepping = False
@@ -72,7 +75,7 @@ class Engine:
         self._alarm_at_s = 0.0
 
     def start(self) -> None:
-        self._perform(self.broker.start(time.monotonic()))
+        self._perform(self.broker.start(self._now_s()))
         self.feed_member(membership.Start())
 
     def finish(self) -> None:
@@ -132,11 +135,11 @@ class Engine:
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_at_s = due_s
-        self._alarm = self._loop.call_later(max(due_s - time.monotonic(), 0.0), self._on_alarm)
+        self._alarm = self._loop.call_later(max(due_s - self._now_s(), 0.0), self._on_alarm)
 
     def _on_alarm(self) -> None:
         self._alarm = None
-        now_s = time.monotonic()
+        now_s = self._now_s()
         if _is_due(self.members.get_timer(), now_s):
             self.feed_member(membership.Tick())
         if _is_due(self.broker.get_timer(), now_s):
@@ -147,10 +150,10 @@ class Engine:
     # --- steps and their effects ---------------------------------------------------------------------------------
 
     def _step_broker(self, event: core.Input) -> None:
-        self._perform(self.broker.step(event, time.monotonic()))
+        self._perform(self.broker.step(event, self._now_s()))
 
     def _close_groups(self, _: None) -> None:
-        self._perform(self.broker.group_work.close(time.monotonic()))
+        self._perform(self.broker.group_work.close(self._now_s()))
 
     def _perform(self, effects: Iterable[core.Effect]) -> None:
         for effect in effects:
@@ -169,7 +172,7 @@ class Engine:
                     self._serve(effect)
 
     def _step_members(self, event: membership.Input) -> None:
-        for effect in self.members.step(event, time.monotonic()):
+        for effect in self.members.step(event, self._now_s()):
             match effect:
                 case membership.Send(peer, message):
                     self.links.send_member(peer, message)

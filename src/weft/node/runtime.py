@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from enum import Enum
-from itertools import islice
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -22,31 +20,29 @@ from weft.errors import StorageError
 from weft.gateway import Gateway
 from weft.gateway.emm import EmmGateway
 from weft.log import Log
-from weft.membership import Liveness, Members, NodeState
+from weft.log.syncer import Syncer
+from weft.membership import Members, NodeState
 from weft.model import NodeId, parse_node_id
 from weft.node.admin_http import AdminServer
 from weft.node.answers import NodeAnswers
 from weft.node.clients import Clients
 from weft.node.config import NodeConfig
 from weft.node.disk_watch import DiskWatch
-from weft.node.engine import Engine
 from weft.node.enrolling import is_ca_here, node_id_in, read_token
 from weft.node.figures import NodeFigures
 from weft.node.gateways import Surroundings, make_gateways
 from weft.node.identity import settle_node_id
 from weft.node.incarnation import next_incarnation
 from weft.node.logs import node_logger
+from weft.node.machinery import Machinery, Outside
 from weft.node.maintenance import Maintenance
 from weft.node.metrics import Metrics
-from weft.node.peers import LinkInputs, LinkNews
 from weft.node.protection import Plain, Protection, Secured
 from weft.node.refusals import Refusals
 from weft.node.storage import Storage, is_quick, open_node_log
 from weft.node.wiring import (
     TopicSettings,
-    broker_settings,
-    client_limits,
-    link_settings,
+    machinery_settings,
     retention_rules,
     server_settings,
 )
@@ -56,9 +52,7 @@ from weft.transport.addresses import Address
 from weft.transport.clients.service import admin_handlers, mesh_handlers
 from weft.transport.grpc.server import Handler, Server
 from weft.transport.peers.links import PeerLinks
-from weft.wire.mesh.features import Feature, Hello
 
-CLIENT_ADDRESSES_MAX: Final = 32  # told to a client: enough to find a living one, of a mesh of any size
 SWITCH_INTERVAL_S: Final = 0.0005  # the syncing thread gets the interpreter back sooner: receipts are quicker
 GOODBYE_S: Final = 1.0  # for the last messages of streams that are ending
 
@@ -95,7 +89,7 @@ class Node:
         self.gateways: tuple[Gateway, ...] = ()
         self._refusals: Refusals
         self._metrics: Metrics
-        self._engine: Engine
+        self._machinery: Machinery
         self._storage: Storage
         self._disk: DiskWatch
         self._topics = TopicSettings(config)
@@ -140,10 +134,11 @@ class Node:
         await self._open_log()
         handlers: dict[str, Handler] = {}
         server = self._make_server(handlers)
-        self._make_machines()
+        self._make_machinery()
         access = self.protection.access
-        handlers |= self.links.handlers() | mesh_handlers(self.clients, access) | admin_handlers(self.answers, access)
-        self._engine.start()
+        handlers |= mesh_handlers(self.clients, access) | admin_handlers(self.answers, access)
+        handlers.update(self.links.handlers())
+        self._machinery.engine.start()
         self._start_maintenance()
         self._parts.push_async_callback(self.protection.stop)
         await self.protection.start(self.links.renew)
@@ -185,7 +180,7 @@ class Node:
         for cut in self.log.cuts:
             self._logger.warning("log_cut", what=str(cut))
         inline = await asyncio.to_thread(is_quick, data)
-        self._storage = Storage(self.log, self._feed, self._fail, self._metrics.synced, inline)
+        self._storage = Storage(self.log, self._feed, self._fail, self._metrics.synced, inline, time.monotonic, Syncer)
         self._parts.push_async_callback(self._storage.close)
         self._storage.start()
         self._disk = DiskWatch(lambda: self._storage.disk_full or self.log.disk_full(), data, self._logger)
@@ -223,50 +218,23 @@ class Node:
         self.advertised = str(Address(told.host, told.port or port))
         return server
 
-    def _make_machines(self) -> None:
+    def _make_machinery(self) -> None:
         config = self.config
         incarnation = next_incarnation(config.node.data, time.time_ns() // 1_000_000)
         own = NodeState(self.node_id, incarnation, version=1, epoch=self.log.epoch, addresses=(self.advertised,))
-        chance = random.SystemRandom()
-        seeds = [str(peer.address) for peer in config.peers]
-        self.members = Members(own, config.membership.settings(), chance, seeds)
-        self.broker = Broker(
-            self.node_id,
-            self.log,
-            broker_settings(config, self._topics),
-            wall_offset_s=time.time() - time.monotonic(),
-        )
-        self.clients = Clients(
-            self.node_id,
-            self.log,
-            client_limits(config),
-            self._feed,
-            self._addresses,
-            self._other_members,
+        self._machinery = Machinery(
+            own,
+            machinery_settings(config, self._topics),
+            Outside(time.monotonic, time.time() - time.monotonic(), random.SystemRandom(), self.protection.gate),
+            self._storage,
             self._metrics,
-            self._refusals.batch,
+            self._refusals,
+            self._logger,
+            self._fail,
         )
-        news = LinkNews(self._metrics, self._logger, self._refusals, self._undial)
-        self._engine = Engine(
-            self.broker,
-            self.members,
-            serve=self.clients.perform,
-            news=news.hear,
-            kick=self._storage.wake,
-            damaged=self._on_damage,
-            failed=self._fail,
-        )
-        self._parts.callback(self._engine.stop)
-        self.links = PeerLinks(
-            self._hello,
-            config.node.mesh,
-            link_settings(config),
-            LinkInputs(self._engine),
-            chance,
-            news,
-            self.protection.gate,
-        )
-        self._engine.links = self.links
+        self._parts.callback(self._machinery.engine.stop)
+        self.members, self.broker = self._machinery.members, self._machinery.broker
+        self.clients, self.links = self._machinery.clients, self._machinery.links
         self.answers = NodeAnswers(
             self.broker,
             self.members,
@@ -280,31 +248,8 @@ class Node:
         others = (listener for gateway in self.gateways for listener in gateway.listeners)
         return [f"grpc {self.grpc_address}", f"admin {self.admin_address}", *others]
 
-    def _undial(self, addresses: Iterable[str]) -> None:
-        """Whom the configuration names is dialled for ever."""
-        for address in set(addresses) - {str(peer.address) for peer in self.config.peers}:
-            self.links.undial(address)
-
-    def _hello(self) -> Hello:
-        own = self.members.own
-        return Hello(self.node_id, frozenset(Feature), self.config.node.mesh, own.epoch, own.incarnation, own.addresses)
-
     def _feed(self, event: core.Input) -> None:
-        self._engine.feed(event)
-
-    def _addresses(self) -> list[str]:
-        """Where clients may go: here, or to others that are alive."""
-        others = (
-            state.addresses[0]
-            for state in self.members.states.values()
-            if state.node_id != self.node_id and state.addresses and not state.liveness.gone
-        )
-        return [self.advertised, *islice(others, CLIENT_ADDRESSES_MAX - 1)]
-
-    def _other_members(self) -> list[NodeState]:
-        """Also those that are down: they hold what was published there. Those that left for good are not missed."""
-        states = self.members.states.values()
-        return [each for each in states if each.node_id != self.node_id and each.liveness is not Liveness.LEFT]
+        self._machinery.engine.feed(event)
 
     # --- ending --------------------------------------------------------------------------------------------------
 
@@ -315,12 +260,7 @@ class Node:
         self._phase = Phase.DRAINING
         self._logger.info("node_stopping", drain=drain)
         if drain and not self._failure.done():
-            self.clients.drain()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.config.shutdown.drain_timeout_s):
-                    await self.clients.wait_gone()
-                    self._engine.finish()
-                    await self._storage.wait_synced()
+            await self._machinery.drain(self.config.shutdown.drain_timeout_s)
         await self.links.stop("the node is shutting down", leaving=False)
         await self._parts.aclose()
         self._phase = Phase.STOPPED
@@ -330,18 +270,12 @@ class Node:
         """Return once the node cannot keep its promises any more, with the reason."""
         return await asyncio.shield(self._failure)
 
-    def _on_damage(self, error: StorageError) -> None:
-        """A stream that peers want cannot be read on: the node goes on with the others."""
-        self.clients.count_loss(error)
-        self._logger.error("log_damage", error=str(error), advice="weft log check")
-
     def _fail(self, error: StorageError) -> None:
         if self._failure.done():
             return
         self._logger.error("node_failed", error=str(error), exc_info=error.__cause__)
         self._failure.set_result(error)
-        self._engine.stop()
-        self.clients.fail(error)
+        self._machinery.fail(error)
 
     # --- what it tells: NodeView of the admin server -------------------------------------------------------------
 

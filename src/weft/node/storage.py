@@ -24,7 +24,7 @@ from weft.errors import StorageError
 from weft.log import Log, open_log
 from weft.log.errors import DiskFull
 from weft.log.log import Advanced
-from weft.log.syncer import SETTLE_S, Syncer
+from weft.log.syncer import SETTLE_S, MakeSyncer
 from weft.model import Epoch
 
 LONE_S: Final = 0.001  # a write after so long without one is a lone one
@@ -60,7 +60,8 @@ class Storage:
     """Calls ``on_synced`` on the loop after a sync, ``on_failed`` when the log cannot keep its promise any more.
 
     ``on_sync_time`` gets the seconds that each sync took, in the thread that did it. ``disk_full``: what the last sync
-    met. ``inline``: lone writes are synced by the loop.
+    met. ``inline``: lone writes are synced by the loop. ``now_s`` is a monotonic clock and ``make_syncer`` makes the
+    thread; a simulation has its own of both.
     """
 
     def __init__(
@@ -70,6 +71,8 @@ class Storage:
         on_failed: Callable[[StorageError], None],
         on_sync_time: Callable[[float], None],
         inline: bool,
+        now_s: Callable[[], float],
+        make_syncer: MakeSyncer,
     ) -> None:
         self.log = log
         self.disk_full: DiskFull | None = None
@@ -77,7 +80,7 @@ class Storage:
         self._on_synced = on_synced
         self._on_failed = on_failed
         self._on_sync_time = on_sync_time
-        self._syncer = Syncer(log, self._durable, self._failed)
+        self._syncer = make_syncer(log, self._durable, self._failed)
         self._lock = threading.Lock()  # of what the thread leaves for the loop
         self._advanced: dict[StreamKey, int] = {}
         self._ticket = 0
@@ -85,6 +88,7 @@ class Storage:
         self._begun_s: float | None = None  # when the sync that is under way began; None: the thread has nothing to do
         self._told = asyncio.Event()
         self._inline = inline
+        self._now_s = now_s
         self._wrote_at_s = 0.0
         self._inline_from_s = 0.0
         self._settle_timer: asyncio.TimerHandle | None = None
@@ -98,7 +102,7 @@ class Storage:
         """Have what was appended synced. On the loop."""
         if self.log.appended == self.log.synced:
             return
-        now_s = time.monotonic()
+        now_s = self._now_s()
         lone = now_s - self._wrote_at_s >= LONE_S and now_s >= self._inline_from_s
         self._wrote_at_s = now_s
         if lone and self._inline and self._begun_s is None:
@@ -110,7 +114,7 @@ class Storage:
         """The same from any thread."""
         if self.log.appended != self.log.synced:
             if self._begun_s is None:
-                self._begun_s = time.monotonic()
+                self._begun_s = self._now_s()
             self._syncer.wake()
 
     def _sync_inline(self, now_s: float) -> None:
@@ -122,7 +126,7 @@ class Storage:
         except StorageError as error:
             self._on_failed(error)
             return
-        taken_s = time.monotonic() - now_s
+        taken_s = self._now_s() - now_s
         self._on_sync_time(taken_s)
         if taken_s > QUICK_SYNC_S:
             self._inline_from_s = now_s + SLOW_PAUSE_S
@@ -172,7 +176,7 @@ class Storage:
             self._advanced.update(advanced)
 
     def _durable(self, ticket: int) -> None:
-        now_s = time.monotonic()
+        now_s = self._now_s()
         if self._begun_s is not None:
             self._on_sync_time(now_s - self._begun_s)
         self._begun_s = None if ticket == self.log.appended else now_s  # the next one begins at once

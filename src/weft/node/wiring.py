@@ -13,6 +13,7 @@ from weft.log.retention import RetentionRule
 from weft.model import Pattern, Topic, parse_pattern
 from weft.node.config import NodeConfig
 from weft.node.config.sections import TopicSection
+from weft.node.machinery import MachinerySettings
 from weft.port.node import ClientLimits
 from weft.transport.grpc.server import ServerSettings
 from weft.transport.http2.endpoint import EndpointSettings
@@ -100,6 +101,17 @@ def link_settings(config: NodeConfig) -> LinkSettings:
         dial_timeout_s=link.dial_timeout_s,
         handshake_timeout_s=link.handshake_timeout_s,
         compression=link.compression,
+    )
+
+
+def machinery_settings(config: NodeConfig, topics: TopicSettings) -> MachinerySettings:
+    return MachinerySettings(
+        config.node.mesh,
+        [str(peer.address) for peer in config.peers],
+        config.membership.settings(),
+        broker_settings(config, topics),
+        client_limits(config),
+        link_settings(config),
     )
 
 

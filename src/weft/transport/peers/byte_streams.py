@@ -1,4 +1,7 @@
-"""A stream of a peer link: frames in, frames out, and one error when it is over."""
+"""A stream of a peer link: frames in, frames out, and one error when it is over.
+
+What a link needs of gRPC is named by ``PeerChannel``, ``DialledCall`` and ``AcceptedCall``: a simulation has its own.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import asyncio
 from typing import Final, Protocol
 
 from weft.errors import PeerError
-from weft.transport.grpc.calls import Call, ClientCall, ServerCall
-from weft.transport.grpc.channel import Channel
 from weft.wire.rpc import Metadata, RpcError
 
 LINK_REASON_CHARS_MAX: Final = 512  # of a peer's own words in our log
@@ -16,6 +17,49 @@ THE_PEER_ENDED: Final = "the peer ended the stream"
 
 class LinkBroken(PeerError):
     """The stream is over, by the peer's doing or the network's; the text says why."""
+
+
+class PeerCall(Protocol):
+    """One end of a call; ``weft.transport.grpc.calls`` has the real ones."""
+
+    async def read(self) -> bytes | None:
+        """The next message; None at the end; RpcError when the call has failed."""
+
+    async def write(self, message: bytes) -> None:
+        """Done when there is room for more; RpcError when the call is over."""
+
+
+class DialledCall(PeerCall, Protocol):
+    def end(self) -> None:
+        """We send no more."""
+
+
+class AcceptedCall(PeerCall, Protocol):
+    @property
+    def peer(self) -> str:
+        """``host:port`` of the caller."""
+
+    @property
+    def certificate(self) -> bytes | None:
+        """What the caller showed, as DER."""
+
+    @property
+    def metadata(self) -> Metadata: ...
+
+    def widen(self) -> None:
+        """The caller is welcome, and may send as much at a time as others."""
+
+
+class PeerChannel(Protocol):
+    """A connection that we dialled."""
+
+    async def call(self, path: str, metadata: Metadata) -> DialledCall:
+        """Begin a call; raise RpcError if there is no connection."""
+
+    def close(self) -> None:
+        """Calls that are open fail, and there are no more."""
+
+    async def wait_closed(self) -> None: ...
 
 
 class ByteStream(Protocol):
@@ -30,7 +74,7 @@ class ByteStream(Protocol):
 
 
 class _CallStream:
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: PeerCall) -> None:
         self._call = call
         self._read_all = asyncio.Event()
 
@@ -55,7 +99,7 @@ class _CallStream:
 class DialledStream(_CallStream):
     """Our end of a call that we made."""
 
-    def __init__(self, call: ClientCall) -> None:
+    def __init__(self, call: DialledCall) -> None:
         super().__init__(call)
         self._dialled = call
 
@@ -68,14 +112,14 @@ class DialledStream(_CallStream):
 class AcceptedStream(_CallStream):
     """Our end of a call that the peer made; it ends when its handler returns."""
 
-    def __init__(self, call: ServerCall) -> None:
+    def __init__(self, call: AcceptedCall) -> None:
         super().__init__(call)
 
     async def finish(self) -> None:
         """Frames go out before the status that follows when the handler returns."""
 
 
-async def begin_call(channel: Channel, path: str, metadata: Metadata) -> ClientCall:
+async def begin_call(channel: PeerChannel, path: str, metadata: Metadata) -> DialledCall:
     """Raise LinkBroken if there is no connection any more."""
     try:
         return await channel.call(path, metadata)

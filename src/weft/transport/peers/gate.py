@@ -21,7 +21,7 @@ from weft.security.certificates import begin_s, end_s, read_certificate_untruste
 from weft.transport.addresses import parse_address
 from weft.transport.grpc.channel import Channel, ChannelTls, Unreachable
 from weft.transport.http2.tls import for_http2
-from weft.transport.peers.byte_streams import LinkBroken
+from weft.transport.peers.byte_streams import LinkBroken, PeerChannel
 from weft.transport.peers.settings import LinkSettings, channel_settings
 from weft.wire.mesh.features import Hello
 
@@ -59,7 +59,7 @@ class PeerGate(Protocol):
     def admit_untrusted(self, certificate: bytes | None) -> Proof | None:
         """Who dialled us, by what they showed (DER); raise CertificateRefused."""
 
-    async def dial(self, address: str) -> tuple[Channel, Proof | None]:
+    async def dial(self, address: str) -> tuple[PeerChannel, Proof | None]:
         """A connection, and who is there; raise PeerError."""
 
 

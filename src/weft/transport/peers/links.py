@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from itertools import count
 from typing import Any, Final
@@ -15,9 +15,7 @@ from weft.membership import Chance, Message
 from weft.model import NodeId
 from weft.security import CertificateRefused, Fault
 from weft.transport.backoff import Backoff
-from weft.transport.grpc.calls import ServerCall
-from weft.transport.grpc.server import Handler
-from weft.transport.peers.byte_streams import AcceptedStream, DialledStream, LinkBroken, begin_call
+from weft.transport.peers.byte_streams import AcceptedCall, AcceptedStream, DialledStream, LinkBroken, begin_call
 from weft.transport.peers.dialler import ClosedHere, Dialler, DuplicateLink, status_of
 from weft.transport.peers.election import Election
 from weft.transport.peers.gate import PeerGate, Proof
@@ -58,12 +56,12 @@ class PeerLinks:
         self._observer = observer
         self._gate = gate
         self._running = False
-        self._links: set[PeerConnection] = set()  # from their hello on
+        self._links: dict[PeerConnection, None] = {}  # from their hello on, in that order
         self._up: dict[NodeId, PeerConnection] = {}
         self._uncommitted: dict[tuple[NodeId, str], PeerConnection] = {}  # accepted, without their control stream yet
         self._accepted = 0
         self._diallers: dict[str, Dialler] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._dial_numbers = count(1)
 
     @cached_property
@@ -72,7 +70,7 @@ class PeerLinks:
 
     # --- what the node asks for ----------------------------------------------------------------------------------
 
-    def handlers(self) -> dict[str, Handler]:
+    def handlers(self) -> Mapping[str, Callable[[AcceptedCall], Awaitable[None]]]:
         """What serves peers, for the node's gRPC server."""
         return {EVENT_STREAM: self._on_event_stream, CONTROL_STREAM: self._on_control_stream}
 
@@ -176,7 +174,7 @@ class PeerLinks:
         )
         if not self._election.on_hello(link, replaced):
             raise DuplicateLink("there is a link to this node already", peer=link.peer)
-        self._links.add(link)
+        self._links[link] = None
         if proof is not None:
             # Who gets no more certificates is out when the last one ends, not when it next connects.
             link.end_in(
@@ -219,7 +217,7 @@ class PeerLinks:
     def _forget(self, link: PeerConnection) -> None:
         """Its streams are closed, or about to be."""
         self._end(link, LinkBroken("the stream was cancelled"))
-        self._links.discard(link)
+        self._links.pop(link, None)
         link.done.set()
 
     # --- dialling ------------------------------------------------------------------------------------------------
@@ -231,11 +229,11 @@ class PeerLinks:
     def _begin(self, dialler: Dialler) -> None:
         # Without the span of the frame that told the address, which is over long before the link is
         dialler.task = contextvars.Context().run(asyncio.create_task, self._keep_dialling(dialler))
-        self._tasks.add(dialler.task)
+        self._tasks[dialler.task] = None
         dialler.task.add_done_callback(self._on_dialler_done)
 
     def _on_dialler_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             # Whatever a peer does is a PeerError: this is a defect here, and must not pass unseen.
             task.get_loop().call_exception_handler({"message": "dialling failed", "exception": error, "task": task})
@@ -261,7 +259,7 @@ class PeerLinks:
     def _begin_replacing(self, dialler: Dialler) -> None:
         if self._running and dialler.link is not None and dialler.replacing is None:
             dialler.replacing = contextvars.Context().run(asyncio.create_task, self._replace(dialler, dialler.link))
-            self._tasks.add(dialler.replacing)
+            self._tasks[dialler.replacing] = None
             dialler.replacing.add_done_callback(self._on_dialler_done)
 
     async def _replace(self, dialler: Dialler, old: PeerConnection) -> None:
@@ -322,7 +320,7 @@ class PeerLinks:
 
     # --- accepting -----------------------------------------------------------------------------------------------
 
-    async def _on_event_stream(self, call: ServerCall) -> None:
+    async def _on_event_stream(self, call: AcceptedCall) -> None:
         self._accepted += 1
         try:
             if not self._running:
@@ -338,7 +336,7 @@ class PeerLinks:
         if not isinstance(error, LinkBroken):
             raise RpcError(status_of(error), str(error))
 
-    async def _accept(self, call: ServerCall) -> PeerError:
+    async def _accept(self, call: AcceptedCall) -> PeerError:
         """Serve a link that a peer dialled until it ends, then say why; raise PeerError if there was none."""
         ours = self._hello()
         stream = AcceptedStream(call)
@@ -371,7 +369,7 @@ class PeerLinks:
             if self._uncommitted.get(key) is link:
                 del self._uncommitted[key]
 
-    async def _on_control_stream(self, call: ServerCall) -> None:
+    async def _on_control_stream(self, call: AcceptedCall) -> None:
         stream = AcceptedStream(call)
         ours = self._hello()
         link = None
@@ -398,5 +396,5 @@ class PeerLinks:
                 self._end(link, LinkBroken("the control stream has ended"))
 
 
-def _dial_number(call: ServerCall) -> str:
+def _dial_number(call: AcceptedCall) -> str:
     return str(metadata_value(call.metadata, DIAL_NUMBER) or "")

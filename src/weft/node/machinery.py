@@ -1,0 +1,155 @@
+"""The parts of a node that decide, put together: membership, broker, clients and links, around one log.
+
+Sockets, certificates, configuration and gateways are around it (``runtime``). A simulation has the same machinery, with
+time, chance and connections of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from structlog.stdlib import BoundLogger
+
+from weft import membership
+from weft.core import Broker
+from weft.core.messages import Input
+from weft.core.settings import BrokerSettings
+from weft.errors import StorageError
+from weft.membership import Chance, Liveness, Members, NodeState
+from weft.node.clients import Clients
+from weft.node.engine import Engine
+from weft.node.metrics import Metrics
+from weft.node.peers import LinkInputs, LinkNews
+from weft.node.refusals import Refusals
+from weft.node.storage import Storage
+from weft.port.node import ClientLimits
+from weft.transport.peers.gate import PeerGate
+from weft.transport.peers.links import PeerLinks
+from weft.transport.peers.settings import LinkSettings
+from weft.wire.mesh.features import Feature, Hello
+
+CLIENT_ADDRESSES_MAX: Final = 32  # told to a client: enough to find a living one, of a mesh of any size
+
+
+@dataclass(frozen=True, slots=True)
+class MachinerySettings:
+    """``seeds`` are addresses that are dialled for ever."""
+
+    mesh: str
+    seeds: Sequence[str]
+    members: membership.Settings
+    broker: BrokerSettings
+    clients: ClientLimits
+    links: LinkSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What comes from outside. ``now_s`` is a monotonic clock, ``wall_offset_s`` what it lacks to be Unix time."""
+
+    now_s: Callable[[], float]
+    wall_offset_s: float
+    chance: Chance
+    gate: PeerGate
+
+
+class Machinery:
+    """``own`` is what this node says of itself when it starts. ``failed`` hears of the error that ends it."""
+
+    def __init__(
+        self,
+        own: NodeState,
+        settings: MachinerySettings,
+        outside: Outside,
+        storage: Storage,
+        metrics: Metrics,
+        refusals: Refusals,
+        logger: BoundLogger,
+        failed: Callable[[StorageError], None],
+    ) -> None:
+        self.node_id = own.node_id
+        self._settings = settings
+        self._storage = storage
+        self._logger = logger
+        self.members = Members(own, settings.members, outside.chance, settings.seeds)
+        self.broker = Broker(self.node_id, storage.log, settings.broker, outside.wall_offset_s)
+        self.clients = Clients(
+            self.node_id,
+            storage.log,
+            settings.clients,
+            self._feed,
+            self._addresses,
+            self._other_members,
+            metrics,
+            refusals.batch,
+        )
+        news = LinkNews(metrics, logger, refusals, self._undial)
+        self.engine = Engine(
+            self.broker,
+            self.members,
+            serve=self.clients.perform,
+            news=news.hear,
+            kick=storage.wake,
+            damaged=self._on_damage,
+            failed=failed,
+            now_s=outside.now_s,
+        )
+        self.links = PeerLinks(
+            self._hello,
+            settings.mesh,
+            settings.links,
+            LinkInputs(self.engine),
+            outside.chance,
+            news,
+            outside.gate,
+        )
+        self.engine.links = self.links
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let out what is owed, within this time, and take on nothing more."""
+        self.clients.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self.clients.wait_gone()
+                self.engine.finish()
+                await self._storage.wait_synced()
+
+    def fail(self, error: StorageError) -> None:
+        """Nothing is promised any more."""
+        self.engine.stop()
+        self.clients.fail(error)
+
+    # --- what the parts ask of each other ------------------------------------------------------------------------
+
+    def _feed(self, event: Input) -> None:
+        self.engine.feed(event)
+
+    def _hello(self) -> Hello:
+        own = self.members.own
+        return Hello(self.node_id, frozenset(Feature), self._settings.mesh, own.epoch, own.incarnation, own.addresses)
+
+    def _undial(self, addresses: Iterable[str]) -> None:
+        for address in set(addresses).difference(self._settings.seeds):
+            self.links.undial(address)
+
+    def _addresses(self) -> list[str]:
+        """Where clients may go: here, or to others that are alive."""
+        others = (state.addresses[0] for state in self._other_states() if state.addresses and not state.liveness.gone)
+        return [*self.members.own.addresses, *islice(others, CLIENT_ADDRESSES_MAX - 1)]
+
+    def _other_members(self) -> list[NodeState]:
+        """Also those that are down: they hold what was published there. Those that left for good are not missed."""
+        return [each for each in self._other_states() if each.liveness is not Liveness.LEFT]
+
+    def _other_states(self) -> Iterable[NodeState]:
+        return (state for state in self.members.states.values() if state.node_id != self.node_id)
+
+    def _on_damage(self, error: StorageError) -> None:
+        """A stream that peers want cannot be read on: the node goes on with the others."""
+        self.clients.count_loss(error)
+        self._logger.error("log_damage", error=str(error), advice="weft log check")
