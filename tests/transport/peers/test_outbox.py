@@ -107,7 +107,7 @@ def test_nothing_of_a_stream_follows_what_was_thrown_away_until_the_core_knows(p
     data.put(item(1))
     data.expire(5.0)
     data.put(item(2))
-    assert drain(data) == ([0] if policy is DropPolicy.NEWEST else [])
+    assert drain(data) == [0]
     data.tell()
     data.put(item(1))
     assert drain(data) == [1]
@@ -122,6 +122,21 @@ def test_who_never_stops_sending_does_not_wait_for_the_timeout(policy: DropPolic
         assert len(data) <= 4
     assert data.drops == 96
     assert drain(data) == ([0, 1, 2, 3] if policy is DropPolicy.NEWEST else [96, 97, 98, 99])
+
+
+@pytest.mark.req("PL-02")
+@pytest.mark.parametrize("policy", list(DropPolicy))
+def test_a_peer_that_is_far_behind_in_one_stream_gets_on(policy: DropPolicy) -> None:
+    """The core sends a whole window at once, more than the queue takes, and again after every report."""
+    data = queue(2, policy)
+    got: list[int] = []
+    for _ in range(20):
+        for number in range(len(got), 20):
+            data.put(item(number))
+        data.expire(5.0)
+        got += drain(data)
+        data.tell()
+    assert got == list(range(20))
 
 
 def test_a_batch_of_any_size_fits_an_empty_queue() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple, assert_never
 
 from weft.core.messages import (
@@ -143,10 +143,14 @@ class DataQueue:
             self._append(item)
 
     def _overflow(self, newcomer: Item | None) -> None:
-        """There is no room and no time: the oldest goes, or the newest, and with it all that must not come without."""
+        """There is no room and no time: the oldest goes, or the newest, and with it all that must not come without.
+
+        The oldest makes way for other streams. Where there are none it stays: all of it would go, be sent again, go
+        again, and a peer that is behind would never get any of it.
+        """
         if newcomer is not None:
             self._waiting.append(newcomer)
-        if self._policy is DropPolicy.OLDEST:
+        if self._policy is DropPolicy.OLDEST and self._has_several:
             loser = self._queue[0]
             self._drop(self._queue, loser.key)
         else:  # what is in the queue of the same stream comes before it, and may go
@@ -156,6 +160,12 @@ class DataQueue:
         self._queue_bytes = sum(item.bytes for item in self._queue)
         self._waiting_bytes = sum(item.bytes for item in self._waiting)
         self._admit()
+
+    @property
+    def _has_several(self) -> bool:
+        """Streams."""
+        first = self._queue[0].key
+        return any(item.key != first for item in chain(self._queue, self._waiting))
 
     def _drop(self, items: deque[Item], key: Hashable) -> None:
         kept = [item for item in items if item.key != key]
