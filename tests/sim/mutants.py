@@ -1,12 +1,16 @@
-"""Brokers with a bug planted in them. The simulation has to find each one, or it proves nothing."""
+"""Parts of a node with a bug planted in them. The simulation has to find each one, or it proves nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
+from unittest import mock
 
 from msgspec import structs
 
+from weft import membership
 from weft.core import Broker
 from weft.core.messages import (
     Assigned,
@@ -23,11 +27,20 @@ from weft.core.messages import (
     SendAcks,
     SendCopies,
     SendResume,
+    Synced,
 )
 from weft.core.plain import PLAIN_EPOCH
 from weft.core.topics import selects
+from weft.errors import StorageError
 from weft.log import Appended
+from weft.log.log import Advanced
 from weft.model import Batch, Epoch, Position, Stream
+from weft.node.engine import Engine
+from weft.node.storage import Storage
+from weft.transport.peers.election import Election
+from weft.transport.peers.outbox import DataQueue, Item
+
+# --- the broker ------------------------------------------------------------------------------------------------------
 
 
 class AcksBeforeSync(Broker):
@@ -152,6 +165,116 @@ class BelievesGaps(Broker):
         return super().step(event, now_s)
 
 
+# --- the engine ------------------------------------------------------------------------------------------------------
+
+
+class LosesWhatFollows(Engine):
+    """Forgets what a step leads to, if that comes while it is busy with the step."""
+
+    def feed_member(self, event: membership.Input) -> None:
+        if not self._stepping:
+            super().feed_member(event)
+
+
+class LosesTrackOfTime(Engine):
+    """Takes a timer that was cancelled for one that is set."""
+
+    def _on_alarm(self) -> None:
+        super()._on_alarm()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+
+# --- the storage -----------------------------------------------------------------------------------------------------
+
+
+class TellsTooSoon(Storage):
+    """Says that everything is durable when it has only asked for it."""
+
+    _told_of = 0
+
+    def wake(self) -> None:
+        super().wake()
+        if self.log.appended > max(self.log.synced, self._told_of):
+            self._told_of = self.log.appended
+            ends = {(info.stream, info.epoch): info.end for info in self.log.streams()}
+            self._loop.call_soon(self._on_synced, Synced(self.log.appended, ends))
+
+
+class TellsOnlyOfTheLast(Storage):
+    """When several syncs pass before the loop comes, it hears of what the last of them made durable."""
+
+    def _note(self, advanced: Advanced) -> None:
+        self._advanced = dict(advanced)
+
+
+class KeepsFailuresToItself(Storage):
+    """Nobody hears that the disk does not sync any more."""
+
+    def _failed(self, error: StorageError) -> None:
+        self.disk_full = None
+
+
+# --- the outbox ------------------------------------------------------------------------------------------------------
+
+
+class LetsTheRestFollow(DataQueue):
+    """Sends what comes behind something that it threw away."""
+
+    def put(self, item: Item) -> None:
+        self._lost.discard(item.key)
+        super().put(item)
+
+
+class DropsAllOfTheOldest(DataQueue):
+    """What a peer is behind in goes, all of it, and when it is sent again goes again. This was a real one."""
+
+    _has_several = True
+
+
+class LatestFirst(DataQueue):
+    """Sends what came last, first."""
+
+    def take(self, bytes_max: int) -> list[Item]:
+        self._queue.reverse()
+        return super().take(bytes_max)
+
+
+# --- the election ----------------------------------------------------------------------------------------------------
+
+
+class KeepsBoth(Election[Any]):
+    """Takes a new connection and does not let go of the old one."""
+
+    def on_commit(self, candidate: Any) -> list[Any] | None:
+        return None if super().on_commit(candidate) is None else []
+
+
+class NeverForgets(Election[Any]):
+    """A connection that is gone stays the best one."""
+
+    def on_closed(self, candidate: Any) -> None:
+        pass
+
+
+# Where each part is looked up when a node is put together.
+PLACES: Final[dict[type, str]] = {
+    Broker: "weft.node.machinery.Broker",
+    Engine: "weft.node.machinery.Engine",
+    Storage: "weft.testing.sim.node.Storage",
+    DataQueue: "weft.transport.peers.outbox.DataQueue",
+    Election: "weft.transport.peers.links.Election",
+}
+
+
+@contextmanager
+def planted(mutant: type) -> Iterator[None]:
+    """Every node that is made meanwhile has the bug."""
+    place = next(place for part, place in PLACES.items() if issubclass(mutant, part))
+    with mock.patch(place, mutant):
+        yield
+
+
 MUTANTS: Final = (
     AcksBeforeSync,
     ResumesTooFar,
@@ -163,4 +286,14 @@ MUTANTS: Final = (
     SendsTwice,
     MixesEpochs,
     BelievesGaps,
+    LosesWhatFollows,
+    LosesTrackOfTime,
+    TellsTooSoon,
+    TellsOnlyOfTheLast,
+    KeepsFailuresToItself,
+    LetsTheRestFollow,
+    DropsAllOfTheOldest,
+    LatestFirst,
+    KeepsBoth,
+    NeverForgets,
 )

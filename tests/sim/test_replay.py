@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.mutants import AcksBeforeSync
+from tests.sim.mutants import AcksBeforeSync, planted
 from weft.testing.sim import Violation, run
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,8 @@ def test_a_failing_seed_names_itself_and_fails_again_at_the_same_point() -> None
     for _ in range(2):
         for seed in range(20):
             try:
-                run(seed, make_broker=AcksBeforeSync)
+                with planted(AcksBeforeSync):
+                    run(seed)
             except Violation as violation:
                 failures.append((seed, str(violation), violation.__notes__[0]))
                 break

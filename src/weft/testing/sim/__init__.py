@@ -1,7 +1,9 @@
 """A whole mesh in virtual time, with every fault that a seed brings: where the hard promises are proven.
 
-Nodes are the real thing, membership, broker and log as ``weft.node`` runs them. Clocks, disks, links and clients are
-simulated, so that a second costs a millisecond, a power cut costs nothing, and a seed has one course of events:
+Nodes are the real thing: the machinery of ``weft.node`` with its engine, storage, clients, membership, broker and log,
+and the links of ``weft.transport.peers`` with their frames, outboxes and election. Event loop, clocks, disks,
+connections and clients are simulated, so that a second costs a millisecond, a power cut costs nothing, and a seed has
+one course of events:
 
 >>> world = run(1)
 >>> world.schedule.now_s > 10.0 and world.desk.receipts > 0
@@ -10,8 +12,10 @@ True
 ``run`` raises ``Violation`` where the mesh breaks a promise. Read in this order:
 
 - ``schedule``        virtual time, and the trace of what happened
-- ``network``         links that delay, lose and break
-- ``node``            one node, its clocks and its disk; ``window`` holds what it has under way against the bound
+- ``loop``            a node's clock, and an asyncio event loop in virtual time
+- ``disk``            a disk, and when it is synced
+- ``network``         connections that delay, lose, stall and break; ``calls`` are made on them
+- ``node``            one node, put together and watched; ``window`` holds what it has under way against the bound
 - ``sessions``, ``publishers``, ``subscribers``, ``group_members``, ``plain_peers``: everybody outside
 - ``truth``           what really happened, and whether what a node says is true
 - ``world``           all of that together, and what has to hold in the end

@@ -11,20 +11,20 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol
 
-from weft.core import Broker
 from weft.core.messages import Edge
 from weft.log.retention import RetentionRule
 from weft.membership import suspicion_timeout_s
 from weft.model import NodeId, parse_node_id, parse_pattern, parse_topic
 from weft.testing.sim.epilogue import Epilogue
 from weft.testing.sim.group_members import GroupBook, Member
-from weft.testing.sim.network import Conditions, other_end
-from weft.testing.sim.node import MakeBroker, SimNode
+from weft.testing.sim.network import Conditions
+from weft.testing.sim.node import LAG_S_MAX, SimNode
 from weft.testing.sim.plain_peers import PlainPeer
 from weft.testing.sim.publishers import SimPublisher
 from weft.testing.sim.schedule import chance_of
 from weft.testing.sim.subscribers import SimSubscriber
 from weft.testing.sim.world import MEMBERSHIP, Hardware, World
+from weft.transport.peers.settings import DropPolicy
 
 # Topics whose names begin with "old" are subject to retention, "keyed" to compaction; "safe" asks for copies.
 TOPICS: Final = tuple(
@@ -69,11 +69,12 @@ class Mix:
     subscribers: int
     groups: int
     plain_peers: int
+    mutual: float  # how often both of two nodes have the other's address, and dial
 
 
 def draw(seed: int, *, large: bool) -> Mix:
-    chance = chance_of(seed, "mix")
-    kinds = chance.sample(list(TROUBLES), chance.randint(1, 5))
+    chance, dice = chance_of(seed, "mix"), chance_of(seed, "links")
+    kinds = chance.sample(list(TROUBLES), chance.randint(2, 7))
     return Mix(
         nodes=chance.randint(8, 30) if large else chance.choice([3, 3, 4, 4, 5, 6]),
         shape=chance.choice(list(SHAPES)),
@@ -82,6 +83,11 @@ def draw(seed: int, *, large: bool) -> Mix:
             skew_s=chance.choice([0.0, 0.5, 30.0]),
             sync_s_max=chance.choice([0.004, 0.004, 0.1, 1.0]),
             window_bytes=chance.choice([2_000, 16_000, 1_000_000]),
+            settle_s=dice.choice([0.05, 5.0]),
+            inline=dice.random() < 0.5,
+            queue_frames_max=dice.choice([16, 64, 8192]),
+            send_timeout_s=dice.choice([0.0, 0.3, 1.0]),
+            drop_policy=dice.choice(list(DropPolicy)),
         ),
         conditions=Conditions(
             delay_s_max=chance.choice([0.005, 0.05, 0.5]),
@@ -89,6 +95,7 @@ def draw(seed: int, *, large: bool) -> Mix:
             duplication=chance.choice([0.0, 0.1]),
             reordering=chance.choice([0.0, 0.3]),
             silent=chance.choice([0.0, 0.5, 1.0]),
+            window_bytes=dice.choice([1_000, 64_000]),
         ),
         troubles=chance.choice([0, 4, 8, 12]),
         kinds=tuple(kinds),
@@ -99,6 +106,7 @@ def draw(seed: int, *, large: bool) -> Mix:
         subscribers=chance.randint(1, 4),
         groups=chance.choice([0, 1, 1, 2]),
         plain_peers=chance.choice([0, 0, 0, 1, 2]),
+        mutual=dice.choice([0.0, 0.5, 1.0]),
     )
 
 
@@ -110,7 +118,6 @@ def run(
     *,
     large: bool = False,
     traces: bool = False,
-    make_broker: MakeBroker = Broker,
     on_line: Callable[[str], None] | None = None,
 ) -> World:
     """Trouble, healing, and the check that all is well.
@@ -118,13 +125,15 @@ def run(
     A Violation says what was broken. It, and whatever else is raised, gets a note with the seed and what it is made of.
     """
     mix = draw(seed, large=large)
-    world = World(seed, mix.hardware, make_broker, traces=traces)
+    world = World(seed, mix.hardware, traces=traces)
     world.schedule.trace.on_line = on_line
     try:
         _live_through(world, mix, chance_of(seed, "troubles"))
     except Exception as error:
         error.add_note(f"seed {seed} at {world.schedule.now_s:.3f} s: {mix}")
         raise
+    finally:
+        world.close()
     return world
 
 
@@ -146,14 +155,10 @@ def _live_through(world: World, mix: Mix, chance: Random) -> None:
 
 
 def _build(world: World, mix: Mix, chance: Random) -> None:
-    names: list[NodeId] = []
-    for number in range(mix.nodes):
-        seeds = SHAPES[mix.shape](chance, names)
-        if mix.shape == "ring" and number == mix.nodes - 1:
-            seeds = [*seeds, names[0]]
-        node = world.add_node(f"n{number:02d}", seeds)
-        world.schedule.at(chance.uniform(0.0, 1.0), partial(_start_again, node))
-        names.append(node.node_id)
+    names = [parse_node_id(f"n{number:02d}") for number in range(mix.nodes)]
+    for name, seeds in _seeds(mix, names, chance).items():
+        node = world.add_node(name, seeds)
+        world.schedule.at(chance.uniform(0.0, 1.0), partial(_start_again, world, node))
         if mix.tidy_s:
             _tidy(world, node, mix.tidy_s)
     nodes = list(world.nodes.values())
@@ -177,9 +182,23 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
     for number in range(mix.plain_peers):
         peer_id = parse_node_id(f"x{number}")
         home, events, dice = chance.choice(nodes), chance.randint(0, 20), chance_of(world.seed, peer_id)
-        peer = PlainPeer(peer_id, home, events, world.schedule, world.desk.chance, dice, world.truth)
+        peer = PlainPeer(peer_id, home, events, world.schedule, world.network, world.desk.chance, dice, world.truth)
         world.desk.plain[peer_id] = peer
         world.schedule.at(chance.uniform(0.0, 6.0), peer.run)
+
+
+def _seeds(mix: Mix, names: list[NodeId], chance: Random) -> dict[NodeId, list[NodeId]]:
+    """Whom each node dials."""
+    found: dict[NodeId, list[NodeId]] = {}
+    for number, name in enumerate(names):
+        found[name] = SHAPES[mix.shape](chance, names[:number])
+        if mix.shape == "ring" and number == mix.nodes - 1:
+            found[name] = [*found[name], names[0]]
+    for name in names:
+        for seed in list(found[name]):
+            if seed < name and chance.random() < mix.mutual:
+                found[seed].append(name)
+    return found
 
 
 def _tidy(world: World, node: SimNode, pause_s: float) -> None:
@@ -194,23 +213,25 @@ def _heal(world: World, chance: Random) -> None:
     world.network.heal()
     for node in world.nodes.values():
         node.make_room()
+        node.disk.store.worn_out = False
+        node.set_lag(LAG_S_MAX)
         node.disk.sync_s_max = min(node.disk.sync_s_max, 0.05)
         node.retired = not node.running and node.life > 0 and chance.random() < 0.3 and _can_go(world, node)
         if not node.retired:
-            _start_again(node)
+            _start_again(world, node)
     for subscriber in world.subscribers:
         subscriber.slow_s = 0.01
 
 
 def _can_go(world: World, node: SimNode) -> bool:
-    """Whether the others are still one mesh without it."""
+    """Whether the others are still one mesh without it, by the addresses that they were given."""
     if any(peer.node is node for peer in world.desk.plain.values()):
         return False  # it knows no other
     alive = sorted(name for name, each in world.nodes.items() if not each.retired and each is not node)
     found, left = alive[:1], set(alive[1:])
     while found:
         name = found.pop()
-        near = {other_end(edge, name) for edge in world.network.links if name in edge} & left
+        near = {other for other in left if other in world.seeds[name] or name in world.seeds[other]}
         left -= near
         found += sorted(near)
     return not left and bool(alive)
@@ -236,14 +257,16 @@ def _down(world: World, chance: Random, end: Callable[[SimNode], None], *, loses
     if not node.running or (loses_disk and any(peer.node is node for peer in world.desk.plain.values())):
         return  # the document has no epochs: a plain peer would not know that its node has forgotten everything
     end(node)
-    world.desk.node_gone(node)
     if loses_disk:
         node.lose_disk()
-    world.schedule.at(chance.choice([0.2, 2.0, 12.0]) * (0.5 + chance.random()), partial(_start_again, node))
+    world.schedule.at(chance.choice([0.2, 2.0, 12.0]) * (0.5 + chance.random()), partial(_start_again, world, node))
 
 
-def _start_again(node: SimNode) -> None:
-    if not node.running and not node.retired:
+def _start_again(world: World, node: SimNode) -> None:
+    """Once it is down."""
+    if node.stopping or node.failed:
+        world.schedule.at(0.5, partial(_start_again, world, node))
+    elif not node.running and not node.retired:
         node.start()
 
 
@@ -272,6 +295,14 @@ def _slow_links(world: World, chance: Random) -> None:
         world.network.links[edge].slow_s = chance.choice([0.0, 0.05, 0.3])
 
 
+def _stall(world: World, chance: Random) -> None:
+    """Some links carry nothing for a while, and nobody is told. After 15 to 20 s, missed heartbeats show it (PL-03)."""
+    end_s = world.schedule.now_s + chance.choice([2.0, 25.0])
+    for edge in sorted(world.network.links):
+        if chance.random() < 0.3:
+            world.network.links[edge].stalled_s = end_s
+
+
 def _slow_disk(world: World, chance: Random) -> None:
     _some_node(world, chance).disk.sync_s_max = chance.choice([0.5, 3.0])
 
@@ -280,8 +311,32 @@ def _full_disk(world: World, chance: Random) -> None:
     node = _some_node(world, chance)
     if not node.running:
         return
-    node.fill_disk()
+    if chance.random() < 0.5:
+        node.fill_disk()
+    else:
+        node.refuse_syncs()
     world.schedule.at(chance.uniform(0.5, 6.0), node.make_room)
+
+
+def _worn_out_disk(world: World, chance: Random) -> None:
+    """The next sync fails, the node says so and ends; it comes back with all that its disk had."""
+    node = _some_node(world, chance)
+    if node.running and not node.stopping:
+        node.wear_out_disk()
+        _start_again_until(world, node, node.life)
+
+
+def _start_again_until(world: World, node: SimNode, life: int) -> None:
+    """See to it that a node which is about to fail comes back, whenever that is."""
+    if node.life == life:
+        if not node.running:
+            _start_again(world, node)
+        world.schedule.at(1.0, partial(_start_again_until, world, node, life))
+
+
+def _busy_loop(world: World, chance: Random) -> None:
+    """A node's loop hears late of what its threads have done."""
+    _some_node(world, chance).set_lag(chance.choice([0.05, 0.5]))
 
 
 class Client(Protocol):
@@ -314,8 +369,11 @@ TROUBLES: Final[dict[str, Callable[[World, Random], None]]] = {
     "flap": _flap,
     "partition": _partition,
     "slow links": _slow_links,
+    "stalled links": _stall,
     "slow disk": _slow_disk,
     "full disk": _full_disk,
+    "worn out disk": _worn_out_disk,
+    "busy loop": _busy_loop,
     "clients move": _clients_move,
     "slow clients": _slow_client,
     "move groups": _move_groups,

@@ -12,7 +12,7 @@ from weft.core.messages import Edge
 from weft.model import Epoch, Pattern, Position, matches
 from weft.testing.sim.node import SimNode
 from weft.testing.sim.schedule import Violation
-from weft.testing.sim.sessions import Answer, Desk, Feed, Request, SimSession
+from weft.testing.sim.sessions import Answer, Desk, Feed, SimFeed, SimSession
 from weft.testing.sim.subscribers import CREDIT_BYTES, SimSubscriber, end_offset
 from weft.testing.sim.truth import EndOf, StreamKey, Truth, is_internal, name_of
 
@@ -62,9 +62,7 @@ class GroupBook:
         self._again[key] = Again(node, node.log.epoch, set(range(first, end)))
         self.moves += 1
         session = desk.connect(node, partial(self._moved, key, None))
-        positions = (Position(*key, first),)
-        request = Request(session, (), partial(self._moved, key, session))
-        desk.ask(request, lambda number: core.MoveGroup(number, self.name, positions))
+        session.move_group(self.name, (Position(*key, first),), partial(self._moved, key, session))
 
     def _moved(self, key: StreamKey, session: SimSession | None, answer: Answer = None) -> None:
         """Without a session it broke, and nobody knows whether the group was moved."""
@@ -137,12 +135,10 @@ class Member(SimSubscriber):
         self._generation = 0
         book.members.append(self)
 
-    def _request(self, number: int) -> core.Subscribe:
-        assert self.node is not None, "who subscribes is connected"
+    def _open(self, feed: SimFeed) -> None:
         self.assigned, self._holding, self._generation = {}, {}, 0
         self._offered.clear()
-        begin, group = Edge.EARLIEST, self._book.name
-        return core.Subscribe(number, self.pattern, begin, CREDIT_BYTES, group, self.name)
+        feed.open(self.pattern, Edge.EARLIEST, CREDIT_BYTES, self._book.name, self.name)
 
     def _broken(self) -> None:
         self.assigned = {}
@@ -203,8 +199,7 @@ class Member(SimSubscriber):
         assert self.node is not None and self._session is not None, "only who is connected hears that it ended"
         self.restarts += 1
         positions = tuple(Position(*key, start) for key, start in self._expired(self.node).items())
-        request = Request(self._session, (), lambda _: self.disconnect())
-        self._desk.ask(request, lambda number: core.MoveGroup(number, self._book.name, positions))
+        self._session.move_group(self._book.name, positions, lambda _: self.disconnect())
 
     def _take(self, delivered: core.Delivered) -> None:
         key = (delivered.stream, delivered.epoch)
@@ -214,9 +209,8 @@ class Member(SimSubscriber):
 
     def _tell_soon(self) -> None:
         wait_s = self._desk.chance.random() * 0.3
-        self._desk.schedule.at(wait_s, partial(self._tell, self._subscription, self._generation))
+        self._desk.schedule.at(wait_s, partial(self._tell, self._feed, self._generation))
 
-    def _tell(self, subscription: int, generation: int) -> None:
-        if self._session is not None and subscription == self._subscription and generation == self._generation:
-            positions = tuple(Position(*key, offset) for key, offset in self._holding.items())
-            self._session.send(core.Handled(subscription, positions, generation))
+    def _tell(self, feed: SimFeed | None, generation: int) -> None:
+        if self._session is not None and feed is not None and feed is self._feed and generation == self._generation:
+            feed.handled(tuple(Position(*key, offset) for key, offset in self._holding.items()), generation)

@@ -1,7 +1,11 @@
-"""Peers that know only the four messages of the design document (PL-05), and what they can expect of a node."""
+"""Peers that know only the four messages of the design document (PL-05), and what they can expect of a node.
+
+They dial, and speak in frames as any other: a real ``PeerLinks`` is at the other end.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from functools import partial
 from random import Random
@@ -12,11 +16,21 @@ from weft.core import messages as core
 from weft.core.messages import PlainEvent
 from weft.core.plain import PLAIN_EPOCH
 from weft.model import NodeId, Stream, Topic, parse_topic
+from weft.testing.sim.calls import SimCall
+from weft.testing.sim.loop import Clock, new_loop
+from weft.testing.sim.network import Host, Network
 from weft.testing.sim.node import SimNode
 from weft.testing.sim.schedule import Schedule, Violation
 from weft.testing.sim.truth import EndOf, StreamKey, Truth, is_internal, name_of
+from weft.transport.peers.byte_streams import LinkBroken
+from weft.transport.peers.links import EVENT_STREAM
+from weft.transport.peers.member_messages import member_message
+from weft.transport.peers.messages import message_of, read_plain_ack_untrusted, read_plain_untrusted
+from weft.wire.mesh.features import Hello
+from weft.wire.mesh.frames import read_peer_message_untrusted, write_peer_message
+from weft.wire.mesh.peerlink_pb2 import PeerMessage
+from weft.wire.rpc import RpcError
 
-DELAY_S_MAX: Final = 0.02
 BEAT_S: Final = 5.0
 TOPIC: Final = parse_topic("plant.line1.temp")  # that it publishes
 
@@ -34,12 +48,16 @@ class PlainPeer:
         node: SimNode,
         events: int,
         schedule: Schedule,
+        network: Network,
         chance: Random,
         dice: Random,
         truth: Truth,
     ) -> None:
         self.node_id = node_id
         self.node = node
+        self.loop = new_loop(node_id, schedule, Clock(), chance, 0.0)
+        self._host = Host(node_id, self.loop, {})
+        self._network = network
         self.gone = False
         self.lost: set[int] = set()  # events that did not arrive the first time
         self.forgotten: set[int] = set()  # events that it can send no more
@@ -54,9 +72,9 @@ class PlainPeer:
         self._schedule = schedule
         self._chance = chance
         self._truth = truth
-        self._linked_life = 0  # of the node; 0: there is no link
+        self._linking: asyncio.Task[None] | None = None
+        self._call: SimCall | None = None  # while there is a link
         self._connection = 0
-        self._arrival_s = {"up": 0.0, "down": 0.0}
         self._published: list[bytes] = []
         self._acked = 0  # events that the node has acknowledged
         self._has: defaultdict[Topic, list[bytes]] = defaultdict(list)  # by the numbers they came with
@@ -64,10 +82,6 @@ class PlainPeer:
     @property
     def key(self) -> StreamKey:
         return Stream(TOPIC, self.node_id, 0), PLAIN_EPOCH
-
-    @property
-    def _is_linked(self) -> bool:
-        return self._linked_life == self.node.life and self.node.running
 
     # --- the link ---
 
@@ -77,30 +91,48 @@ class PlainPeer:
             self.disconnect()
             self.gone = True
             return
-        if self.node.running and not self._is_linked:
-            self._connect()
+        if self.node.running and (self._linking is None or self._linking.done()):
+            self._linking = self.loop.run_on(lambda: self.loop.create_task(self._link()))
         if self._left:
             self._left -= 1
             payload = f"{self.node_id} {TOPIC} {len(self._published)}".encode()
             self._truth.published_plain(self.key, payload)
             self._published.append(payload)
-            if self._is_linked:
-                self._send_event(len(self._published) - 1)
+            self._send_event(len(self._published) - 1)
         self._schedule.at(0.2 + self._chance.random(), self.run)
 
-    def _beat(self, connection: int) -> None:
-        """PL-03: who is silent for too long counts as gone."""
-        if self._connection == connection and self._is_linked:
-            beat = membership.MessageReceived(self.node_id, membership.Heartbeat(int(self._schedule.now_s * 1e6) + 1))
-            self._later("up", partial(self.node.receive, beat))
-            self._schedule.at(BEAT_S, partial(self._beat, connection))
+    async def _link(self) -> None:
+        """Dial, say hello, and take what comes until it is over."""
+        try:
+            channel = await self._network.dial_plain(self._host, self.node.node_id)
+        except LinkBroken:
+            return
+        try:
+            call = await channel.call(EVENT_STREAM, ())
+            self._write(call, PeerMessage(handshake=Hello(self.node_id).to_message()))
+            if await call.read() is None:
+                return
+            self._call = call
+            self._connection += 1
+            self._beat(call)
+            self._send_from(self._acked)
+            while (frame := await call.read()) is not None:
+                self._take(read_peer_message_untrusted(frame))
+        except RpcError:
+            if self._call is not None:
+                self._perhaps_forget()
+        finally:
+            self._call = None
+            channel.close()
 
-    def _connect(self) -> None:
-        self._linked_life = self.node.life
-        self._connection += 1
-        self.node.link_up(self.node_id, plain=True)
-        self._beat(self._connection)
-        self._send_from(self._acked)
+    def _write(self, call: SimCall, message: PeerMessage) -> None:
+        call.write_nowait(write_peer_message(message))
+
+    def _beat(self, call: SimCall) -> None:
+        """PL-03: who is silent for too long counts as gone."""
+        if self._call is call:
+            self._write(call, member_message(membership.Heartbeat(int(self._schedule.now_s * 1e6) + 1)))
+            self._schedule.at(BEAT_S, partial(self._beat, call))
 
     def _send_from(self, first: int) -> None:
         for number in range(first, len(self._published)):
@@ -108,24 +140,26 @@ class PlainPeer:
                 self._send_event(number)
 
     def disconnect(self) -> None:
-        if self._is_linked:
-            self._linked_life = 0
-            self._connection += 1
-            self.node.link_down(self.node_id)
-            if self._dice.random() < self._forgets:
-                self._forget()
+        if self._call is not None and self._linking is not None:
+            self._call = None
+            self._linking.cancel()
+            self._perhaps_forget()
 
-    def _forget(self) -> None:
+    def _perhaps_forget(self) -> None:
         """Its retention takes what it has not got rid of, but for the last: behind that nobody would notice a gap."""
+        if self._dice.random() >= self._forgets:
+            return
         self.forgotten.update(range(self._acked, len(self._published) - 1))
         self._truth.streams[self.key].forgotten |= self.forgotten
 
     def _send_event(self, number: int) -> None:
+        if self._call is None:
+            return
         if self._may_lose(number) and self._dice.random() < self._loses:
             self.lost.add(number)
             return
         event = PlainEvent(TOPIC, number, self._published[number], {})
-        self._later("up", partial(self.node.tell, core.ReceivedPlain(self.node_id, event)))
+        self._write(self._call, message_of(core.SendPlain(self.node.node_id, (event,))))
 
     def _may_lose(self, number: int) -> bool:
         """Nobody can tell apart what was lost and what never was at the beginning of a stream, at its end, behind a
@@ -134,37 +168,28 @@ class PlainPeer:
             return False
         return number not in self.lost and number - 1 not in self.forgotten
 
-    def _later(self, way: str, action: partial[None]) -> None:
-        now_s = self._schedule.now_s
-        arrival_s = max(self._arrival_s[way], now_s + self._chance.random() * DELAY_S_MAX)
-        self._arrival_s[way] = arrival_s
-        self._schedule.at(arrival_s - now_s, partial(self._arrive, self._connection, action))
-
-    def _arrive(self, connection: int, action: partial[None]) -> None:
-        if self._connection == connection and self._is_linked:
-            action()
-
     # --- what the node sends ---
 
-    def receive(self, effect: core.SendPlain | core.SendPlainAck) -> None:
-        self._later("down", partial(self._take, effect))
+    def _take(self, message: PeerMessage) -> None:
+        match message.WhichOneof("msg"):
+            case "event":
+                self._take_event(read_plain_untrusted(self.node.node_id, message.event).event)
+            case "ack":
+                self._take_ack(read_plain_ack_untrusted(self.node.node_id, message.ack))
+            case "heartbeat":
+                pass
+            case kind:
+                raise Violation(f"{self.node.node_id} sends {self.node_id} a message that it does not know: {kind}")
 
-    def _take(self, effect: core.SendPlain | core.SendPlainAck) -> None:
-        if isinstance(effect, core.SendPlainAck):
-            self._check_ack(effect)
-            here = (self._connection, effect.offset + 1)
-            if self._goes_back and effect.offset + 1 == self._acked and here != self._went_back:
-                self._went_back = here
-                self._send_from(self._acked)
-            self._acked = max(self._acked, effect.offset + 1)
-            return
-        for event in effect.events:
-            self._take_event(event)
-        for topic in dict.fromkeys(event.topic for event in effect.events):
-            ack = core.ReceivedPlainAck(self.node_id, topic, len(self._has[topic]) - 1)
-            self._later("up", partial(self.node.tell, ack))
+    def _take_ack(self, ack: core.ReceivedPlainAck) -> None:
+        self._check_ack(ack)
+        here = (self._connection, ack.offset + 1)
+        if self._goes_back and ack.offset + 1 == self._acked and here != self._went_back:
+            self._went_back = here
+            self._send_from(self._acked)
+        self._acked = max(self._acked, ack.offset + 1)
 
-    def _check_ack(self, ack: core.SendPlainAck) -> None:
+    def _check_ack(self, ack: core.ReceivedPlainAck) -> None:
         durable = self._truth.durable[self.node.node_id].get(self.key, 0)
         if ack.topic != TOPIC or ack.offset >= durable:
             raise Violation(f"{self.node.node_id} acknowledges {ack}, its disk has {durable} events of {self.node_id}")
@@ -177,8 +202,11 @@ class PlainPeer:
         if event.offset < len(has):
             if has[event.offset] != event.payload:
                 raise Violation(f"{self.node_id} got number {event.offset} of {event.topic} twice, and not the same")
-            return
-        has.append(event.payload)
+        else:
+            has.append(event.payload)
+        if self._call is not None:
+            ack = core.SendPlainAck(self.node.node_id, event.topic, len(has) - 1)
+            self._write(self._call, message_of(ack))
 
     # --- at the end ---
 

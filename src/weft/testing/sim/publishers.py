@@ -9,8 +9,8 @@ from functools import partial
 from hashlib import blake2b
 from typing import Final
 
-from weft.core import messages as core
 from weft.core.errors import CopiesMissing
+from weft.errors import StorageError
 from weft.log.errors import DiskFull, OutOfSequence
 from weft.model import Batch, Epoch, NodeId, Receipt, Topic
 from weft.testing.sim.node import SimNode
@@ -31,9 +31,6 @@ class Pending:
     batch: Batch
     payloads: tuple[bytes, ...]
     copies: int
-
-    def as_request(self, number: int) -> core.Publish:
-        return core.Publish(number, self.topic, self.partition, self.batch, self.copies)
 
 
 class SimPublisher:
@@ -124,10 +121,12 @@ class SimPublisher:
             self._desk.break_session(session)
 
     def _send(self, session: SimSession, pending: Pending) -> None:
-        request = Request(session, pending.payloads, partial(self._answered, session.node.node_id, pending))
-        self._desk.ask(request, pending.as_request)
+        request = Request(pending.payloads, partial(self._answered, session.node.node_id, pending))
+        session.publish(pending.topic, pending.partition, pending.batch, pending.copies, request)
 
     def _answered(self, node: NodeId, pending: Pending, answer: Answer) -> None:
+        if isinstance(answer, StorageError) and not isinstance(answer, DiskFull):
+            return  # the node has failed, and nobody knows: it is sent again when the node is back
         self._pending[node].remove(pending)
         match answer:
             case Receipt():

@@ -31,6 +31,7 @@ class Schedule:
         self.now_s = 0.0
         self.steps = 0
         self.trace = Trace(traces)
+        self._failure: BaseException | None = None
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
 
@@ -44,7 +45,13 @@ class Schedule:
             self.now_s, _, action = heappop(self._heap)
             self.steps += 1
             action()
+            if self._failure is not None:
+                raise self._failure
         self.now_s = end_s
+
+    def fail(self, error: BaseException) -> None:
+        """For who cannot raise because somebody would catch it: the run ends with the first of these."""
+        self._failure = self._failure or error
 
     def note(self, who: str, what: object) -> None:
         """Put a line into the trace, if there is one; ``what`` is turned into text only then."""

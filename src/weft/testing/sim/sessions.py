@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from random import Random
-from typing import Protocol, TypeAlias, assert_never
+from typing import Final, Protocol, TypeAlias
 
 from weft.core import messages as core
 from weft.errors import WeftError
-from weft.model import NodeId, Receipt
+from weft.model import Batch, NodeId, Pattern, Position, Receipt, Topic
+from weft.port.errors import ShuttingDown
 from weft.testing.sim.node import SimNode
 from weft.testing.sim.plain_peers import PlainPeer
 from weft.testing.sim.schedule import Schedule, Violation
@@ -19,38 +20,131 @@ from weft.testing.sim.truth import Truth
 
 Answer: TypeAlias = Receipt | WeftError | None  # None: done, for what has no receipt
 Feed: TypeAlias = core.Opened | core.Deliver | core.Assigned | core.Ended
-DELAY_S_MAX = 0.01
+DELAY_S_MAX: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A batch that has no answer yet: whose answer is checked against these payloads."""
+
+    payloads: tuple[bytes, ...]
+    on_answer: Callable[[Answer], None]
 
 
 class SimSession:
-    """In order both ways until it breaks; then what is under way is lost."""
+    """A client's connection: in order both ways until it breaks; then what is under way is lost.
 
-    def __init__(self, schedule: Schedule, chance: Random, node: SimNode) -> None:
+    To the node it is a PublishClient.
+    """
+
+    def __init__(self, desk: Desk, node: SimNode) -> None:
         self.node = node
         self.open = True
+        self.feeds: list[SimFeed] = []
+        self._desk = desk
         self._life = node.life
-        self._schedule = schedule
-        self._chance = chance
         self._arrival_s = {"up": 0.0, "down": 0.0}
+        self._requests: dict[int, Request] = {}
+        self._sent = 0  # batches that have not arrived at the node
+        self._draining = False
+        self._has_joined = False
 
     @property
     def reaches(self) -> bool:
         """Whether the node at the other end still is the one that the session was opened with."""
         return self.open and self.node.running and self.node.life == self._life
 
-    def send(self, event: core.Input) -> None:
-        """To the node."""
-        self._later("up", partial(self.node.tell, event))
+    # --- from the client ---
+
+    def publish(self, topic: Topic, partition: int, batch: Batch, copies: int, request: Request) -> None:
+        number = next(self._desk.numbers)
+        self._requests[number] = request
+        self._sent += 1
+        self.send(partial(self._publish, number, topic, partition, batch, copies))
+
+    def _publish(self, number: int, topic: Topic, partition: int, batch: Batch, copies: int) -> None:
+        self._sent -= 1
+        if self._joined():
+            self.node.clients.publish(self, number, topic, partition, batch, copies)
+
+    def _joined(self) -> bool:
+        """Let in, as the first batch comes. A node that is shutting down lets nobody in, and takes no more."""
+        if self._draining:
+            return False
+        if not self._has_joined:
+            try:
+                self.node.clients.join(self)
+            except ShuttingDown:
+                self._desk.break_session(self)
+                return False
+            self._has_joined = True
+        return True
+
+    def move_group(self, group: str, positions: tuple[Position, ...], on_answer: Callable[[Answer], None]) -> None:
+        self.send(lambda: _ignore(self.node.loop.create_task(self._move_group(group, positions, on_answer))))
+
+    async def _move_group(
+        self, group: str, positions: tuple[Position, ...], on_answer: Callable[[Answer], None]
+    ) -> None:
+        answer: Answer = None
+        try:
+            await self.node.clients.move_group(group, positions)
+        except WeftError as error:
+            answer = error
+        self.answer(partial(on_answer, answer))
+
+    def send(self, action: Callable[[], None]) -> None:
+        """Have it done at the node, on its loop."""
+        self._later("up", lambda: self.node.loop.run_on(action))
+
+    # --- from the node: PublishClient ---
+
+    def receipts(self, receipts: Sequence[tuple[int, core.Receipted]]) -> None:
+        for number, receipted in receipts:
+            request = self._requests.pop(number, None)
+            if request is None:
+                raise Violation(f"{self.node.node_id} gives a receipt for what has its answer: {receipted}")
+            self._desk.check_receipt(self.node.node_id, receipted.receipt, request.payloads)
+            self.answer(partial(request.on_answer, receipted.receipt))
+        self._leave_when_done()
+
+    def refused(self, request: int, error: WeftError) -> None:
+        found = self._requests.pop(request, None)
+        if found is None:
+            raise Violation(f"{self.node.node_id} refuses what has its answer: {error}")
+        self.answer(partial(found.on_answer, error))
+        self._leave_when_done()
+
+    def drain(self) -> None:
+        """What has not arrived is not taken any more."""
+        self._draining = True
+        self._leave_when_done()
+
+    def _leave_when_done(self) -> None:
+        if self._draining and len(self._requests) <= self._sent:
+            self._later("down", partial(self._desk.break_session, self))
 
     def answer(self, action: Callable[[], None]) -> None:
         """To the client."""
         self._later("down", action)
 
+    def leave(self) -> None:
+        """The node forgets it at once; the client may still think otherwise."""
+        self.open = False
+        if not self.node.running or self.node.life != self._life:
+            return
+        clients = self.node.clients
+        if self._has_joined:
+            self.node.loop.run_on(partial(clients.leave, self))
+        for feed in self.feeds:
+            if feed.number is not None:
+                self.node.loop.run_on(partial(clients.unsubscribe, feed.number))
+
     def _later(self, way: str, action: Callable[[], None]) -> None:
-        now_s = self._schedule.now_s
-        arrival_s = max(self._arrival_s[way], now_s + self._chance.random() * DELAY_S_MAX)
+        now_s = self._desk.schedule.now_s
+        arrival_s = max(self._arrival_s[way], now_s + self._desk.chance.random() * DELAY_S_MAX)
         self._arrival_s[way] = arrival_s
-        self._schedule.at(arrival_s - now_s, partial(self._arrive, action))
+        self._desk.schedule.at(arrival_s - now_s, partial(self._arrive, action))
 
     def _arrive(self, action: Callable[[], None]) -> None:
         if self.reaches:
@@ -67,15 +161,54 @@ class Reader(Protocol):
         """It has arrived."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    session: SimSession
-    payloads: tuple[bytes, ...]  # of a batch; none if it is not about one
-    on_answer: Callable[[Answer], None]
+class SimFeed:
+    """A client's subscription. To the node it is a SubscribeClient."""
+
+    def __init__(self, session: SimSession, reader: Reader) -> None:
+        self.number: int | None = None  # that the node has given it
+        self._session = session
+        self._reader = reader
+
+    def open(self, pattern: Pattern, start: core.Start, credit_bytes: int, group: str, member: str) -> None:
+        self._session.send(partial(self._open, pattern, start, credit_bytes, group, member))
+
+    def _open(self, pattern: Pattern, start: core.Start, credit_bytes: int, group: str, member: str) -> None:
+        try:
+            self.number = self._session.node.clients.subscribe(self, pattern, start, credit_bytes, group, member)
+        except ShuttingDown as error:
+            self.ended(error)
+
+    def add_credit(self, size: int) -> None:
+        self._session.send(lambda: self._tell(core.AddCredit(self.number or 0, size)))
+
+    def handled(self, positions: tuple[Position, ...], generation: int) -> None:
+        self._session.send(lambda: self._tell(core.Handled(self.number or 0, positions, generation)))
+
+    def _tell(self, event: core.AddCredit | core.Handled) -> None:
+        self._session.node.clients.tell(event)
+
+    # --- from the node ---
+
+    def opened(self, positions: Sequence[Position]) -> None:
+        self._say(core.Opened(0, tuple(positions)))
+
+    def deliver(self, batches: Sequence[core.Delivered]) -> None:
+        self._say(core.Deliver(0, tuple(batches)))
+
+    def assigned(self, generation: int, positions: Sequence[Position]) -> None:
+        self._say(core.Assigned(0, generation, tuple(positions)))
+
+    def ended(self, error: WeftError) -> None:
+        self._say(core.Ended(0, error))
+
+    def _say(self, effect: Feed) -> None:
+        if self._session.open:
+            self._reader.said(effect)
+            self._session.answer(partial(self._reader.heard, effect))
 
 
 class Desk:
-    """Numbers requests and subscriptions, and finds whom an answer is for."""
+    """Opens clients' sessions, and breaks them."""
 
     def __init__(self, schedule: Schedule, chance: Random, truth: Truth) -> None:
         self.schedule = schedule
@@ -83,96 +216,41 @@ class Desk:
         self.truth = truth
         self.sessions: dict[SimSession, Callable[[], None]] = {}  # what a client does when its session breaks
         self.receipts = 0
-        self._requests: dict[int, Request] = {}
-        self._readers: dict[int, tuple[SimSession, Reader]] = {}
-        self._numbers = count(1)
+        self.numbers = count(1)
         self.plain: dict[NodeId, PlainPeer] = {}
 
-    # --- connections ---
-
     def connect(self, node: SimNode, on_break: Callable[[], None]) -> SimSession:
-        session = SimSession(self.schedule, self.chance, node)
+        session = SimSession(self, node)
         self.sessions[session] = on_break
         return session
+
+    def subscribe(self, session: SimSession, reader: Reader) -> SimFeed:
+        feed = SimFeed(session, reader)
+        session.feeds.append(feed)
+        return feed
 
     def node_gone(self, node: SimNode) -> None:
         for session in [each for each in self.sessions if each.node is node]:
             self.break_session(session)
 
     def break_session(self, session: SimSession) -> None:
-        """The node forgets its subscriptions at once; the client notices a little later."""
+        """The node forgets it at once; the client notices a little later."""
         on_break = self.sessions.pop(session, None)
-        if on_break is None:
-            return
-        readers = [number for number, (owner, _) in self._readers.items() if owner is session]
-        self.close(session)
-        for number in readers:
-            session.node.tell(core.Unsubscribe(number))
-        self.schedule.at(self.chance.random() * 0.2, on_break)
+        if on_break is not None:
+            session.leave()
+            self.schedule.at(self.chance.random() * 0.2, on_break)
 
     def close(self, session: SimSession) -> None:
         """Without a word to the client, who knows."""
-        session.open = False
         self.sessions.pop(session, None)
-        self._requests = {number: each for number, each in self._requests.items() if each.session is not session}
-        self._readers = {number: each for number, each in self._readers.items() if each[0] is not session}
+        session.leave()
 
-    # --- from clients ---
-
-    def ask(self, request: Request, make: Callable[[int], core.Input]) -> None:
-        number = next(self._numbers)
-        self._requests[number] = request
-        request.session.send(make(number))
-
-    def subscribe(self, session: SimSession, reader: Reader, make: Callable[[int], core.Subscribe]) -> int:
-        number = next(self._numbers)
-        self._readers[number] = (session, reader)
-        session.send(make(number))
-        return number
-
-    # --- from nodes ---
-
-    def answer(self, node: NodeId, effect: core.Receipts | core.Refused | core.GroupMoved) -> None:
-        match effect:
-            case core.Receipts(receipts):
-                for each in receipts:
-                    self._receipt(node, each)
-            case core.Refused(number, error):
-                request = self._requests.pop(number, None)
-                if request is not None:
-                    request.session.answer(partial(request.on_answer, error))
-            case core.GroupMoved(number):
-                request = self._requests.pop(number, None)
-                if request is not None:
-                    request.session.answer(partial(request.on_answer, None))
-            case _:
-                assert_never(effect)
-
-    def _receipt(self, node: NodeId, receipted: core.Receipted) -> None:
-        request = self._requests.pop(receipted.request, None)
-        if request is None:
-            return  # of a session that is closed
-        receipt = receipted.receipt
+    def check_receipt(self, node: NodeId, receipt: Receipt, payloads: tuple[bytes, ...]) -> None:
         if receipt.stream.origin != node:
             raise Violation(f"{node} gives a receipt for {receipt.stream}")
-        self.truth.check_receipt(receipt, request.payloads)
+        self.truth.check_receipt(receipt, payloads)
         self.receipts += 1
-        request.session.answer(partial(request.on_answer, receipt))
 
-    def plain_frame(self, effect: core.SendPlain | core.SendPlainAck) -> None:
-        self.plain[effect.peer].receive(effect)
 
-    def drop_plain(self, node: NodeId, peer: NodeId, reason: str) -> None:
-        """Nobody here does anything wrong. But a node that has no room, or lacks an event, has no other way to have it
-        sent again."""
-        if peer not in self.plain or not reason.startswith(("no room", "events are missing")):
-            raise Violation(f"{node} drops its link to {peer}, which does nothing wrong: {reason}")
-        self.schedule.at(0.0, self.plain[peer].disconnect)
-
-    def feed(self, node: NodeId, effect: Feed) -> None:
-        found = self._readers.get(effect.subscription)
-        if found is None:
-            return  # of a session that is closed
-        session, reader = found
-        reader.said(effect)
-        session.answer(partial(reader.heard, effect))
+def _ignore(_: object) -> None:
+    """A task that nobody waits for."""

@@ -8,11 +8,13 @@ from typing import Final, assert_never
 
 from weft.core import messages as core
 from weft.core.messages import Edge, FromPositions, Start
+from weft.errors import StorageError
 from weft.log.errors import PositionExpired, UnknownStream
 from weft.model import Batch, NodeId, Pattern, Position, matches
+from weft.port.errors import ShuttingDown
 from weft.testing.sim.node import SimNode
 from weft.testing.sim.schedule import Violation
-from weft.testing.sim.sessions import Desk, Feed, SimSession
+from weft.testing.sim.sessions import Desk, Feed, SimFeed, SimSession
 from weft.testing.sim.truth import EndOf, StreamKey, name_of
 
 CREDIT_BYTES: Final = 4000
@@ -32,7 +34,7 @@ class SimSubscriber:
         self._nodes = nodes
         self._start = start
         self._session: SimSession | None = None
-        self._subscription = 0
+        self._feed: SimFeed | None = None
         self._began: Start = start  # of this subscription
         self._offered: dict[StreamKey, int] = {}  # where the node has to go on, in this subscription
         self._credit_bytes = 0
@@ -50,11 +52,11 @@ class SimSubscriber:
         self._began = self._begin()
         self._offered = dict(self.positions)
         self._credit_bytes = CREDIT_BYTES
-        self._subscription = self._desk.subscribe(self._session, self, self._request)
+        self._feed = self._desk.subscribe(self._session, self)
+        self._open(self._feed)
 
-    def _request(self, number: int) -> core.Subscribe:
-        assert self.node is not None, "who subscribes is connected"
-        return core.Subscribe(number, self.pattern, self._began, CREDIT_BYTES)
+    def _open(self, feed: SimFeed) -> None:
+        feed.open(self.pattern, self._began, CREDIT_BYTES, "", "")
 
     def _begin(self) -> Start:
         if not self.positions:
@@ -114,6 +116,8 @@ class SimSubscriber:
         """A subscription ends only where something is gone, and that is an error, never a silent jump."""
         if isinstance(error, UnknownStream) and self._lost(node):
             return
+        if (isinstance(error, ShuttingDown) and node.clients.draining) or node.failed:
+            return
         if not isinstance(error, PositionExpired):
             raise Violation(f"the subscription of {self.name} at {node.node_id} ends: {error}")
         if not self._expired(node) and not self._expired_unseen(error):
@@ -124,10 +128,12 @@ class SimSubscriber:
         return [key for key in self.positions if key[0].origin == node.node_id and key[1] != node.log.epoch]
 
     def _expired_unseen(self, error: PositionExpired) -> bool:
-        """Of a stream that it has got nothing of yet: it began with what was new, and retention was quicker."""
-        return self._began is Edge.LATEST and any(
+        """Of a stream that it has got nothing of yet: it was not there when the subscription was opened, or that began
+        with what was new; and retention was quicker."""
+        return any(
             str(key[0]) in error.what
             and key not in self.positions
+            and (self._began is Edge.LATEST or key not in self._offered)
             and history.expired >= int(str(error.facts["earliest"]))
             for key, history in self._desk.truth.streams.items()
         )
@@ -156,22 +162,25 @@ class SimSubscriber:
                     self._take(delivered)
                 size = sum(len(each.data) for each in batches)
                 self._desk.schedule.at(
-                    self._desk.chance.random() * self.slow_s, partial(self._give_credit, self._subscription, size)
+                    self._desk.chance.random() * self.slow_s, partial(self._give_credit, self._feed, size)
                 )
             case core.Assigned():
                 pass
-            case core.Ended():
-                self._restart()
+            case core.Ended(_, error):
+                if isinstance(error, ShuttingDown | StorageError):
+                    self.disconnect()
+                else:
+                    self._restart()
             case _:
                 assert_never(effect)
 
     def _take(self, delivered: core.Delivered) -> None:
         self.positions[(delivered.stream, delivered.epoch)] = end_offset(delivered)
 
-    def _give_credit(self, subscription: int, size: int) -> None:
-        if self._session is not None and subscription == self._subscription:
+    def _give_credit(self, feed: SimFeed | None, size: int) -> None:
+        if self._session is not None and feed is not None and feed is self._feed:
             self._credit_bytes += size
-            self._session.send(core.AddCredit(subscription, size))
+            feed.add_credit(size)
 
     def _restart(self) -> None:
         """Retention was faster, or a disk was lost. The person in charge decides to go on with what there is."""

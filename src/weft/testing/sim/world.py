@@ -8,20 +8,31 @@ from typing import Final, Protocol
 
 from weft import membership
 from weft.core import BrokerSettings
-from weft.core import messages as core
 from weft.core.groups import GroupSettings
-from weft.log import MemoryStore
 from weft.membership import NodeState
 from weft.model import NodeId, Pattern, parse_node_id
+from weft.node.machinery import MachinerySettings
+from weft.port.node import ClientLimits
+from weft.testing.sim.disk import Disk, SimStore
 from weft.testing.sim.group_members import GroupBook
-from weft.testing.sim.network import Network
-from weft.testing.sim.node import Clock, Disk, MakeBroker, SimNode, address_of
+from weft.testing.sim.loop import Clock
+from weft.testing.sim.network import Host, Network
+from weft.testing.sim.node import SimNode, address_of, node_at
 from weft.testing.sim.publishers import SimPublisher
 from weft.testing.sim.schedule import Schedule, Violation, chance_of
 from weft.testing.sim.sessions import Desk
 from weft.testing.sim.subscribers import SimSubscriber
 from weft.testing.sim.truth import EndOf, StreamKey, Truth
+from weft.transport.peers.settings import DropPolicy, LinkSettings
 
+CLIENTS: Final = ClientLimits(
+    streams_max=1000,
+    subscriptions_max=1000,
+    batch_bytes_max=1 << 20,
+    publish_bytes_max=1 << 30,
+    credit_bytes_max=1 << 30,
+    reply_bytes_max=1 << 20,
+)
 MEMBERSHIP: Final = membership.Settings(unreachable_s=15.0, dead_retention_s=12.0)
 
 
@@ -32,7 +43,12 @@ class Hardware:
     drift: float = 0.0
     skew_s: float = 0.0
     sync_s_max: float = 0.004
+    settle_s: float = 0.05
+    inline: bool = False  # lone writes are synced by the loop
     window_bytes: int = 16_000
+    queue_frames_max: int = 8192  # of the outbox of a link
+    send_timeout_s: float = 5.0
+    drop_policy: DropPolicy = DropPolicy.NEWEST
 
 
 class Lacking(Protocol):
@@ -43,72 +59,66 @@ class Lacking(Protocol):
 
 
 class World:
-    """``make_broker`` is there so that tests can plant a bug."""
-
-    def __init__(self, seed: int, hardware: Hardware, make_broker: MakeBroker, *, traces: bool = False) -> None:
+    def __init__(self, seed: int, hardware: Hardware, *, traces: bool = False) -> None:
         self.seed = seed
         self.schedule = Schedule(traces=traces)
         self.truth = Truth()
         self.network = Network(self.schedule, chance_of(seed, "network"), self)
         self.desk = Desk(self.schedule, chance_of(seed, "clients"), self.truth)
         self.nodes: dict[NodeId, SimNode] = {}
+        self.seeds: dict[NodeId, list[NodeId]] = {}  # whose addresses each was given
         self.publishers: list[SimPublisher] = []
         self.subscribers: list[SimSubscriber] = []
         self.groups: list[GroupBook] = []
         self._hardware = hardware
         self._chance = chance_of(seed, "hardware")
-        self._make_broker = make_broker
 
     # --- building ---
 
     def add_node(self, name: str, seeds: Iterable[NodeId]) -> SimNode:
         """``seeds``: the nodes whose addresses it is given."""
         node_id = parse_node_id(name)
+        self.seeds[node_id] = list(seeds)
         hardware, chance = self._hardware, self._chance
         clock = Clock(
             rate=1.0 + chance.uniform(-hardware.drift, hardware.drift),
             offset_s=chance.uniform(0.0, 1000.0),
             skew_us=int(chance.uniform(-hardware.skew_s, hardware.skew_s) * 1e6),
         )
-        settings = BrokerSettings(
+        self.nodes[node_id] = SimNode(
+            node_id,
+            clock,
+            Disk(hardware.sync_s_max * chance.random(), hardware.settle_s, hardware.inline, SimStore()),
+            self._settings([address_of(seed) for seed in self.seeds[node_id]]),
+            schedule=self.schedule,
+            chance=chance_of(self.seed, name),
+            network=self.network,
+            truth=self.truth,
+            on_gone=self.desk.node_gone,
+        )
+        return self.nodes[node_id]
+
+    def _settings(self, seeds: list[str]) -> MachinerySettings:
+        hardware = self._hardware
+        broker = BrokerSettings(
             window_bytes=hardware.window_bytes,
             ack_timeout_s=3.0,
             copies_timeout_s=5.0,
             groups=GroupSettings(release_timeout_s=3.0),
         )
-        self.nodes[node_id] = SimNode(
-            node_id,
-            clock,
-            Disk(hardware.sync_s_max * chance.random(), MemoryStore()),
-            settings,
-            schedule=self.schedule,
-            chance=chance_of(self.seed, name),
-            network=self.network,
-            truth=self.truth,
-            clients=self.desk,
-            deliver=self._deliver,
-            make_broker=self._make_broker,
-            member_settings=MEMBERSHIP,
-            seeds=[address_of(seed) for seed in seeds],
+        links = LinkSettings(
+            queue_frames_max=hardware.queue_frames_max,
+            send_timeout_s=hardware.send_timeout_s,
+            drop_policy=hardware.drop_policy,
+            backoff_s_min=0.2,
+            backoff_s_max=2.0,
+            dial_timeout_s=3.0,
         )
-        return self.nodes[node_id]
+        return MachinerySettings("sim", seeds, MEMBERSHIP, broker, CLIENTS, links)
 
-    def _deliver(self, node: NodeId, event: core.Input | membership.MessageReceived) -> None:
-        self.nodes[node].receive(event)
-
-    # --- what the network tells nodes ---
-
-    def is_running(self, node: NodeId) -> bool:
-        return node in self.nodes and self.nodes[node].running
-
-    def link_up(self, node: NodeId, peer: NodeId) -> None:
-        self.nodes[node].link_up(peer)
-
-    def link_down(self, node: NodeId, peer: NodeId) -> None:
-        self.nodes[node].link_down(peer)
-
-    def frames_dropped(self, node: NodeId, peer: NodeId) -> None:
-        self.nodes[node].frames_dropped(peer)
+    def host(self, node: NodeId) -> Host | None:
+        found = self.nodes.get(node)
+        return found.host if found is not None and found.running else None
 
     # --- what there is to see ---
 
@@ -133,9 +143,13 @@ class World:
     def disagreement(self) -> str:
         """Which link is missing, or who does not know of all running nodes exactly what they say of themselves."""
         truth = {node.node_id: node.members.own for node in self.running}
+        for node in self.running:
+            if missing := self._missing_link(node):
+                return missing
         for link in self.network.links.values():
-            if all(map(self.is_running, link.edge)) and not link.is_well(self.schedule.now_s):
-                return f"the link {'-'.join(link.edge)} does not stand, or has a backlog"
+            trouble = link.trouble(self.schedule.now_s)
+            if trouble and all(map(self.is_running, link.edge)):
+                return f"the link {'-'.join(link.edge)} {trouble}"
         for node in self.running:
             seen = {key: state for key, state in node.members.states.items() if not state.liveness.gone}
             if seen != truth:
@@ -145,6 +159,19 @@ class World:
             if routed != {key: _routing(state) for key, state in truth.items()}:
                 return f"the broker of {node.node_id} has another view than its membership"
         return ""
+
+    def _missing_link(self, node: SimNode) -> str:
+        """Whom it dials has a link with it, and who it has a link with thinks so, too."""
+        for view in node.machinery.links.links():
+            if not view.connected and self.is_running(node_at(view.address)):
+                return f"{node.node_id} has no link to {view.address}: {view.trouble}"
+            other = self.nodes.get(view.peer) if view.connected and view.peer is not None else None
+            if other is not None and not (other.running and node.node_id in other.peers):
+                return f"{other.node_id} does not know of its link with {node.node_id}"
+        return ""
+
+    def is_running(self, node: NodeId) -> bool:
+        return node in self.nodes and self.nodes[node].running
 
     def unfinished(self) -> str:
         """What is not as it has to be in the end, once faults are over; empty if nothing."""
@@ -165,6 +192,13 @@ class World:
                 raise Violation(f"{limit_s:.0f} s after the last fault, {found}")
             self.schedule.run(step_s)
         return self.schedule.now_s - begin_s
+
+    def close(self) -> None:
+        """What still runs ends here, and not when its memory is taken away."""
+        for node in self.running:
+            node.loop.die()
+        for peer in self.desk.plain.values():
+            peer.loop.die()
 
     def check_logs(self) -> None:
         for node in self.running:
