@@ -185,6 +185,14 @@ class LosesTrackOfTime(Engine):
             self._alarm.cancel()
 
 
+class IgnoresHealth(Engine):
+    """Keeps links whose heartbeats are missed."""
+
+    def _step_members(self, event: membership.Input) -> None:
+        with mock.patch.object(self.links, "disconnect"):
+            super()._step_members(event)
+
+
 # --- the storage -----------------------------------------------------------------------------------------------------
 
 
@@ -288,6 +296,7 @@ MUTANTS: Final = (
     BelievesGaps,
     LosesWhatFollows,
     LosesTrackOfTime,
+    IgnoresHealth,
     TellsTooSoon,
     TellsOnlyOfTheLast,
     KeepsFailuresToItself,

@@ -9,7 +9,7 @@ from tests.sim.test_seeds import SEEDS
 from weft.testing.sim import Violation, run
 
 # Where they were found last. Should the core or the mix of faults change, the others are looked through.
-LAST_SEEN = (0, 2, 3, 4, 6, 9, 14, 88)
+LAST_SEEN = (0, 1, 4, 5, 6, 7, 28, 43, 64, 86)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)

@@ -5,6 +5,7 @@ Nothing here decides anything. What the broker is given and what it wants done i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +40,7 @@ from weft.testing.sim.window import Window
 
 SEGMENT_BYTES: Final = 6000  # small, so that retention and compaction have something to do
 DRAIN_S: Final = 2.0
+GIVEN_UP_S_MAX: Final = 3.0  # for a link without heartbeats; a farewell takes one second
 LAG_S_MAX: Final = 0.002  # of a loop that has nothing better to do
 
 
@@ -107,6 +109,7 @@ class SimNode:
         self.loop: SimLoop
         self.host: Host
         self.machinery: Machinery
+        self._links_lost: Counter[NodeId] = Counter()
         self._storage: Storage
         self._settings = settings
         self._schedule = schedule
@@ -274,7 +277,7 @@ class SimNode:
         def step_members(event: membership.Input, now_s: float) -> list[membership.Effect]:
             self._schedule.note(self.node_id, event)
             effects = members_step(event, now_s)
-            self._note_health(effects)
+            self._watch_health(effects)
             return effects
 
         machinery.broker.step = step_broker  # type: ignore[method-assign]
@@ -282,8 +285,11 @@ class SimNode:
 
     def _note_input(self, event: core.Input, now_s: float) -> None:
         match event:
-            case core.LinkUp(peer) | core.LinkDown(peer):
+            case core.LinkUp(peer):
                 self.window.forget(peer)
+            case core.LinkDown(peer):
+                self.window.forget(peer)
+                self._links_lost[peer] += 1
             case core.FramesDropped(peer):
                 self.window.forget(peer)
                 self.dropped += 1
@@ -315,10 +321,18 @@ class SimNode:
             case _:
                 pass
 
-    def _note_health(self, effects: Iterable[membership.Effect]) -> None:
+    def _watch_health(self, effects: Iterable[membership.Effect]) -> None:
+        """PL-03: a link without heartbeats is given up. A plain peer's stays: it may not know of heartbeats."""
         for effect in effects:
             if isinstance(effect, membership.HealthChanged) and effect.after is membership.Health.UNHEALTHY:
+                peer = effect.peer
                 self.health_lost += 1
+                if peer not in self.broker.replication.plain:
+                    self.loop.plan(GIVEN_UP_S_MAX, partial(self._check_given_up, peer, self._links_lost[peer]))
+
+    def _check_given_up(self, peer: NodeId, lost_before: int) -> None:
+        if self._links_lost[peer] == lost_before and not self.stopping and not self.failed:
+            raise Violation(f"{self.node_id} missed the heartbeats of {peer}, and keeps the link")
 
     # --- the disk ---
 
