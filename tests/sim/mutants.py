@@ -20,7 +20,7 @@ from weft.core.messages import (
     Effect,
     Input,
     Publish,
-    Receipted,
+    PublishAll,
     Receipts,
     ReceivedCopies,
     ReceivedPlain,
@@ -32,7 +32,6 @@ from weft.core.messages import (
 from weft.core.plain import PLAIN_EPOCH
 from weft.core.topics import selects
 from weft.errors import StorageError
-from weft.log import Appended
 from weft.log.log import Advanced
 from weft.model import Batch, Epoch, Position, Stream
 from weft.node.engine import Engine
@@ -68,44 +67,54 @@ def _one_further(resume: SendResume) -> SendResume:
 
 
 class DeliversBeforeSync(Broker):
-    """Hands out what was published at once, with the offset that it will have if all goes well."""
+    """Hands out what was published at once, with the offset that it has if nothing is lost."""
 
     def step(self, event: Input, now_s: float) -> list[Effect]:
         effects = super().step(event, now_s)
-        if isinstance(event, Publish):
-            first = _place(self, event)
-            stream = Stream(event.topic, self.me, event.partition)
-            data = event.batch.with_base_offset(first).data
-            for each in self.subscriptions:
-                if not each.group and selects(each.pattern, event.topic):
-                    effects.append(Deliver(each.id, (Delivered(stream, self.log.epoch, data, first),)))
+        if isinstance(event, PublishAll):
+            for publish in event.publishes:
+                effects += self._deliver(publish)
         return effects
+
+    def _deliver(self, publish: Publish) -> list[Effect]:
+        stream = Stream(publish.topic, self.me, publish.partition)
+        state = self.log.find(stream, self.log.epoch)
+        first = 0 if state is None else max(0, state.end - len(publish.batch))
+        delivered = Delivered(stream, self.log.epoch, publish.batch.with_base_offset(first).data, first)
+        readers = (each for each in self.subscriptions if not each.group and selects(each.pattern, publish.topic))
+        return [Deliver(each.id, (delivered,)) for each in readers]
 
 
 class PromisesBeforeSync(Broker):
-    """Gives the receipt for a batch that is not durable yet."""
+    """Gives receipts for batches that are not durable yet."""
 
     def step(self, event: Input, now_s: float) -> list[Effect]:
         effects = super().step(event, now_s)
-        if isinstance(event, Publish):
-            stream = Stream(event.topic, self.me, event.partition)
-            place = Appended(stream, self.log.epoch, _place(self, event), len(event.batch), 0)
-            effects.append(Receipts((Receipted(event.request, place, 1),)))
+        if isinstance(event, PublishAll):
+            effects += self._owed.synced(self.log.appended)
         return effects
-
-
-def _place(broker: Broker, publish: Publish) -> int:
-    """Where a batch went, if it was not there before."""
-    state = broker.log.find(Stream(publish.topic, broker.me, publish.partition), broker.log.epoch)
-    return 0 if state is None else max(0, state.end - len(publish.batch))
 
 
 class ForgetsProducers(Broker):
     """Does not recognise a batch that is sent again."""
 
     def step(self, event: Input, now_s: float) -> list[Effect]:
-        if isinstance(event, Publish):
-            event = structs.replace(event, batch=Batch.from_events(list(event.batch)))
+        if isinstance(event, PublishAll):
+            event = PublishAll([structs.replace(each, batch=_nobodys(each.batch)) for each in event.publishes])
+        return super().step(event, now_s)
+
+
+def _nobodys(batch: Batch) -> Batch:
+    return Batch.from_events(list(batch))
+
+
+class ForgetsPieces(Broker):
+    """Remembers only the first of the batches that were stored as one."""
+
+    def step(self, event: Input, now_s: float) -> list[Effect]:
+        if isinstance(event, PublishAll):
+            later = [structs.replace(each, batch=_nobodys(each.batch)) for each in event.publishes[1:]]
+            event = PublishAll([*event.publishes[:1], *later])
         return super().step(event, now_s)
 
 
@@ -289,6 +298,7 @@ MUTANTS: Final = (
     DeliversBeforeSync,
     PromisesBeforeSync,
     ForgetsProducers,
+    ForgetsPieces,
     ExaggeratesCopies,
     SkipsOnTakeover,
     SendsTwice,

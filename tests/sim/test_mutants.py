@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 from tests.sim.mutants import MUTANTS, planted
@@ -21,3 +23,14 @@ def test_a_planted_bug_is_found(mutant: type) -> None:
         except Violation:
             return
     pytest.fail(f"{mutant.__name__} went unnoticed in {SEEDS} seeds")
+
+
+def test_a_log_that_does_not_keep_the_pieces_of_a_gathered_batch_is_found() -> None:
+    """Only a crash between sync and receipt shows it: then a batch that is sent again is not recognised."""
+    with mock.patch("weft.log.log.pack_pieces", lambda batches: b""):
+        for seed in (7, *range(SEEDS)):
+            try:
+                run(seed)
+            except Violation:
+                return
+    pytest.fail(f"it went unnoticed in {SEEDS} seeds")

@@ -1,4 +1,4 @@
-"""The index: where the offsets and times of a stream are. Points are sparse, one for about a mebibyte (``keys.Point``)."""
+"""The index: where the offsets and times of a stream are. Points are sparse, one for about 1 MiB (``keys.Point``)."""
 
 from __future__ import annotations
 

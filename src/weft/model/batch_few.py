@@ -151,7 +151,7 @@ class _Bare:
 
     def read_untrusted(self, message: bytes) -> Few | None:
         """None if it is not one of these."""
-        first, second, third, zeros = self._parts
+        first, second, _, zeros = self._parts
         at = BODY_AT + self._times.size
         if not message.startswith(zeros, at) or not message.startswith(second, len(first) + I64.size):
             return None  # mostly one with keys or headers

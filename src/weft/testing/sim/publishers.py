@@ -18,6 +18,7 @@ from weft.testing.sim.schedule import Violation
 from weft.testing.sim.sessions import Answer, Desk, Request, SimSession
 
 IN_FLIGHT_MAX: Final = 8
+BURSTS: Final = (1, 1, 1, 4)  # batches at once
 EVENTS_MAX: Final = 5
 KEYS: Final = 4  # few, so that compaction finds something to take away
 
@@ -44,6 +45,7 @@ class SimPublisher:
         self._desk = desk
         self._nodes = nodes
         self._topics = topics
+        self._stream = (topics[0], 0)  # that it published to last
         self._producer = blake2b(name.encode(), digest_size=16).digest()
         self._sequences: defaultdict[tuple[NodeId, Topic, int], int] = defaultdict(int)
         self._pending: defaultdict[NodeId, deque[Pending]] = defaultdict(deque)
@@ -55,9 +57,10 @@ class SimPublisher:
         return not self.left and not any(self._pending.values())
 
     def run(self, pause_s: float) -> None:
-        """Publish one after the other, until all are out."""
+        """Publish one after the other, sometimes several at once, until all are out."""
         if self.left:
-            self._publish()
+            for _ in range(min(self.left, self._desk.chance.choice(BURSTS))):
+                self._publish()
             self._desk.schedule.at(self._desk.chance.random() * 2 * pause_s, partial(self.run, pause_s))
 
     def _publish(self) -> None:
@@ -77,7 +80,9 @@ class SimPublisher:
 
     def _next(self, home: SimNode) -> Pending:
         chance = self._desk.chance
-        topic, partition = chance.choice(list(self._topics)), chance.randrange(2)
+        if chance.random() < 0.5:
+            self._stream = (chance.choice(list(self._topics)), chance.randrange(2))
+        topic, partition = self._stream
         key = (home.node_id, topic, partition)
         self._sequences[key] += chance.choice([1, 1, 1, 3])  # gaps are fine
         sequence = self._sequences[key]

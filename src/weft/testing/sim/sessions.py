@@ -46,6 +46,8 @@ class SimSession:
         self._arrival_s = {"up": 0.0, "down": 0.0}
         self._requests: dict[int, Request] = {}
         self._sent = 0  # batches that have not arrived at the node
+        self._message: list[Callable[[], None]] = []  # the last one that was sent
+        self._message_s = -1.0  # when
         self._draining = False
         self._has_joined = False
 
@@ -60,7 +62,15 @@ class SimSession:
         number = next(self._desk.numbers)
         self._requests[number] = request
         self._sent += 1
-        self.send(partial(self._publish, number, topic, partition, batch, copies))
+        if self._message_s != self._desk.schedule.now_s:
+            self._message_s, self._message = self._desk.schedule.now_s, []
+            self.send(partial(self._take, self._message))
+        self._message.append(partial(self._publish, number, topic, partition, batch, copies))
+
+    def _take(self, message: list[Callable[[], None]]) -> None:
+        """What was published at one instant is one message, and comes at one instant."""
+        for publish in message:
+            publish()
 
     def _publish(self, number: int, topic: Topic, partition: int, batch: Batch, copies: int) -> None:
         self._sent -= 1
