@@ -84,7 +84,7 @@ class RawStream:
         async with asyncio.timeout(WAIT_S):
             try:
                 await self.raw.write(message.SerializeToString())
-            except (asyncio.InvalidStateError, grpc.aio.AioRpcError):  # the call ended before: reading says how
+            except asyncio.InvalidStateError:  # the call ended before: reading says how
                 await self.raw.read()
                 raise
 

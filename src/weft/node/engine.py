@@ -17,6 +17,7 @@ from typing import Any, Protocol, assert_never
 from weft import membership
 from weft.core import Broker
 from weft.core import messages as core
+from weft.core.timers import soonest
 from weft.errors import StorageError
 from weft.membership import Members
 from weft.model import NodeId
@@ -71,6 +72,8 @@ class Engine:
         self._line: deque[tuple[Callable[[Any], None], core.Input | membership.Input | None]] = deque()
         self._stepping = False
         self._over = False
+        self._has_stepped = False  # since the alarm was set
+        self._members_due_s: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at_s = 0.0
 
@@ -115,8 +118,9 @@ class Engine:
         finally:
             self._stepping = False
         if not self._over:
-            self._kick()
-            self._set_alarm()
+            self._kick()  # a sync may be over at once, and then its step has set the alarm for both
+            if self._has_stepped:
+                self._set_alarm()
 
     def _fail(self, error: StorageError) -> None:
         self.stop()
@@ -127,9 +131,8 @@ class Engine:
 
     def _set_alarm(self) -> None:
         """One timer for both machines. One that is too early does no harm, so it is only ever moved forward."""
-        due_s = min(
-            (each for each in (self.broker.get_timer(), self.members.get_timer()) if each is not None), default=None
-        )
+        self._has_stepped = False
+        due_s = soonest(self.broker.get_timer(), self._members_due_s)
         if due_s is None or (self._alarm is not None and self._alarm_at_s <= due_s):
             return
         if self._alarm is not None:
@@ -140,7 +143,7 @@ class Engine:
     def _on_alarm(self) -> None:
         self._alarm = None
         now_s = self._now_s()
-        if _is_due(self.members.get_timer(), now_s):
+        if _is_due(self._members_due_s, now_s):
             self.feed_member(membership.Tick())
         if _is_due(self.broker.get_timer(), now_s):
             self.feed(core.Tick())
@@ -150,6 +153,7 @@ class Engine:
     # --- steps and their effects ---------------------------------------------------------------------------------
 
     def _step_broker(self, event: core.Input) -> None:
+        self._has_stepped = True
         self._perform(self.broker.step(event, self._now_s()))
 
     def _close_groups(self, _: None) -> None:
@@ -172,7 +176,10 @@ class Engine:
                     self._serve(effect)
 
     def _step_members(self, event: membership.Input) -> None:
-        for effect in self.members.step(event, self._now_s()):
+        self._has_stepped = True
+        effects = self.members.step(event, self._now_s())
+        self._members_due_s = self.members.get_timer()
+        for effect in effects:
             match effect:
                 case membership.Send(peer, message):
                     self.links.send_member(peer, message)

@@ -82,10 +82,6 @@ class PublishStream:
     # --- the stream ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        try:
-            self._node.join(self)
-        except WeftError as error:
-            raise failure_of(error) from None
         reading = asyncio.create_task(self._read())
         try:
             await self._settled.wait()
@@ -111,7 +107,7 @@ class PublishStream:
                 self._open(parse_untrusted(pb.PublishRequest, data))
                 self._call.deliver_to(self._take_untrusted)
                 await self._call.read()
-        except (UsageError, PeerError) as error:
+        except WeftError as error:
             failure = error
         finally:
             self._end(failure)
@@ -121,6 +117,7 @@ class PublishStream:
             raise BadMeshMessage("a publish stream begins with open")
         if len(request.open.producer_id) not in (0, PRODUCER_BYTES):
             raise BadMeshMessage("a producer id is 16 bytes", have=len(request.open.producer_id))
+        self._node.join(self)  # refused only now: many clients do not understand an end before they have said anything
         opened = pb.PublishOpened(
             node_id=self._node.node_id,
             epoch=self._node.log.epoch,
