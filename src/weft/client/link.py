@@ -11,9 +11,8 @@ from weft.client.chunk import Chunk, Lane
 from weft.client.duplex import Duplex
 from weft.client.errors import BadNode, Unavailable, error_of
 from weft.client.nodes import Nodes
-from weft.client.refs import read_place_untrusted
 from weft.errors import UsageError, WeftError
-from weft.model import NodeId, Receipt, Stream, parse_node_id
+from weft.model import Epoch, NodeId, Receipt, Stream, parse_node_id
 from weft.wire.mesh import mesh_pb2 as pb
 
 PUBLISH: Final = "/weft.mesh.v1.Mesh/Publish"
@@ -117,12 +116,14 @@ def _read_opened_untrusted(reply: pb.PublishReply, address: str) -> NodeId:
 
 def _read_receipt_untrusted(receipt: pb.Receipt, chunk: Chunk, node: NodeId) -> Receipt:
     """The receipt of a chunk that this node was sent; raise only BadNode."""
-    place = read_place_untrusted(receipt.stream, receipt.first_offset)
-    sent = Stream(chunk.lane.topic, node, chunk.lane.partition)
-    if place.stream != sent or receipt.count != chunk.events:
-        got = f"{receipt.count} events of {place.stream}"
-        raise BadNode("the receipt is for something else", sent=f"{chunk.events} events of {sent}", got=got)
+    lane, stream = chunk.lane, receipt.stream
+    place = (stream.topic, stream.origin, stream.partition)
+    if place != (lane.topic, node, lane.partition) or receipt.count != chunk.events:
+        got = f"{receipt.count} events of {stream.topic}@{stream.origin}/{stream.partition}"
+        sent = f"{chunk.events} events of {lane.topic}@{node}/{lane.partition}"
+        raise BadNode("the receipt is for something else", sent=sent, got=got)
+    at = Stream(lane.topic, node, lane.partition)
     try:
-        return Receipt(place.stream, place.epoch, place.offset, receipt.count, max(receipt.copies, 1))
+        return Receipt(at, Epoch(stream.epoch), receipt.first_offset, receipt.count, max(receipt.copies, 1))
     except UsageError as error:
         raise BadNode(f"the receipt cannot be: {error}", node=node) from None

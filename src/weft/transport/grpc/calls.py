@@ -108,7 +108,7 @@ class Call:
 
     def write_now(self, message: bytes) -> None:
         """The same, and it does not even wait for the next turn of the loop: for what somebody is waiting for."""
-        self.write_nowait(message)
+        self._stream.send(message)
         self._endpoint.flush_now()
 
     @property
@@ -321,6 +321,10 @@ class ServerCall(Call):
     def write_nowait(self, message: bytes) -> None:
         self.send_initial()
         super().write_nowait(message)
+
+    def write_now(self, message: bytes) -> None:
+        self.send_initial()
+        super().write_now(message)
 
     def send_initial(self, metadata: Metadata = ()) -> None:
         """The headers of the answer, if they are not out yet."""
