@@ -23,6 +23,7 @@ from weft.model import Batch, Event, NodeId, parse_topic
 from weft.model.stream import Epoch, Position, Stream
 from weft.wire import coaty, emm, emm_compact, exmp
 from weft.wire.emm import columnar
+from weft.wire.emm.replay import REPLAY_CACHE_MAX
 from weft.wire.emm_compact import columnar as compact_columnar
 from weft.wire.libp2p import PrivateKey, floodsub
 from weft.wire.libp2p.mplex import Mplex
@@ -31,6 +32,7 @@ from weft.wire.libp2p.secio.suite import CipherName, Exchange, HashName, Suite, 
 from weft.wire.mesh.frames import read_peer_message_untrusted, write_peer_message
 from weft.wire.mesh.peerlink_pb2 import PeerAcks, PeerMessage
 from weft.wire.mesh.streams import read_position_untrusted, stream_position
+from weft.wire.recent import Recent
 
 NODE = UUID("00112233-4455-6677-8899-aabbccddeeff")
 SECRET, SEED, KEY_ID = b"s" * 32, bytes(32), b"key1"
@@ -58,7 +60,7 @@ def emm_cases() -> list[Case]:
     trust = emm.TrustStore()
     trust.add_hmac_key(NODE, KEY_ID, SECRET)
     trust.add_public_key(NODE, KEY_ID, signer.public_key)
-    cache, numbers = emm.ReplayCache(), count()
+    marks, numbers = Recent[bytes](REPLAY_CACHE_MAX), count()
 
     def verify(data: bytes) -> emm.Verdict:
         return emm.authenticate(emm.parse_untrusted(data), trust)
@@ -66,7 +68,9 @@ def emm_cases() -> list[Case]:
     def receive(data: bytes) -> emm.Verdict:
         packet = emm.parse_untrusted(data)
         verdict = emm.authenticate(packet, trust)
-        cache.admit(NODE.bytes, next(numbers), packet.fresh_at_s, NOW_S)
+        mark = emm.replay_mark(NODE.bytes, next(numbers))
+        if not marks.holds(mark, NOW_S):
+            marks.add(mark, packet.fresh_at_s + 300, NOW_S)
         return verdict
 
     canonical = [emm.canonical_bytes(emm.parse_untrusted(packet)) for packet in packets]

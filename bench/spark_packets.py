@@ -27,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from weft.pipelines.packet.captures import BINARY_FILE, ParquetReader
 from weft.pipelines.packet.decoding import judge
-from weft.pipelines.packet.judging import Means, Terms
+from weft.pipelines.packet.judging import Means
 from weft.pipelines.packet.keys import KeyFiles, keys_here
 from weft.pipelines.packet.marks import Hasher
 from weft.pipelines.packet.replays import Window
@@ -100,7 +100,7 @@ def write(place: Path, count: int, *, signed: bool) -> Path:
 
 
 def on_one_core(keys: KeyFiles, rounds: int) -> list[Figure]:
-    means = Means(keys_here(keys), Terms(unsigned_allowed=True), Hasher(HASH_KEY))
+    means = Means(keys_here(keys), emm.Terms(unsigned_allowed=True), Hasher(HASH_KEY))
     plain, signed = (packets(0, 65_536, signed=each) for each in (False, True))
     works: dict[str, Callable[[], object]] = {
         "one core: codec alone": lambda: decode_column(plain.column("datagram")),
@@ -130,7 +130,7 @@ def _figure(name: str, rates: list[float], *, goal: float | None = None, limit: 
 def packing_with(keys: KeyFiles) -> Packing:
     """As the pipeline does it for captures in Parquet."""
     intake = ParquetReader("datagram", "arrived", "source")
-    return Packing(intake, keys, Terms(unsigned_allowed=True), HASH_KEY, BUCKETS)
+    return Packing(intake, keys, emm.Terms(unsigned_allowed=True), HASH_KEY, BUCKETS)
 
 
 def decoding(spark: SparkSession, keys: KeyFiles, plain: Path, signed: Path, count: int, rounds: int) -> list[Figure]:

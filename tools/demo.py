@@ -29,7 +29,7 @@ def say(text: str) -> None:
     console.print(f"\n{text}", style="bold")
 
 
-def device_sends_an_event(node: emm.Credentials, receiver: emm.Receiver) -> bytes:
+def device_sends_an_event(node: emm.Credentials, receiver: emm.Judge) -> bytes:
     console.print(Rule("A device sends an authenticated datagram"))
     draft = emm.draft_event(secrets.randbits(32), int(time.time()), "plant.line1.temp", 42, 3.5, node_id=NODE)
     packet = emm.build(draft, node)
@@ -39,7 +39,7 @@ def device_sends_an_event(node: emm.Credentials, receiver: emm.Receiver) -> byte
     return packet
 
 
-def attackers_try(packet: bytes, receiver: emm.Receiver) -> None:
+def attackers_try(packet: bytes, receiver: emm.Judge) -> None:
     console.print(Rule("What an attacker could send"))
     tampered = bytearray(packet)
     tampered[0x22] ^= 1
@@ -88,7 +88,7 @@ if __name__ == "__main__":
     secret = secrets.token_bytes(32)
     trust = emm.TrustStore()
     trust.add_hmac_key(NODE, b"key1", secret)
-    credentials, gateway = emm.Credentials(b"key1", hmac_key=secret), emm.Receiver(trust)
+    credentials, gateway = emm.Credentials(b"key1", hmac_key=secret), emm.Judge(trust)
     attackers_try(device_sends_an_event(credentials, gateway), gateway)
     events_travel_in_batches()
     gateways_decode_columns(credentials)

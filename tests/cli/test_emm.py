@@ -64,7 +64,7 @@ def test_send_one_event(weft: Weft, target: socket.socket, arguments: tuple[str,
     data = target.recv(2048)
     store = emm.TrustStore()
     store.add_hmac_key(wire.parse_untrusted(data).node_id, b"key1", b"s" * 32)  # type: ignore[arg-type]
-    received = wire.Receiver(store).receive_datagram(data, b"x", time.time())
+    received = wire.Judge(store).receive_datagram(data, b"x", time.time())
     assert (received.packet.event_name, received.packet.urgent) == ("plant.temp", True)
     assert next((found for _, found in received.packet.values if found != "plant.temp"), None) == value
     assert outcome.document == {

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from tests.fuzz.pieces import pieces
 from weft.wire.describe import unaccounted
-from weft.wire.emm import Receiver, ReplayCache, SigningKey, TrustStore, canonical_bytes, parse_untrusted
+from weft.wire.emm import Judge, SigningKey, Terms, TrustStore, canonical_bytes, parse_untrusted
 from weft.wire.emm.canonical import canonical_payload
 from weft.wire.emm.columnar import decode_column
 from weft.wire.emm.describe import describe_untrusted, from_document, to_document_untrusted
 from weft.wire.emm.fields import HEADER_BYTES
+from weft.wire.recent import Recent
 from weft.wire.reject import BadPacket
 
 _VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "emm" / "emm.json").read_text())
@@ -24,7 +25,7 @@ _TRUST = TrustStore()
 _TRUST.add_hmac_key(_NODE, bytes.fromhex(_VECTORS["auth_key_id"]), bytes.fromhex(_VECTORS["hmac_key"]))
 _TRUST.add_public_key(_NODE, bytes.fromhex(_VECTORS["auth_key_id"]), SigningKey(bytes(32)).public_key)
 _ENCRYPTION_KEY = bytes.fromhex(_VECTORS["encryption_key"])
-_RECEIVER = Receiver(_TRUST, replay=ReplayCache(1), find_key=lambda _: _ENCRYPTION_KEY, unsigned_allowed=True)
+_JUDGE = Judge(_TRUST, Terms(unsigned_allowed=True), marks=Recent(1), find_key=lambda _: _ENCRYPTION_KEY)
 
 
 def parse(data: bytes) -> None:
@@ -37,7 +38,7 @@ def parse(data: bytes) -> None:
 
 def receive(data: bytes) -> None:
     try:
-        _RECEIVER.receive_datagram(data, b"fuzz", _VECTORS["timestamp_s"])
+        _JUDGE.receive_datagram(data, b"fuzz", _VECTORS["timestamp_s"])
     except BadPacket:
         return
 

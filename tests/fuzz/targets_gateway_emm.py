@@ -12,13 +12,13 @@ from weft.gateway.emm.accepting import Acceptance
 from weft.gateway.emm.batches import batches, quarantined
 from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.compact_judge import CompactJudge
-from weft.gateway.emm.judge import Judge
+from weft.gateway.emm.judge import EmmJudge
 from weft.gateway.emm.rows import Arrived, Judged
-from weft.gateway.emm.seen import SALT_BYTES, Seen
 from weft.gateway.emm.topics import TopicMap
-from weft.wire.emm import SigningKey, TrustPolicy, TrustStore
+from weft.wire.emm import SigningKey, Terms, TrustPolicy, TrustStore
 from weft.wire.emm.fields import HEADER_BYTES
 from weft.wire.emm_compact import KeyRing
+from weft.wire.seen import SALT_BYTES, Seen
 
 _VECTORS = Path(__file__).parents[1] / "vectors"
 _EMM = json.loads((_VECTORS / "emm" / "emm.json").read_text())
@@ -38,7 +38,7 @@ def emm(data: bytes) -> None:
     found = []
     for few_max in (0, len(arrived)):
         seen, acceptance = Seen(_SALT, entries_max=64), Acceptance(TopicMap())
-        judge = Judge(_TRUST, seen, acceptance, _CHECKERS, unsigned_allowed=True, few_max=few_max)
+        judge = EmmJudge(_TRUST, seen, acceptance, _CHECKERS.check, Terms(unsigned_allowed=True), few_max=few_max)
         found.append(_accounted(judge, arrived, _EMM["timestamp_s"]))
     assert found[0] == found[1]
 
@@ -49,7 +49,7 @@ def compact(data: bytes) -> None:
     _accounted(judge, arrived, 0.0)
 
 
-def _accounted(judge: Judge | CompactJudge, arrived: list[Arrived], now_s: float) -> Counter[tuple[bytes, str]]:
+def _accounted(judge: EmmJudge | CompactJudge, arrived: list[Arrived], now_s: float) -> Counter[tuple[bytes, str]]:
     """Every datagram is taken, refused or passed over, and what is taken fits batches; what is refused and why."""
     first = judge.sort_out(arrived, now_s)
     then = judge.verify(first.waiting, now_s) if first.waiting else Judged()

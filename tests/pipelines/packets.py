@@ -11,12 +11,14 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from weft.pipelines.packet.judging import Means, Terms
+from weft.pipelines.packet.judging import Means
 from weft.pipelines.packet.keys import Keys
 from weft.pipelines.packet.marks import Hasher
 from weft.pipelines.packet.schema import INPUT
 from weft.wire import emm, emm_compact
 from weft.wire.emm import Credentials, SigningKey, TrustStore
+from weft.wire.emm_compact.judge import Epochs
+from weft.wire.emm_compact.judge import Terms as CompactTerms
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 EMM_VECTORS: dict[str, Any] = json.loads((VECTORS / "emm" / "emm.json").read_text())
@@ -31,6 +33,7 @@ GROUP_KEYS = tuple(bytes.fromhex(key) for key in COMPACT_VECTORS["group_keys"].v
 PUBLIC_KEYS = tuple(bytes.fromhex(key) for key in COMPACT_VECTORS["public_keys"].values())
 NOW_S: int = EMM_VECTORS["timestamp_s"]
 NOW_US = NOW_S * 1_000_000
+EPOCH = NOW_S % 65536
 
 HASHER = Hasher(bytes(range(32)))
 
@@ -57,8 +60,13 @@ class AnySeal(dict[bytes, bytes]):
         return SEAL_KEY
 
 
-def means(store: TrustStore | None = None, **terms: Any) -> Means:
-    return Means(Keys(store or trust(), ring(), AnySeal()), Terms(**terms), HASHER)
+def keys(store: TrustStore | None = None) -> Keys:
+    return Keys(store or trust(), ring(), AnySeal())
+
+
+def means(store: TrustStore | None = None, epochs: Epochs = Epochs.ANY, **terms: Any) -> Means:
+    """The vectors of EMM-C have epochs of their own, which tell no age."""
+    return Means(keys(store), emm.Terms(**terms), HASHER, CompactTerms(epochs=epochs))
 
 
 def event(message_id: int, *values: Any, at_s: int = NOW_S, name: str = "plant.temp", node: UUID = NODE) -> bytes:
@@ -69,7 +77,7 @@ def event(message_id: int, *values: Any, at_s: int = NOW_S, name: str = "plant.t
 
 def notification(event_id: int, message: bytes = b"hello") -> bytes:
     return emm_compact.seal(
-        emm_compact.Header(emm_compact.EventType.NOTIFICATION, event_id, 1, 2),
+        emm_compact.Header(emm_compact.EventType.NOTIFICATION, event_id, EPOCH, 2),
         emm_compact.Notification(emm_compact.Priority.INFO, emm_compact.Format.PLAIN_TEXT, message),
         emm_compact.Signer(GROUP_KEYS[0], bytes(32)),
     ).raw

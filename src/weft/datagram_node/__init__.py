@@ -3,7 +3,6 @@
 - ``relationships``  the neighbours: a limit, preference, silence, and what is kept to find them again
 - ``seeking``        addresses that are asked for a relationship until they answer
 - ``pace``           how fast datagrams leave, and what congestion does to that
-- ``recent``         what was seen lately
 - ``instant``        both clocks in one value
 
 ``weft.emm_compact`` builds its session from these. They know node ids, addresses and times, and no bytes.
@@ -11,7 +10,6 @@
 
 from weft.datagram_node.instant import Instant
 from weft.datagram_node.pace import Pace
-from weft.datagram_node.recent import Recent
 from weft.datagram_node.relationships import Admission, Change, ChangeKind, Relationship, Relationships
 from weft.datagram_node.seeking import Seeking
 
@@ -21,7 +19,6 @@ __all__ = [
     "ChangeKind",
     "Instant",
     "Pace",
-    "Recent",
     "Relationship",
     "Relationships",
     "Seeking",

@@ -14,9 +14,9 @@ from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from weft.datagram_node.recent import Recent
 from weft.errors import UsageError
 from weft.limits import DATAGRAM_KNOWN_MAX, DATAGRAM_RELATIONSHIPS_MIN
+from weft.wire.recent import Recent
 from weft.wire.udp import Address
 
 DATAGRAM_CHANGES_MAX: Final = 1024  # of relationships, if nobody asks for them

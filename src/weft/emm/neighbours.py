@@ -12,10 +12,11 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from weft.datagram_node import Admission, Change, Recent, Relationship, Relationships, Seeking
+from weft.datagram_node import Admission, Change, Relationship, Relationships, Seeking
 from weft.emm.settings import EMM_CAPABILITIES_BYTES_MAX, EMM_PEERS_MAX
 from weft.errors import UsageError
 from weft.limits import DATAGRAM_HEARTBEAT_INTERVAL_S, DATAGRAM_KNOWN_MAX, DATAGRAM_RECONNECT_S, DATAGRAM_SOUGHT_MAX
+from weft.wire.recent import Recent
 from weft.wire.udp import Address
 
 EMM_GREET_PAUSE_S: Final = 1.0  # between two Hellos to one address: two nodes cannot greet each other endlessly

@@ -23,7 +23,7 @@ from weft.emm.settings import Forward, Settings
 from weft.model import Pattern, Topic, matches
 from weft.wire import emm
 from weft.wire.datagram import is_urgent_untrusted
-from weft.wire.emm import Credentials, Draft, EventType, Field, Packet, Receiver, TrustStore, Verdict
+from weft.wire.emm import Credentials, Draft, EventType, Field, Judge, Packet, Terms, TrustStore, Verdict
 from weft.wire.emm.fields import Value
 from weft.wire.reject import BadPacket
 from weft.wire.udp import Address, Datagram, Outgoing, show
@@ -52,7 +52,7 @@ class EmmSession:
         self._settings = settings
         self._message_id = message_id
         self._on_refused = on_refused
-        self._receiver = Receiver(trust, unsigned_allowed=settings.unsigned_allowed)
+        self._judge = Judge(trust, Terms(unsigned_allowed=settings.unsigned_allowed))
         self._pace = Pace(settings.rate_per_s_min, settings.rate_per_s_max, at.steady_s)
         self._outbox: UrgentFirst[Outgoing] = UrgentFirst(settings.outbox_max)
         self._events: UrgentFirst[Event] = UrgentFirst(settings.events_max)
@@ -64,7 +64,7 @@ class EmmSession:
         draft = emm.draft_event(self._message_id(), int(at.unix_s), name, *values, node_id=self._node_id)
         data = self._build(replace(draft, urgent=urgent))
         # Should it come back to us over others, it is nothing new.
-        self._receiver.replay.admit(self._node_id.bytes, draft.message_id, draft.timestamp_s, at.unix_s)
+        self._judge.note_own(self._node_id.bytes, draft.message_id, at.unix_s)
         self.figures.published += 1
         return self._put(data, self.neighbours.others(None), self._settings.ttl, urgent)
 
@@ -93,7 +93,7 @@ class EmmSession:
     def _receive(self, datagram: Datagram, at: Instant) -> None:
         self.figures.received += 1
         try:
-            received = self._receiver.receive_datagram(datagram.data, show(datagram.source).encode(), at.unix_s)
+            received = self._judge.receive_datagram(datagram.data, show(datagram.source).encode(), at.unix_s)
         except BadPacket as refusal:
             self.figures.rejected[refusal.reason] += 1
             self._on_refused(Refusal(datagram.data, datagram.source, refusal))

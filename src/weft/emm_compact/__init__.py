@@ -7,7 +7,6 @@
             print(event.priority, event.text)
 
 - ``session``   a node without its socket: datagrams, time and wishes in; datagrams, events and commands out
-- ``gate``      which packets may be acted on: freshness, the seen cache, signatures
 - ``outbox``    what waits to be sent, and how fast it may leave; ``pulse``: what heartbeats say
 - ``settings``, ``event``, ``errors``
 - ``node``      asyncio around it
@@ -21,8 +20,9 @@ from weft.emm_compact.errors import NoAnswer
 from weft.emm_compact.event import About, Event, Figures, Neighbour, NeighbourChange
 from weft.emm_compact.node import Node
 from weft.emm_compact.session import CompactSession
-from weft.emm_compact.settings import Epochs, Settings
+from weft.emm_compact.settings import Settings
 from weft.wire.emm_compact import Format, KeyRing, Priority, Signer
+from weft.wire.emm_compact.judge import Epochs
 
 __all__ = [
     "About",

@@ -20,7 +20,6 @@ from uuid import UUID
 
 from weft.datagram_node import Admission, Instant, Relationships, Seeking
 from weft.emm_compact.event import About, Command, Event, Figures, Neighbour, NeighbourChange
-from weft.emm_compact.gate import Gate
 from weft.emm_compact.outbox import CompactOutbox
 from weft.emm_compact.pulse import Pulse, interval_s_of, marked
 from weft.emm_compact.settings import Settings
@@ -41,6 +40,8 @@ from weft.wire.emm_compact import (
     Signer,
     find,
 )
+from weft.wire.emm_compact.judge import Judge
+from weft.wire.recent import Recent
 from weft.wire.reject import BadPacket
 from weft.wire.udp import Address, Datagram, Outgoing, check_marks
 from weft.wire.urgent_first import UrgentFirst
@@ -68,7 +69,8 @@ class CompactSession:
         self._signer = signer
         self._settings = settings
         self._event_id = event_id
-        self._gate = Gate(ring, settings)
+        self._seen: Recent[bytes] = Recent(settings.seen_max)
+        self._judge = Judge(ring, settings.terms(), marks=self._seen)
         self._numbering = wire.Numbering.starting(at.unix_s, settings.tick_s)
         self._pulse = Pulse(
             self._node_id,
@@ -90,11 +92,11 @@ class CompactSession:
     @property
     def ring(self) -> KeyRing:
         """Keys to believe; may be replaced at any time."""
-        return self._gate.ring
+        return self._judge.ring
 
     @ring.setter
     def ring(self, ring: KeyRing) -> None:
-        self._gate.ring = ring
+        self._judge.ring = ring
 
     # --- what the application does -------------------------------------------------------------------------------
 
@@ -103,7 +105,7 @@ class CompactSession:
         ttl = self._settings.ttl if ttl is None else ttl
         check_marks(ttl, tos=0)
         packet = self._seal(body, urgent, at)
-        self._gate.note_own(packet, at.unix_s)
+        self._judge.note_own(packet, at.unix_s)
         self._pulse.sent(packet.header.triple)
         self.figures.published += 1
         return self._put(packet, self.relationships.others(None), ttl, at)
@@ -158,7 +160,7 @@ class CompactSession:
         """One of them: the packet if it was taken, None if it was refused and counted."""
         self.figures.received += 1
         try:
-            packet = self._gate.admit_untrusted(datagram.data, at.unix_s)
+            packet = self._judge.receive_datagram(datagram.data, at.unix_s).packet
         except BadPacket as refusal:
             self.figures.rejected[refusal.reason] += 1
             return None
@@ -318,7 +320,7 @@ class CompactSession:
     def _beat(self, at: Instant) -> None:
         self._beat_to(self.relationships.others(None), at)
         self._pulse.begin_interval()
-        self.figures.forgotten = self._gate.seen.evicted
+        self.figures.forgotten = self._seen.evicted
         self._marked.clear()
         self._is_overrun = False
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 from uuid import UUID
 
 from weft.errors import UsageError
 from weft.limits import (
-    CLOCK_SKEW_S_MAX,
     DATAGRAM_EVENTS_MAX,
     DATAGRAM_HEARTBEAT_INTERVAL_S,
     DATAGRAM_RATE_PER_S_MAX,
@@ -18,20 +16,12 @@ from weft.limits import (
     DATAGRAM_RELATIONSHIPS_MIN,
 )
 from weft.wire.emm_compact import TTL_DEFAULT
-from weft.wire.emm_compact.numbering import EPOCHS, TICK_S
+from weft.wire.emm_compact.judge import DEFAULT_TERMS, SEEN_MAX, Epochs, Terms
 
 EMC_RELATIONSHIPS_MAX: Final = 63  # a join tells it in six bits
 EMC_STATUS_BYTES_MAX: Final = 142  # what a join's other fields leave of its 255 bytes
-DATAGRAM_SEEN_S: Final = 300.0  # EMC-13
 HEARTBEAT_INTERVAL_S_MAX: Final = 255  # a join tells it in one byte
 TTL_MAX: Final = 255
-
-
-class Epochs(Enum):
-    """What the epoch of a received packet says about its age."""
-
-    CLOCK = "clock"  # ticks since 1970: what is older than the seen cache remembers is refused, so nothing comes twice
-    ANY = "any"  # nothing, for nodes that count from their start: what was recorded can be replayed after the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +33,10 @@ class Settings:
     heartbeat_interval_s: int = DATAGRAM_HEARTBEAT_INTERVAL_S  # EMC-15
     ttl: int = TTL_DEFAULT  # of the node's own events (EMC-12)
     status: bytes = b""  # what joins say for the application (EMC-09); 142 bytes at most
-    seen_s: float = DATAGRAM_SEEN_S  # EMC-13
-    seen_max: int = 1 << 18  # 300 s at 870 events/s, 50 MiB; oldest go first
-    skew_s_max: float = CLOCK_SKEW_S_MAX  # how far ahead of ours another node's clock may be
-    tick_s: float = TICK_S  # EMC-04
+    seen_s: float = DEFAULT_TERMS.seen_s  # EMC-13
+    seen_max: int = SEEN_MAX
+    skew_s_max: float = DEFAULT_TERMS.skew_s_max  # how far ahead of ours another node's clock may be
+    tick_s: float = DEFAULT_TERMS.tick_s  # EMC-04
     epochs: Epochs = Epochs.CLOCK
     rate_per_s_max: float = DATAGRAM_RATE_PER_S_MAX  # datagrams to one neighbour (EMC-14)
     rate_per_s_min: float = DATAGRAM_RATE_PER_S_MIN
@@ -67,10 +57,8 @@ class Settings:
                 raise UsageError(f"{name} is out of range", value=value, least=least, limit=most)
         if len(self.status) > EMC_STATUS_BYTES_MAX:
             raise UsageError("status is too long for a join", have=len(self.status), limit=EMC_STATUS_BYTES_MAX)
-        if self.epochs is Epochs.CLOCK and self.seen_s + self.skew_s_max >= EPOCHS * self.tick_s / 2:
-            raise UsageError(
-                "epochs come round too soon to tell old packets from new ones",
-                seen_s=self.seen_s,
-                skew_s_max=self.skew_s_max,
-                round_s=EPOCHS * self.tick_s,
-            )
+        self.terms()
+
+    def terms(self) -> Terms:
+        """What received packets must be; UsageError if epochs are too short for it."""
+        return Terms(self.seen_s, self.skew_s_max, self.tick_s, self.epochs)

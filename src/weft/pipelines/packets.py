@@ -24,7 +24,6 @@ from weft.pipelines import lake
 from weft.pipelines.base import Streaming
 from weft.pipelines.lake.settings import IDENTIFIER
 from weft.pipelines.packet.captures import CapturesSection, capture_reader, read_captures
-from weft.pipelines.packet.judging import Terms
 from weft.pipelines.packet.keys import KeyFiles, keys_here
 from weft.pipelines.packet.marks import KEY_BYTES
 from weft.pipelines.packet.replays import Window
@@ -35,6 +34,7 @@ from weft.pipelines.ranges import fetched, only_ranges, read_ranges
 from weft.pipelines.settings import SourceSection, StreamingSettings
 from weft.security.files import private_directory, read_private, write_private
 from weft.wire import emm
+from weft.wire.emm_compact import judge as compact_judge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,13 +59,20 @@ class TrustSection(Section):
     )
     unsigned: bool = Field(default=False, description="Take packets that have neither HMAC nor signature.")
     profile: emm.Profile | None = Field(default=None, description="What packets must have: `interop-v1`.")
+    epochs: compact_judge.Epochs = Field(
+        default=compact_judge.Epochs.CLOCK,
+        description="What epochs of EMM-C count: seconds since 1970 (`clock`); or `any`thing, so they tell no age.",
+    )
 
     def key_files(self) -> KeyFiles:
         trust, seals = (None if path is None else str(path) for path in (self.file, self.seals))
         return KeyFiles(trust, seals, emm.TrustPolicy(self.carried_keys))
 
-    def terms(self) -> Terms:
-        return Terms(unsigned_allowed=self.unsigned, rules=emm.Rules(profile=self.profile))
+    def terms(self) -> emm.Terms:
+        return emm.Terms(unsigned_allowed=self.unsigned, rules=emm.Rules(profile=self.profile))
+
+    def compact_terms(self) -> compact_judge.Terms:
+        return compact_judge.Terms(epochs=self.epochs)
 
 
 class ReplaysSection(Section):
@@ -117,7 +124,10 @@ def start(spark: SparkSession, settings: PacketsSettings) -> Sequence[StreamingQ
     tables.prepare()
     hashing = _hashing(checkpoint / "replays.json", settings.replays.buckets)
     found, intake = _sightings(spark, settings, name)
-    packing = Packing(intake, key_files, settings.trust.terms(), bytes.fromhex(hashing.key), hashing.buckets)
+    trust = settings.trust
+    packing = Packing(
+        intake, key_files, trust.terms(), bytes.fromhex(hashing.key), hashing.buckets, trust.compact_terms()
+    )
     marked = with_replays_marked(found, packing, Window(late_s=settings.replays.late_s))
     writer = marked.writeStream.foreachBatch(tables).queryName(name).outputMode("append")
     writer = writer.option("checkpointLocation", str(checkpoint / "query"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from weft.errors import UsageError
 
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
 
 BLOCK_ROWS = 8192  # a block's working arrays stay in the second-level cache
 PADDING_BYTES = 64  # the largest fixed field; gathers at the last byte stay inside the buffer
@@ -33,6 +34,9 @@ _NUMPY = {
     pa.uint64(): np.uint64,
     pa.float32(): np.float32,
 }
+_HEX: Final = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint16)
+_UUID_TEXT: Final = 36
+_UUID_PARTS: Final = ((0, 0, 8), (9, 8, 12), (14, 12, 16), (19, 16, 20), (24, 20, 32))  # to, from, until
 _ZEROS = pa.py_buffer(bytes(BLOCK_ROWS * PADDING_BYTES))  # a column without any value shares it
 
 
@@ -123,3 +127,65 @@ def nullify(values: pa.Array, valid: Mask) -> pa.Array:
     """``values`` (without an offset) with null wherever not valid."""
     assert values.offset == 0, "the bitmap begins at the first row"
     return pa.Array.from_buffers(values.type, len(values), [validity(valid), *values.buffers()[1:]])
+
+
+# --- reading columns ---------------------------------------------------------------------------------------------
+
+
+def valid(column: pa.Array) -> Mask:
+    """Where the column is not null."""
+    if not column.null_count:
+        return np.ones(len(column), np.bool_)
+    found: Mask = column.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def numbers(column: pa.Array) -> npt.NDArray[Any]:
+    """The numbers of a column as they lie in memory: anything where it is null."""
+    kind = pa.int64() if pa.types.is_timestamp(column.type) else column.type
+    return np.frombuffer(column.buffers()[1], np.dtype(str(kind)), len(column), column.offset * kind.byte_width)
+
+
+def raw_bytes(column: pa.Array) -> Bytes:
+    """A column of fixed size as a matrix of bytes: anything where it is null."""
+    size = column.type.byte_width
+    found = np.frombuffer(column.buffers()[1], np.uint8, len(column) * size, column.offset * size)
+    return found.reshape(len(column), size)
+
+
+def cells(matrix: Bytes) -> list[bytes]:
+    """The rows of a matrix as byte strings; ten times as fast as ``to_pylist`` of a column."""
+    found: list[bytes] = np.ascontiguousarray(matrix).view(f"V{matrix.shape[1]}").ravel().tolist()
+    return found
+
+
+def side_by_side(datagrams: pa.BinaryArray) -> tuple[bytes, Positions]:
+    """Row i of a binary column is ``data[offsets[i]:offsets[i + 1]]``. Bytes: slices of them cost the least."""
+    _, offsets_buffer, data_buffer = datagrams.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32, len(datagrams) + 1, datagrams.offset * 4).astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    return bytes(memoryview(data_buffer or b"")[first:last]), offsets - first
+
+
+# --- columns of text ---------------------------------------------------------------------------------------------
+
+
+def hex_column(raw: Bytes, like: pa.Array | None = None) -> pa.StringArray:
+    """Rows of equally many bytes as hexadecimal text; null where ``like`` is."""
+    return _texts(_HEX[raw].view(np.uint8), like)
+
+
+def uuid_column(raw: Bytes, like: pa.Array | None = None) -> pa.StringArray:
+    """Rows of 16 bytes as UUIDs; null where ``like`` is."""
+    digits = _HEX[raw].view(np.uint8)
+    texts = np.full((len(raw), _UUID_TEXT), ord("-"), np.uint8)
+    for at, begin, end in _UUID_PARTS:
+        texts[:, at : at + end - begin] = digits[:, begin:end]
+    return _texts(texts, like)
+
+
+def _texts(rows: Bytes, like: pa.Array | None) -> pa.StringArray:
+    count, size = rows.shape
+    offsets = pa.py_buffer(np.arange(0, (count + 1) * size, size, dtype=np.int32)[: count + 1])
+    bitmap = None if like is None else validity(valid(like))
+    return pa.Array.from_buffers(pa.string(), count, [bitmap, offsets, pa.py_buffer(np.ascontiguousarray(rows))])

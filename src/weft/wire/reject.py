@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from weft.errors import PeerError
 
@@ -44,6 +45,12 @@ class Reject(StrEnum):
     REPLAY = "replay"
     # Rules on top
     PROFILE = "profile"  # lacks what the interop profile requires
+
+
+# Reasons as numbers, for judges of columns: places in ``REASONS``, or ``OK``.
+OK: Final = -1
+REASONS: Final = tuple(Reject)
+CODES: Final = {reason: code for code, reason in enumerate(REASONS)}
 
 
 class BadPacket(PeerError):

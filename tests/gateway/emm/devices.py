@@ -10,13 +10,13 @@ from uuid import UUID
 
 from weft.gateway.emm.accepting import Acceptance, Payload
 from weft.gateway.emm.checkers import Checkers
-from weft.gateway.emm.judge import Judge
+from weft.gateway.emm.judge import EmmJudge
 from weft.gateway.emm.rows import Accepted, Arrived
-from weft.gateway.emm.seen import SALT_BYTES, Seen
 from weft.gateway.emm.topics import TopicMap
 from weft.security import Secret
 from weft.security.trust_file import DeviceKey, KeyKind, add_device
 from weft.wire import emm
+from weft.wire.seen import SALT_BYTES, Seen
 
 NOW = 1_700_000_000
 KEY_ID = b"key1"
@@ -90,13 +90,16 @@ def judge_of(
     policy: emm.TrustPolicy = emm.TrustPolicy.PINNED,
     payload: Payload = Payload.VALUE,
     unsigned_allowed: bool = False,
-) -> Judge:
-    store = emm.TrustStore(policy)
+    store: emm.TrustStore | None = None,
+) -> EmmJudge:
+    store = emm.TrustStore(policy) if store is None else store
     for device in devices:
         device.add_to(store)
     seen = Seen(bytes(range(SALT_BYTES)))
     acceptance = Acceptance(TopicMap(), payload)
-    return Judge(store, seen, acceptance, CHECKERS, unsigned_allowed=unsigned_allowed, few_max=settings.few_max)
+    return EmmJudge(
+        store, seen, acceptance, CHECKERS.check, emm.Terms(unsigned_allowed=unsigned_allowed), few_max=settings.few_max
+    )
 
 
 def arrived(*packets: bytes, source: str = SOURCE) -> list[Arrived]:

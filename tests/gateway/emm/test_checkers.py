@@ -7,8 +7,10 @@ import threading
 import pytest
 
 from weft.gateway.emm import checkers as module
-from weft.gateway.emm.checkers import Checkers, Signed, is_good
+from weft.gateway.emm.checkers import Checkers
 from weft.wire.emm import SigningKey
+from weft.wire.emm.auth import is_signed
+from weft.wire.emm.judge_columns import Signed
 
 KEY, OTHER = SigningKey(bytes(32)), SigningKey(bytes(range(32)))
 
@@ -31,8 +33,8 @@ def test_each_is_judged_in_its_place(helpers: int) -> None:
 
 
 def test_what_is_no_signature_at_all_is_not_good() -> None:
-    assert not is_good(b"", KEY.public_key)
-    assert not is_good(bytes(64), bytes(32))
+    assert not is_signed(b"", KEY.public_key)
+    assert not is_signed(bytes(64), bytes(32))
 
 
 def test_others_help_and_each_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +48,7 @@ def test_others_help_and_each_is_checked_once(monkeypatch: pytest.MonkeyPatch) -
         checked.append((threading.get_ident(), message))
         return True
 
-    monkeypatch.setattr(module, "is_good", wait_for_the_other)
+    monkeypatch.setattr(module, "is_signed", wait_for_the_other)
     checkers = Checkers(helpers=1)
     assert all(checkers.check([(bytes([number]), b"") for number in range(20)]))
     checkers.close()
@@ -64,7 +66,7 @@ def test_a_defect_in_a_helper_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) 
             raise MemoryError
         return begun.wait(10)
 
-    monkeypatch.setattr(module, "is_good", fail_elsewhere)
+    monkeypatch.setattr(module, "is_signed", fail_elsewhere)
     checkers = Checkers(helpers=1)
     with pytest.raises(MemoryError):
         checkers.check([(b"", b"")] * 10)

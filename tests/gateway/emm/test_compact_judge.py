@@ -11,7 +11,6 @@ from tests.wire.emm_compact.packets import datagrams
 from weft.gateway.emm.accepting import Payload
 from weft.gateway.emm.compact_judge import CompactJudge
 from weft.gateway.emm.rows import Judged
-from weft.gateway.emm.seen import SALT_BYTES, Seen
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
 from weft.wire import emm_compact as wire
 from weft.wire.emm_compact import (
@@ -32,6 +31,7 @@ from weft.wire.emm_compact import (
 )
 from weft.wire.emm_compact.codes import Ecn, SupportedTypes
 from weft.wire.reject import BadPacket, Reject
+from weft.wire.seen import SALT_BYTES, Seen
 
 GROUP, OLD_GROUP, SEED = b"g" * 32, b"o" * 32, b"e" * 32
 SIGNER = Signer(GROUP, SEED)

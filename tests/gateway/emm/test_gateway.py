@@ -165,7 +165,7 @@ def test_chosen_topics_go_out_signed_by_the_node(tmp_path: Path) -> None:
             async with site(data, config) as here:
                 await here.client.publish("alarms.fire", b"hall 3")
                 packet = await received(target)
-                taken = emm.Receiver(trusting(identity)).receive_datagram(packet, b"x", now_s())
+                taken = emm.Judge(trusting(identity)).receive_datagram(packet, b"x", now_s())
                 assert (taken.packet.event_name, taken.packet.values[1][1]) == ("alarms.fire", b"hall 3")
                 assert taken.packet.node_id == identity.node_id
                 await here.client.publish("notes.x", b"careful")
@@ -194,7 +194,7 @@ def test_with_an_hmac_key_of_its_own_the_node_uses_that(tmp_path: Path) -> None:
                 await here.client.publish("alarms.fire", b"x")
                 store = emm.TrustStore()
                 store.add_hmac_key(identity.node_id, KEY_ID, b"h" * 32)
-                taken = emm.Receiver(store).receive_datagram(await received(target), b"x", now_s())
+                taken = emm.Judge(store).receive_datagram(await received(target), b"x", now_s())
                 assert taken.verdict is emm.Verdict.VERIFIED
 
     asyncio.run(story())
@@ -236,7 +236,7 @@ def test_devices_that_say_hello_are_answered_and_get_what_goes_out(tmp_path: Pat
             gateway__emm__heartbeat_interval_s=1,
         )
         async with site(data, config) as here:
-            device, receiver = here.device(), emm.Receiver(trusting(identity))
+            device, receiver = here.device(), emm.Judge(trusting(identity))
             device.send(SENSOR.hello(now_s()))
             answer = receiver.receive_datagram(await received(device), b"x", now_s()).packet
             assert (answer.kind, answer.node_id) == (emm.EventType.HELLO, identity.node_id)
@@ -310,7 +310,7 @@ def test_a_foreign_client_over_quic_is_heard_and_answered(tmp_path: Path) -> Non
             assert isinstance(node.protection, Secured)
             async with foreign_client(port, node.protection.certificate().root_pem) as device:
                 device.send(SENSOR.hello(now_s()))
-                receiver = emm.Receiver(trusting(identity))
+                receiver = emm.Judge(trusting(identity))
                 answer = receiver.receive_datagram(await device.frame(), b"x", now_s()).packet
                 assert answer.kind is emm.EventType.HELLO
                 device.send(SENSOR.event("n", "secret", at_s=now_s()))

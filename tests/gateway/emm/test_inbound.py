@@ -18,11 +18,11 @@ from weft.gateway.emm.compact_judge import CompactJudge
 from weft.gateway.emm.inbound import Inbound
 from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.rows import Accepted
-from weft.gateway.emm.seen import SALT_BYTES, Seen
 from weft.gateway.emm.topics import HELLO_TOPIC, QUARANTINE_TOPIC, TopicMap
 from weft.model import Batch
 from weft.port.unanswered import UnansweredBytes
 from weft.wire.emm_compact import KeyRing
+from weft.wire.seen import SALT_BYTES, Seen
 
 WAIT_S = 20.0
 SENSOR = Device(1)

@@ -1,25 +1,20 @@
-"""The judge takes what the receiver takes, one by one or by the thousand, and says the same of the rest."""
+"""Datagrams become rows of events or are refused, one by one or by the thousand. The judge itself is ``wire.emm``'s."""
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.gateway.emm import devices
 from tests.gateway.emm.devices import KEY_ID, NOW, SOURCE, Device, arrived, forged, judge_of, rows_of
-from tests.wire.emm.strategies import mangled_packets
 from weft.gateway.emm.accepting import Payload
-from weft.gateway.emm.hmacs import digests, prepared
-from weft.gateway.emm.judge import Judge
+from weft.gateway.emm.judge import EmmJudge
 from weft.gateway.emm.rows import Judged
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC
 from weft.wire import emm
-from weft.wire.reject import BadPacket, Reject
+from weft.wire.reject import Reject
 
 SENSOR = Device(1)
 SIGNER = Device(2, signs=True)
@@ -37,16 +32,11 @@ def reasons(judged: Judged) -> list[Reject]:
     return [each.reason for each in judged.rejected]
 
 
-def verified(judge: Judge, *packets: bytes, now_s: float = NOW) -> Judged:
+def verified(judge: EmmJudge, *packets: bytes, now_s: float = NOW) -> Judged:
     """All the way: whatever waits for a signature is checked, too."""
     first = judge.sort_out(arrived(*packets), now_s)
     then = judge.verify(first.waiting, now_s) if first.waiting else Judged()
     return Judged(first.accepted + then.accepted, first.rejected + then.rejected)
-
-
-@given(secret=st.binary(max_size=200), message=st.binary(max_size=600))
-def test_prepared_secrets_give_the_hmac(secret: bytes, message: bytes) -> None:
-    assert digests([(prepared(secret), message)]) == [hmac.digest(secret, message, "sha256")]
 
 
 @pytest.mark.req("EMM-14")
@@ -88,8 +78,7 @@ def test_with_both_the_hmac_counts_whichever_way_each_step_goes(few_then: int) -
     for secret, expected in ((b"s" * 32, []), (b"x" * 32, [Reject.BAD_HMAC])):
         both = emm.Credentials(KEY_ID, hmac_key=secret, signing_key=emm.SigningKey(b"e" * 32))
         packet = emm.build(emm.draft_event(9, NOW, "n", node_id=SENSOR.node_id), both)
-        judge = judge_of()
-        judge._trust = judge._few._trust = store
+        judge = judge_of(store=store)
         first = judge.sort_out(arrived(packet), NOW)
         judge._few_max = few_then
         then = judge.verify(first.waiting, NOW) if first.waiting else Judged()
@@ -237,8 +226,7 @@ def test_datagrams_as_payloads() -> None:
 def test_a_key_that_is_trusted_no_more_is_forgotten() -> None:
     store = emm.TrustStore()
     SENSOR.add_to(store)
-    judge = judge_of()
-    judge._trust = judge._few._trust = store
+    judge = judge_of(store=store)
     assert reasons(judge.sort_out(arrived(SENSOR.event()), NOW)) == []
     store.remove(SENSOR.node_id, KEY_ID)
     judge.trust_changed()
@@ -268,39 +256,3 @@ def test_both_ways_make_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         found.append(rows_of(first.accepted + judge.verify(first.waiting, NOW).accepted))
     assert found[0] == found[1]
     assert len(found[0]) == len(packets)
-
-
-def one_by_one(trust: emm.TrustStore, packets: list[bytes]) -> list[Reject | None]:
-    receiver = emm.Receiver(trust)
-    found: list[Reject | None] = []
-    for packet in packets:
-        try:
-            receiver.receive_datagram(packet, SOURCE.encode(), NOW)
-        except BadPacket as error:
-            found.append(error.reason)
-        else:
-            found.append(None)
-    return found
-
-
-GOOD = st.one_of(
-    st.builds(lambda number: SENSOR.event("n", number % 100, number=number), st.integers(1, 6)),
-    st.builds(lambda number: SIGNER.event("n", "v", number=number), st.integers(1, 6)),
-    st.builds(lambda number: Device(3).event("n", number=number), st.integers(1, 6)),
-)
-
-
-@settings(max_examples=50)
-@given(st.lists(st.one_of(GOOD, GOOD.map(forged), mangled_packets()), min_size=1, max_size=12, unique=True))
-def test_it_takes_exactly_what_the_receiver_takes(packets: list[bytes]) -> None:
-    """And refuses the rest for the same reason, unless time, which is asked for first, is one."""
-    store = emm.TrustStore()
-    SENSOR.add_to(store)
-    SIGNER.add_to(store)
-    expected = one_by_one(store, packets)
-    judged = verified(judge_of(SENSOR, SIGNER), *packets)
-    refused = {each.data: each.reason for each in judged.rejected}
-    assert len(rows_of(judged.accepted)) == expected.count(None)
-    for packet, reason in zip(packets, expected, strict=True):
-        found = refused.get(packet)
-        assert found is reason or (reason is not None and found in (Reject.STALE, Reject.FUTURE))

@@ -37,7 +37,7 @@ def test_an_emm_event_is_named_as_its_topic_and_signed() -> None:
     packed = packer().pack(TOPIC, event(at_s=NOW - 4000), Out(ANY, urgent=True), NOW)
     store = emm.TrustStore()
     store.add_public_key(ME.node_id, ME.key_id, ME.public_key)
-    packet = emm.Receiver(store).receive_datagram(packed.data, b"x", NOW).packet
+    packet = emm.Judge(store).receive_datagram(packed.data, b"x", NOW).packet
     assert (packet.event_name, packet.values[1][1], packet.urgent, packed.urgent) == ("alarms.fire", b"!", True, True)
     assert (packet.timestamp_s, packet.signed_at_s) == (NOW - 4000, NOW)  # old, and fresh all the same
     assert packet.message_id == 0xFFFFFFFF

@@ -58,7 +58,7 @@ async def events(client: Client, pattern: str, count: int) -> list[Received]:
         return [await anext(aiter(found)) for _ in range(count)]
 
 
-async def event_named(name: str, receiver: emm.Receiver, packet: Callable[[], Awaitable[bytes]]) -> emm.Packet:
+async def event_named(name: str, receiver: emm.Judge, packet: Callable[[], Awaitable[bytes]]) -> emm.Packet:
     """The next event of this name; heartbeats come in between."""
     while True:
         found = receiver.receive_datagram(await packet(), b"node", now_s()).packet
@@ -94,7 +94,7 @@ def test_datagrams_become_events_and_events_datagrams(tmp_path: Path, host: str)
                 while REFUSED not in await asyncio.to_thread(node.metrics):
                     await asyncio.sleep(0.02)
                 await client.publish("alarms.fire", b"hall 3")
-                alarm = await event_named("alarms.fire", emm.Receiver(trusted), lambda: received(device))
+                alarm = await event_named("alarms.fire", emm.Judge(trusted), lambda: received(device))
                 assert alarm.values[1][1] == b"hall 3"
             await asyncio.to_thread(node.end_quietly)
 
@@ -119,7 +119,7 @@ def test_a_foreign_client_over_quic_is_heard_and_answered(tmp_path: Path) -> Non
                 assert event.headers is not None
                 assert event.headers["emm-source"].startswith("quic/127.0.0.1:")
                 await client.publish("alarms.fire", b"over quic")
-                alarm = await event_named("alarms.fire", emm.Receiver(trusted), device.frame)
+                alarm = await event_named("alarms.fire", emm.Judge(trusted), device.frame)
                 assert alarm.values[1][1] == b"over quic"
             await asyncio.to_thread(node.end_quietly)
 

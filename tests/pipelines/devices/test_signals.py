@@ -37,12 +37,14 @@ from weft.pipelines.devices.signals import (
     signals_of_coaty_untrusted,
     signals_of_datagram_untrusted,
 )
-from weft.pipelines.packet.judging import Means, Terms, judge_one
+from weft.pipelines.packet.judging import Means, judge_one
 from weft.pipelines.packet.keys import Keys
 from weft.pipelines.packet.marks import Hasher
 from weft.pipelines.packet.schema import EVENTS
-from weft.wire import emm_compact
+from weft.wire import emm, emm_compact
 from weft.wire.coaty import BadCoatyMessage
+from weft.wire.emm_compact import judge as compact_judge
+from weft.wire.emm_compact.judge import Epochs
 from weft.wire.reject import BadPacket
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -50,7 +52,9 @@ NOON_US = round(NOON.timestamp() * US)
 NODE = str(DEVICE)
 ADV, DAD = "coaty.plant.ADV.Identity", "coaty.plant.DAD"
 RING = emm_compact.KeyRing(group_keys=(SIGNER.group_key,), by_node_id={DEVICE.bytes: (SIGNER.public_key,)})
-MEANS = Means(Keys(ring=RING), Terms(unsigned_allowed=True), Hasher(bytes(32)))
+MEANS = Means(
+    Keys(ring=RING), emm.Terms(unsigned_allowed=True), Hasher(bytes(32)), compact_judge.Terms(epochs=Epochs.ANY)
+)
 
 
 def decode_rejected(data: bytes) -> Rejected:

@@ -1,4 +1,4 @@
-"""Columns of packets get the verdict that each packet gets alone, and that is the Receiver's."""
+"""Columns of packets get the verdict that each packet gets alone, and that is the judge's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pipelines.packets import (
+    EPOCH,
     HASHER,
     NODE,
     NOW_S,
@@ -33,13 +34,14 @@ from tests.wire.emm.test_parse import ACCEPTED, REJECTIONS
 from tests.wire.emm_compact import packets as compact_packets
 from weft.pipelines.packet.columns import VERDICT
 from weft.pipelines.packet.decoding import judge
-from weft.pipelines.packet.judging import TIME_S_MAX, Means, Terms, judge_one
+from weft.pipelines.packet.judging import TIME_S_MAX, Means, judge_one
 from weft.pipelines.packet.keys import Keys
 from weft.pipelines.packet.marks import words_of
 from weft.pipelines.packet.schema import JUDGED, Verdict
-from weft.wire import emm, emm_compact
+from weft.wire import emm
 from weft.wire.columns import BLOCK_ROWS
 from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
+from weft.wire.emm_compact.judge import Epochs
 from weft.wire.reject import BadPacket, Reject
 
 
@@ -64,18 +66,12 @@ def alone(datagram: bytes | None, arrived_us: int | None, source: str, using: Me
 
 
 def received(datagram: bytes, arrived_us: int, source: str, using: Means) -> str:
-    """What a receiver that has seen nothing yet says: a verdict, or a reason."""
+    """What a judge that has seen nothing yet says: a verdict, or a reason."""
     try:
         if protocol_of_untrusted(datagram) is DatagramProtocol.EMM_COMPACT:
-            proof = emm_compact.verify_untrusted(emm_compact.decode_untrusted(datagram), using.keys.ring)
+            proof = using.compact.receive_datagram(datagram, arrived_us / 1e6).proof
             return {"group": "group", "sender": "verified"}[proof.value]
-        receiver = emm.Receiver(
-            using.keys.trust,
-            find_key=using.keys.seals.get,
-            rules=using.terms.rules,
-            unsigned_allowed=using.terms.unsigned_allowed,
-        )
-        return str(receiver.receive_datagram(datagram, source.encode(), arrived_us / 1e6).verdict)
+        return str(using.emm.receive_datagram(datagram, source.encode(), arrived_us / 1e6).verdict)
     except BadPacket as refusal:
         return str(refusal.reason)
 
@@ -207,7 +203,19 @@ def test_what_a_notification_says() -> None:
     (row,) = judged(rows([notification(3, "21 °C".encode())]), means())
     assert (row["protocol"], row["kind"], row["verdict"]) == ("emm-c", "notification", "group")
     assert (row["priority"], row["format"], row["text_value"]) == ("info", "plain-text", "21 °C")
-    assert row["message_id"] == 3 << 32 | 1 << 16 | 2
+    assert row["message_id"] == 3 << 32 | EPOCH << 16 | 2
+
+
+@pytest.mark.req("SPK-03", "EMC-13")
+def test_old_and_future_notifications_are_refused_as_a_node_does() -> None:
+    times = [NOW_US, NOW_US + 300_900_000, NOW_US + 301_000_000, NOW_US - 120_000_000, NOW_US - 121_000_000]
+    datagrams: list[bytes | None] = [notification(number) for number in range(len(times))]
+    using = means(epochs=Epochs.CLOCK)
+    check(datagrams, times, using)
+    found = judged(rows(datagrams, times), using)
+    assert [row["reason"] for row in found] == [None, None, "stale", None, "future"]
+    ahead = NOW_US, "as long as it is fresh, it is remembered"
+    assert (found[3]["seen_at_us"], ahead[1]) == ahead
 
 
 def test_heartbeats_and_joins_keep_all_their_fields() -> None:
@@ -226,10 +234,10 @@ def test_sealed_packets_are_opened_with_their_key_and_kept_without() -> None:
     sealed = emm.build(draft, emm.Credentials(b"key1", hmac_key=SECRET), seal=seal)
     (opened,) = judged(rows([sealed]), means())
     assert (opened["event_name"], opened["json_value"], opened["reason"]) == ("secret.name", '{"a":[1]}', None)
-    (kept,) = judged(rows([sealed]), Means(Keys(trust(), ring()), Terms(), HASHER))
+    (kept,) = judged(rows([sealed]), Means(Keys(trust(), ring()), emm.Terms(), HASHER))
     assert (kept["event_name"], kept["reason"]) == (None, str(Reject.UNDECRYPTABLE))
     assert "no key to decrypt with" in kept["detail"]
-    assert kept["admitted"], "a second copy of it is a replay, as the Receiver has it"
+    assert kept["admitted"], "a second copy of it is a replay, as the judge has it"
 
 
 def test_a_forged_hmac_says_so_in_words() -> None:
@@ -279,7 +287,7 @@ def test_an_unproven_node_id_is_no_mark_of_that_node() -> None:
 @pytest.mark.req("SPK-03", "EMM-19")
 @settings(max_examples=60)
 @given(st.data())
-def test_marks_of_columns_tell_packets_apart_as_the_receivers_cache_does(data: st.DataObject) -> None:
+def test_marks_of_columns_tell_packets_apart_as_the_judges_memory_does(data: st.DataObject) -> None:
     kinds: list[bytes] = [
         maker(number)
         for number in (1, 2)
@@ -295,7 +303,7 @@ def test_marks_of_columns_tell_packets_apart_as_the_receivers_cache_does(data: s
     arriving = st.tuples(st.sampled_from(kinds), st.sampled_from(["192.0.2.7:1", "192.0.2.7:2", None]))
     chosen = data.draw(st.lists(arriving, max_size=12))
     using = means(_trusting_anybody(), unsigned_allowed=True)
-    receiver = emm.Receiver(using.keys.trust, unsigned_allowed=True)
+    receiver = emm.Judge(_trusting_anybody(), emm.Terms(unsigned_allowed=True))
     seen: set[tuple[int, int]] = set()
     packets = [rows([datagram], source=source, first=place) for place, (datagram, source) in enumerate(chosen)]
     for row, (datagram, source) in zip(judged(_joined(packets), using), chosen, strict=True):
@@ -340,7 +348,9 @@ def test_more_rows_than_a_block_keep_their_order() -> None:
     datagrams = [event(number) if number % 3 else notification(number) for number in range(60)]
     many = (datagrams * (BLOCK_ROWS // 60 + 1))[: BLOCK_ROWS + 11]
     ids = [row["message_id"] for row in judged(rows(many), means())]
-    assert ids == [number % 60 if number % 60 % 3 else number % 60 << 32 | 1 << 16 | 2 for number in range(len(many))]
+    assert ids == [
+        number % 60 if number % 60 % 3 else number % 60 << 32 | EPOCH << 16 | 2 for number in range(len(many))
+    ]
 
 
 def test_slices_are_read_from_where_they_begin() -> None:

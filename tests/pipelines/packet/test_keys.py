@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 import pickle
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark import SparkFiles
 
 from tests.pipelines.packets import GROUP_KEYS, KEY_ID, NODE, SEAL_KEY, SECRET
 from weft.errors import StorageError, UsageError
 from weft.limits import SECURITY_RELOAD_INTERVAL_S
 from weft.pipelines.packet import keys
-from weft.pipelines.packet.keys import PACKET_HMAC_KEYS_KEPT_MAX, KeyFiles, Keys, keys_here
+from weft.pipelines.packet.keys import KeyFiles, keys_here
 from weft.security.secret import Secret
 from weft.security.trust_file import DeviceKey, KeyKind, add_device, add_group, remove_devices
 from weft.wire.emm import TrustPolicy
@@ -139,18 +136,3 @@ def test_nothing_secret_travels_or_shows(tmp_path: Path) -> None:
     shown = repr(keys_here(files))
     assert SECRET.hex() not in shown
     assert repr(SECRET) not in shown
-
-
-@given(st.binary(min_size=1, max_size=130), st.binary(max_size=300))
-def test_hmacs_begun_ahead_are_hmacs(secret: bytes, message: bytes) -> None:
-    inner, outer = (each.copy() for each in Keys().hmac_start(secret))
-    inner.update(message)
-    outer.update(inner.digest())
-    assert outer.digest() == hmac.digest(secret, message, "sha256")
-
-
-def test_beginnings_are_bounded() -> None:
-    keys = Keys()
-    for number in range(PACKET_HMAC_KEYS_KEPT_MAX + 1):
-        keys.hmac_start(number.to_bytes(16))
-    assert len(keys.hmac_starts) == 1

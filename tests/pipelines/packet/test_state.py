@@ -14,7 +14,6 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from tests.pipelines.packets import GROUP_KEYS, KEY_ID, NODE, NOW_S, NOW_US, SECRET, event, means, notification, rows
 from weft.pipelines.packet.decoding import judge
-from weft.pipelines.packet.judging import Terms
 from weft.pipelines.packet.keys import KeyFiles
 from weft.pipelines.packet.parcels import unwrap, wrap
 from weft.pipelines.packet.replays import SLOT_US, Window
@@ -31,7 +30,7 @@ KEY = bytes(range(32))
 def packing(tmp_path: Path) -> Packing:
     add_device(tmp_path, DeviceKey(NODE, KEY_ID, KeyKind.HMAC, Secret(SECRET)))
     add_group(tmp_path, Secret(GROUP_KEYS[0]))
-    return Packing(iter, KeyFiles(str(tmp_path)), Terms(), KEY, buckets=4)  # packets come as they are
+    return Packing(iter, KeyFiles(str(tmp_path)), emm.Terms(), KEY, buckets=4)  # packets come as they are
 
 
 def packed(packing: Packing, *batches: pa.RecordBatch) -> list[tuple[int, bytes]]:

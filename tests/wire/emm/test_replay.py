@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.wire.emm import ReplayCache, check_fresh
+from weft.wire.emm import Credentials, Judge, TrustStore, build, check_fresh, draft_event
+from weft.wire.recent import Recent
 from weft.wire.reject import BadPacket, Reject
 
 NOW = 1_700_000_000
+A, B = UUID(int=1), UUID(int=2)
+SIGNER = Credentials(b"key1", hmac_key=b"s" * 32)
 
 
-def admitted(
-    cache: ReplayCache, now_s: float, message_id: int = 1, sender: bytes = b"a", sent_s: int | None = None
-) -> bool:
+def judge(marks: Recent[bytes]) -> Judge:
+    trust = TrustStore()
+    for node in (A, B):
+        trust.add_hmac_key(node, b"key1", b"s" * 32)
+    return Judge(trust, marks=marks)
+
+
+def admitted(judge: Judge, now_s: float, message_id: int = 1, sender: UUID = A, sent_s: int | None = None) -> bool:
+    packet = build(draft_event(message_id, int(now_s) if sent_s is None else sent_s, "n", node_id=sender), SIGNER)
     try:
-        cache.admit(sender, message_id, int(now_s) if sent_s is None else sent_s, now_s)
+        judge.receive_datagram(packet, b"here", now_s)
     except BadPacket as error:
         assert error.reason is Reject.REPLAY
         return False
@@ -40,44 +51,34 @@ def test_freshness(sent_s: int, reason: Reject | None) -> None:
 
 @pytest.mark.req("EMM-19")
 def test_a_pair_is_taken_once_within_the_window() -> None:
-    cache = ReplayCache()
-    assert admitted(cache, NOW)
-    assert not admitted(cache, NOW)
-    assert not admitted(cache, NOW + 300)
-    assert admitted(cache, NOW, message_id=2)
-    assert admitted(cache, NOW, sender=b"b")
-    assert admitted(cache, NOW + 301)
+    node = judge(Recent(10))
+    assert admitted(node, NOW)
+    assert not admitted(node, NOW)
+    assert not admitted(node, NOW + 300)
+    assert admitted(node, NOW, message_id=2)
+    assert admitted(node, NOW, sender=B)
+    assert admitted(node, NOW + 301)
 
 
 @pytest.mark.req("EMM-20")
 @given(st.integers(-300, 120), st.integers(0, 600))
 def test_a_packet_is_never_fresh_and_forgotten(age_s: int, later_s: int) -> None:
-    """Whatever its date, once taken it is either in the cache or stale."""
-    cache = ReplayCache()
-    sent_s = NOW + age_s
-    cache.admit(b"a", 1, sent_s, NOW)
-    with pytest.raises(BadPacket):
-        check_fresh(sent_s, NOW + later_s)
-        cache.admit(b"a", 1, sent_s, NOW + later_s)
+    """Whatever its date, once taken it is either remembered or stale."""
+    node, sent_s = judge(Recent(10)), NOW + age_s
+    assert admitted(node, NOW, sent_s=sent_s)
+    packet = build(draft_event(1, sent_s, "n", node_id=A), SIGNER)
+    with pytest.raises(BadPacket) as caught:
+        node.receive_datagram(packet, b"here", NOW + later_s)
+    assert caught.value.reason in (Reject.REPLAY, Reject.STALE)
 
 
 @pytest.mark.req("EMM-19")
-def test_the_cache_is_capped_and_evicts_the_oldest() -> None:
-    cache = ReplayCache(entries_max=3)
+def test_the_memory_is_capped_and_forgets_the_oldest() -> None:
+    marks: Recent[bytes] = Recent(3)
+    node = judge(marks)
     for message_id in range(4):
-        assert admitted(cache, NOW + message_id, message_id)
-    assert len(cache) == 3
-    assert cache.evicted == 1
-    assert not admitted(cache, NOW + 4, 1)
-    assert admitted(cache, NOW + 4, 0)
-
-
-@pytest.mark.req("EMM-19")
-def test_expired_entries_make_room_without_counting_as_evicted() -> None:
-    cache = ReplayCache()
-    for message_id in range(100):
-        admitted(cache, NOW, message_id)
-    for message_id in range(100, 200):
-        admitted(cache, NOW + 1000, message_id)
-    assert len(cache) == 100
-    assert cache.evicted == 0
+        assert admitted(node, NOW + message_id, message_id)
+    assert len(marks) == 3
+    assert marks.evicted == 1
+    assert not admitted(node, NOW + 4, 1)
+    assert admitted(node, NOW + 4, 0)

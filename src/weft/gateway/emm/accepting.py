@@ -10,22 +10,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.gateway.emm.rows import Accepted, Header, hex_column, raw_bytes, same_text, uuid_column
-from weft.gateway.emm.sifting import KEY_ID_BYTES, NODE_ID_BYTES, Mask, Sifted
-from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
+from weft.gateway.emm.rows import Accepted, Arrived, Header, same_text
+from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, Place, TopicMap
 from weft.gateway.emm.values import ValueKind, payload_of, simple_payloads, simple_rows
 from weft.model import Topic
-from weft.wire import emm
+from weft.wire.columns import Mask, Positions, hex_column, raw_bytes, uuid_column
 from weft.wire.datagram import DatagramProtocol
-from weft.wire.emm import EventType, Rules, Verdict
-from weft.wire.emm.fields import DEFAULT_RULES
-from weft.wire.reject import BadPacket
+from weft.wire.emm import EventType, Field, Packet, Verdict
+from weft.wire.emm.judge_columns import JudgedRows
 
 MESSAGE_ID_BYTES: Final = 4
 US_PER_S: Final = 1_000_000
 VERDICT_NAMES: Final = pa.array([str(verdict) for verdict in Verdict])
-
-Numbers = npt.NDArray[np.int64]
+PLACES: Final = {EventType.HELLO: Place(HELLO_TOPIC, True), EventType.HEARTBEAT: Place(HEARTBEAT_TOPIC, True)}
 
 
 class Payload(StrEnum):
@@ -33,6 +30,14 @@ class Payload(StrEnum):
 
     VALUE = "value"  # the event's value: see ``values``
     DATAGRAM = "datagram"  # the packet as it came, with its signature
+
+
+class Taken(NamedTuple):
+    """A packet that becomes an event."""
+
+    arrived: Arrived
+    packet: Packet
+    verdict: Verdict
 
 
 class _Contents(NamedTuple):
@@ -44,40 +49,84 @@ class _Contents(NamedTuple):
 
 
 class Acceptance:
-    """Events go where ``topics`` says; hellos and heartbeats to topics of their own, as datagrams."""
+    """Events go where ``topics`` says; hellos and heartbeats to topics of their own, as datagrams.
 
-    def __init__(self, topics: TopicMap, payload: Payload = Payload.VALUE, rules: Rules = DEFAULT_RULES) -> None:
-        self.topics = topics
-        self.payload = payload
-        self._rules = rules
+    ``of_packets`` and ``of_columns`` make the same rows; a test holds them against each other.
+    """
 
-    def accepted(
-        self, rows: Sifted, ready: Mask, verdicts: npt.NDArray[np.int8], unix_s: float
-    ) -> tuple[Accepted, ...]:
-        """The packets of ``ready`` rows. One that cannot be opened is refused, which ``rows`` then says."""
-        kinds = rows.numbers("event_type")
+    def __init__(self, topics: TopicMap, payload: Payload = Payload.VALUE) -> None:
+        self._topics = topics
+        self._payload = payload
+
+    # --- one by one ----------------------------------------------------------------------------------------------
+
+    def of_packets(self, taken: list[Taken], unix_s: float) -> tuple[Accepted, ...]:
+        """Events together; hellos and heartbeats apart, as whoever listens for them expects."""
+        kinds = (EventType.EVENT, EventType.HELLO, EventType.HEARTBEAT)
+        groups = ([each for each in taken if each.packet.event_type == kind] for kind in kinds)
+        return tuple(self._rows(group, unix_s) for group in groups if group)
+
+    def _rows(self, taken: list[Taken], unix_s: float) -> Accepted:
+        packets = [each.packet for each in taken]
+        places = [self._place(packet) for packet in packets]
+        topics = list(dict.fromkeys(place.topic for place in places))
+        contents = [self._content(each) for each in taken]
+        nodes = [None if packet.node_id is None else str(packet.node_id) for packet in packets]
+        columns: dict[Header, list[str | None]] = {
+            Header.PROTOCOL: [str(DatagramProtocol.EMM)] * len(taken),
+            Header.NODE_ID: nodes,
+            Header.KEY_ID: [_hex(packet.fields.get(Field.AUTH_KEY_ID)) for packet in packets],
+            Header.MESSAGE_ID: [f"{packet.message_id:08x}" for packet in packets],
+            Header.VERDICT: [str(each.verdict) for each in taken],
+            Header.SOURCE: [each.arrived.source for each in taken],
+            Header.VALUE: [str(kind) for _, kind in contents],
+            Header.EVENT: [
+                None if place.tells else packet.event_name for place, packet in zip(places, packets, strict=True)
+            ],
+        }
+        created_s = [min(packet.timestamp_s, int(unix_s)) for packet in packets]
+        return Accepted(
+            topics,
+            np.array([topics.index(place.topic) for place in places], np.int32),
+            np.array(created_s, np.int64) * US_PER_S,
+            pa.array(nodes, pa.string()).cast(pa.binary()),
+            pa.array([payload for payload, _ in contents], pa.binary()),
+            {name: pa.array(values, pa.string()) for name, values in columns.items()},
+        )
+
+    def _place(self, packet: Packet) -> Place:
+        place = PLACES.get(packet.kind)
+        return self._topics.place(packet.event_name or "") if place is None else place
+
+    def _content(self, each: Taken) -> tuple[bytes, ValueKind]:
+        if each.packet.kind is EventType.EVENT and self._payload is Payload.VALUE:
+            return payload_of(each.packet)
+        return each.arrived.data, ValueKind.DATAGRAM
+
+    # --- in columns ----------------------------------------------------------------------------------------------
+
+    def of_columns(self, rows: JudgedRows, datagrams: pa.BinaryArray, unix_s: float) -> tuple[Accepted, ...]:
+        """The accepted packets, whose seals are open."""
+        kinds = rows.columns.column("event_type").to_numpy(zero_copy_only=False)
         made = []
-        events = np.flatnonzero(ready & (kinds == EventType.EVENT))
-        if len(events):
-            contents = self._contents(rows, events)
-            opened = rows.good[events]
-            if not opened.all():
-                events, contents = events[opened], _Contents(*(each.filter(pa.array(opened)) for each in contents))
-            if len(events):
-                made.append(_accepted(rows, events, verdicts, unix_s, contents, *self._placed(contents.names)))
-        for kind, topic in ((EventType.HELLO, HELLO_TOPIC), (EventType.HEARTBEAT, HEARTBEAT_TOPIC)):
-            told = np.flatnonzero(ready & (kinds == kind))
-            if len(told):
-                names = pa.nulls(len(told), pa.string())
-                contents = _Contents(names, *_datagrams(rows, told))
-                made.append(_accepted(rows, told, verdicts, unix_s, contents, [topic], np.zeros(len(told), np.int32)))
+        for kind in (EventType.EVENT, *PLACES):
+            chosen = np.flatnonzero(rows.accepted & (kinds == kind))
+            if not len(chosen):
+                continue
+            if kind is EventType.EVENT:
+                contents = self._contents(rows, chosen, datagrams)
+                placed = self._placed(contents.names)
+            else:
+                contents = _Contents(pa.nulls(len(chosen), pa.string()), *_as_datagrams(datagrams, chosen))
+                placed = [PLACES[kind].topic], np.zeros(len(chosen), np.int32), contents.names
+            made.append(_accepted(rows, chosen, unix_s, contents, *placed))
         return tuple(made)
 
     def _placed(self, names: pa.StringArray) -> tuple[list[Topic], npt.NDArray[np.int32], pa.StringArray]:
         """Topics, which of them each row goes to, and the names that their topics do not tell."""
         coded = names.dictionary_encode()
         known = coded.dictionary.to_pylist()
-        places = [self.topics.place(name) for name in known]
+        places = [self._topics.place(name) for name in known]
         untold = [None if place.tells else name for name, place in zip(known, places, strict=True)]
         return (
             [place.topic for place in places],
@@ -85,68 +134,57 @@ class Acceptance:
             pa.array(untold, pa.string()).take(coded.indices),
         )
 
-    def _contents(self, rows: Sifted, chosen: Numbers) -> _Contents:
+    def _contents(self, rows: JudgedRows, chosen: Positions, datagrams: pa.BinaryArray) -> _Contents:
         columns = rows.chosen(chosen)
         contents = _Contents(columns.column("event_name"), *simple_payloads(columns))
         by_hand = ~simple_rows(columns)
         if by_hand.any():
-            contents = self._opened(rows, chosen, by_hand, contents)
-        if self.payload is Payload.DATAGRAM:
-            return _Contents(contents.names, *_datagrams(rows, chosen))
+            contents = _by_hand(rows, chosen, by_hand, contents)
+        if self._payload is Payload.DATAGRAM:
+            return _Contents(contents.names, *_as_datagrams(datagrams, chosen))
         return contents
 
-    def _opened(self, rows: Sifted, chosen: Numbers, by_hand: Mask, contents: _Contents) -> _Contents:
-        """Sealed packets and those of several values are read one by one and put in their places."""
-        found = [self._open(rows, row) for row in chosen[by_hand].tolist()]
-        mask = pa.array(by_hand)
-        return _Contents(
-            *(
-                pc.replace_with_mask(column, mask, pa.array(values, column.type))
-                for column, values in zip(contents, zip(*found, strict=True), strict=True)
-            )
+
+def _by_hand(rows: JudgedRows, chosen: Positions, by_hand: Mask, contents: _Contents) -> _Contents:
+    """Packets that were sealed and those of several values are read one by one and put in their places."""
+    packets = [rows.opened.get(row) or rows.packet(row) for row in chosen[by_hand].tolist()]
+    found = [(packet.event_name, *payload_of(packet)) for packet in packets]
+    mask = pa.array(by_hand)
+    return _Contents(
+        *(
+            pc.replace_with_mask(column, mask, pa.array(values, column.type))
+            for column, values in zip(contents, zip(*found, strict=True), strict=True)
         )
-
-    def _open(self, rows: Sifted, row: int) -> tuple[str, bytes, str]:
-        try:
-            packet = emm.parse_untrusted(rows.arrived[row].data, self._rules)
-            opened = emm.unseal_untrusted(packet, rules=self._rules)
-        except BadPacket as error:
-            rows.refuse_row(row, error.reason)
-            return "", b"", ValueKind.NONE
-        name = opened.event_name
-        assert name is not None, "the codec sees to it that an event has a name, sealed or not"
-        return name, *payload_of(opened)
+    )
 
 
-def _datagrams(rows: Sifted, chosen: Numbers) -> tuple[pa.BinaryArray, pa.StringArray]:
-    datagrams = pa.array([rows.arrived[row].data for row in chosen.tolist()], pa.binary())
-    return datagrams, same_text(ValueKind.DATAGRAM, len(chosen))
+def _as_datagrams(datagrams: pa.BinaryArray, chosen: Positions) -> tuple[pa.BinaryArray, pa.StringArray]:
+    return datagrams.take(pa.array(chosen)), same_text(ValueKind.DATAGRAM, len(chosen))
 
 
 def _accepted(
-    rows: Sifted,
-    chosen: Numbers,
-    verdicts: npt.NDArray[np.int8],
+    rows: JudgedRows,
+    chosen: Positions,
     unix_s: float,
     contents: _Contents,
     topics: list[Topic],
     codes: npt.NDArray[np.int32],
-    untold: pa.StringArray | None = None,
+    untold: pa.StringArray,
 ) -> Accepted:
     columns = rows.chosen(chosen)
     node_ids, key_ids = columns.column("node_id"), columns.column("auth_key_id")
-    nodes = uuid_column(raw_bytes(node_ids, NODE_ID_BYTES), node_ids)
+    nodes = uuid_column(raw_bytes(node_ids), node_ids)
     numbers = columns.column("message_id").to_numpy().astype(">u4").view(np.uint8)
     headers = {
         Header.PROTOCOL: same_text(DatagramProtocol.EMM, len(chosen)),
         Header.NODE_ID: nodes,
-        Header.KEY_ID: hex_column(raw_bytes(key_ids, KEY_ID_BYTES), key_ids),
+        Header.KEY_ID: hex_column(raw_bytes(key_ids), key_ids),
         Header.MESSAGE_ID: hex_column(numbers.reshape(-1, MESSAGE_ID_BYTES)),
-        Header.VERDICT: VERDICT_NAMES.take(pa.array(verdicts[chosen])),
-        Header.SOURCE: pa.array([rows.arrived[row].source for row in chosen.tolist()], pa.string()),
+        Header.VERDICT: VERDICT_NAMES.take(pa.array(rows.verdicts[chosen])),
+        Header.SOURCE: rows.sources if len(chosen) == len(rows) else rows.sources.take(pa.array(chosen)),
         Header.VALUE: contents.kinds,
     }
-    if untold is not None and untold.null_count < len(untold):
+    if untold.null_count < len(untold):
         headers[Header.EVENT] = untold
     return Accepted(topics, codes, _times_us(columns, unix_s), nodes.cast(pa.binary()), contents.payloads, headers)
 
@@ -157,3 +195,7 @@ def _times_us(columns: pa.RecordBatch, unix_s: float) -> npt.NDArray[np.int64]:
     created_s = np.minimum(columns.column("timestamp_s").to_numpy(), np.uint64(unix_s))
     times_us: npt.NDArray[np.int64] = created_s.astype(np.int64) * US_PER_S
     return times_us
+
+
+def _hex(value: bytes | None) -> str | None:
+    return None if value is None else value.hex()

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from nacl.bindings import crypto_sign_open
-from nacl.exceptions import CryptoError
+from weft.wire.emm.auth import is_signed
+from weft.wire.emm.judge_columns import Signed
 
 HELPERS_MAX: Final = 3  # the node has other work, and one thread cannot prepare packets for more than a few
-
-Signed = tuple[bytes, bytes]  # a signature with its message behind it, and the public key
 
 
 class Checkers:
@@ -35,7 +33,7 @@ class Checkers:
 
         def take_from_pile() -> None:
             for place in pile:
-                good[place] = is_good(*work[place])
+                good[place] = is_signed(*work[place])
 
         others = [self._threads.submit(take_from_pile) for _ in range(min(self._helpers, len(work) - 1))]
         take_from_pile()
@@ -46,11 +44,3 @@ class Checkers:
 
     def close(self) -> None:
         self._threads.shutdown()
-
-
-def is_good(signed: bytes, public_key: bytes) -> bool:
-    try:
-        crypto_sign_open(signed, public_key)
-    except CryptoError:
-        return False
-    return True

@@ -17,13 +17,12 @@ from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.compact_judge import CompactJudge
 from weft.gateway.emm.identity import FRESH_BYTES, settle_identity
 from weft.gateway.emm.inbound import GATEWAY_EMM_TURN_MAX, Inbound
-from weft.gateway.emm.judge import Judge
+from weft.gateway.emm.judge import EmmJudge
 from weft.gateway.emm.outbound import Outbound
 from weft.gateway.emm.packing import Packed, Packer
 from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.relations import Relations
 from weft.gateway.emm.rows import Accepted, Header
-from weft.gateway.emm.seen import SALT_BYTES, Seen
 from weft.gateway.emm.settings import GatewaySettings, Out
 from weft.gateway.emm.sources import Sources
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
@@ -33,7 +32,8 @@ from weft.security import Credentials, Trust, TrustFile
 from weft.transport.quic import QuicLinks, is_quic
 from weft.transport.udp import UdpSocket
 from weft.wire.datagram import DatagramProtocol
-from weft.wire.emm import TrustStore
+from weft.wire.emm import Terms, TrustStore
+from weft.wire.seen import SALT_BYTES, Seen
 from weft.wire.udp import Address, Datagram, Datagrams, show
 
 
@@ -66,7 +66,8 @@ class EmmGateway:
         seen, topics = Seen(secrets.token_bytes(SALT_BYTES)), TopicMap(settings.rules, settings.prefix)
         self._checkers = Checkers()
         acceptance = Acceptance(topics, settings.payload)
-        self._judge = Judge(self._store, seen, acceptance, self._checkers, unsigned_allowed=settings.unsigned_allowed)
+        terms = Terms(unsigned_allowed=settings.unsigned_allowed)
+        self._judge = EmmJudge(self._store, seen, acceptance, self._checkers.check, terms)
         self._compact = CompactJudge(self._trust.key_ring(), seen, topics, settings.payload)
         self._take_over(self._trust_file.current(at.steady_s), at)
         quarantine = Quarantine(at.steady_s, per_s=settings.quarantine_per_s)

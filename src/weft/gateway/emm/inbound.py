@@ -18,7 +18,7 @@ from weft.datagram_node import Instant
 from weft.errors import WeftError
 from weft.gateway.emm.batches import batches, quarantined
 from weft.gateway.emm.compact_judge import CompactJudge
-from weft.gateway.emm.judge import Judge
+from weft.gateway.emm.judge import EmmJudge
 from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.rows import Accepted, Arrived, Judged, Rejected
 from weft.gateway.emm.topics import QUARANTINE_TOPIC
@@ -53,7 +53,7 @@ class Inbound:
     def __init__(
         self,
         mesh: MeshNode,
-        judge: Judge,
+        judge: EmmJudge,
         compact: CompactJudge,
         quarantine: Quarantine,
         clock: Callable[[], Instant],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,7 @@ import pyarrow as pa
 
 from weft.model import Topic
 from weft.model.batch_schema import HEADERS_TYPE
-from weft.wire.reject import Reject
-
-Bytes = npt.NDArray[np.uint8]
-_HEX: Final = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), "S2")
+from weft.wire.reject import OK, REASONS, Reject
 
 
 class Header(StrEnum):
@@ -73,54 +70,17 @@ class Judged:
     waiting: tuple[Arrived, ...] = ()
 
 
+def rejected(arrived: Sequence[Arrived], codes: npt.NDArray[np.int8]) -> tuple[Rejected, ...]:
+    """The rows with a code of a judge, and what it means."""
+    rows = np.flatnonzero(codes != OK).tolist()
+    return tuple(Rejected(arrived[row].data, arrived[row].source, REASONS[codes[row]]) for row in rows)
+
+
 # --- columns -----------------------------------------------------------------------------------------------------
-
-
-def hex_column(raw: Bytes, like: Any = None) -> pa.StringArray:
-    """Rows of equally many bytes as hexadecimal text; null where ``like`` is."""
-    return _text(_HEX[raw].view(np.uint8).reshape(len(raw), -1), like)
-
-
-def uuid_column(raw: Bytes, like: Any = None) -> pa.StringArray:
-    """Rows of 16 bytes as UUIDs; null where ``like`` is."""
-    digits = _HEX[raw].view(np.uint8).reshape(len(raw), 32)
-    text = np.full((len(raw), 36), ord("-"), np.uint8)
-    at = 0
-    for begin, end in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)):
-        text[:, at : at + end - begin] = digits[:, begin:end]
-        at += end - begin + 1
-    return _text(text, like)
 
 
 def same_text(text: str, count: int) -> pa.StringArray:
     return pa.repeat(pa.scalar(str(text), pa.string()), count)
-
-
-def _text(letters: Bytes, like: Any) -> pa.StringArray:
-    count, width = letters.shape
-    offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
-    bitmap = None
-    if like is not None and like.null_count:
-        valid = like.is_valid().to_numpy(zero_copy_only=False)
-        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(
-        pa.string(), count, [bitmap, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(letters))]
-    )
-
-
-def raw_bytes(column: Any, width: int) -> Bytes:
-    """The bytes of a fixed-size column, a row each; zeros or anything where it is null."""
-    buffer = column.buffers()[1]
-    return np.frombuffer(buffer, np.uint8, len(column) * width, column.offset * width).reshape(len(column), width)
-
-
-def fixed_list(column: Any, width: int) -> list[Any]:
-    """The values of a fixed-size column, None for nulls; ``to_pylist`` takes ten times as long."""
-    values: list[Any] = np.ascontiguousarray(raw_bytes(column, width)).view(f"V{width}").ravel().tolist()
-    if column.null_count:
-        for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
-            values[row] = None
-    return values
 
 
 def headers_column(headers: Mapping[Header, pa.StringArray]) -> pa.MapArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -12,16 +11,13 @@ import pyarrow as pa
 
 from weft.pipelines.packet.judging import TIME_S_MAX, US_PER_S
 from weft.pipelines.packet.schema import CONTENT, MARKS, REFUSAL, TIME
-from weft.wire.columns import Mask, Positions, nullify, validity
+from weft.wire.columns import Mask, Positions, nullify, numbers, valid
+from weft.wire.emm.judge import UNKNOWN_S
 
 VERDICT: Final = pa.schema([*CONTENT, *REFUSAL[:2], *MARKS])  # what judging adds to what came in
 
 Rows = Positions  # numbers of rows
 Times = npt.NDArray[np.int64]
-
-_HEX: Final = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint16)
-_UUID_TEXT: Final = 36
-_UUID_PARTS: Final = ((0, 0, 8), (9, 8, 12), (14, 12, 16), (19, 16, 20), (24, 20, 32))  # to, from, until
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +46,11 @@ class Sightings:
     def __len__(self) -> int:
         return len(self.starts)
 
+    @property
+    def arrived_s(self) -> npt.NDArray[np.float64]:
+        """As judges take it: ``UNKNOWN_S`` where nobody wrote it down."""
+        return np.where(self.has_arrived, self.arrived_us / US_PER_S, UNKNOWN_S)
+
     def firsts(self) -> npt.NDArray[np.uint8]:
         """The first byte of each, which tells the protocol (ADR 12); zero, which is neither, of an empty one."""
         there = self.ends > self.starts
@@ -62,36 +63,6 @@ class Sightings:
 
     def datagram(self, row: int) -> bytes:
         return self.data[self.starts[row] : self.ends[row]].tobytes()
-
-
-# --- reading columns ---------------------------------------------------------------------------------------------
-
-
-def valid(column: pa.Array) -> Mask:
-    if not column.null_count:
-        return np.ones(len(column), np.bool_)
-    found: Mask = column.is_valid().to_numpy(zero_copy_only=False)
-    return found
-
-
-def numbers(column: pa.Array) -> npt.NDArray[Any]:
-    """The numbers of a column as they lie in memory: anything where it is null."""
-    kind = pa.int64() if pa.types.is_timestamp(column.type) else column.type
-    return np.frombuffer(column.buffers()[1], np.dtype(str(kind)), len(column), column.offset * kind.byte_width)
-
-
-def raw_bytes(column: pa.Array) -> npt.NDArray[np.uint8]:
-    """A column of fixed size as a matrix of bytes."""
-    size = column.type.byte_width
-    found = np.frombuffer(column.buffers()[1], np.uint8, len(column) * size, column.offset * size)
-    return found.reshape(len(column), size)
-
-
-def same(digests: Sequence[bytes], codes: npt.NDArray[np.uint8]) -> Mask:
-    """Which digests equal their row of ``codes``: every byte is looked at, whatever the others are (EMM-14)."""
-    made = np.frombuffer(b"".join(digests), np.uint8).reshape(codes.shape)
-    differs: Mask = np.bitwise_or.reduce(made ^ codes, axis=1).astype(np.bool_)
-    return ~differs
 
 
 # --- making columns ----------------------------------------------------------------------------------------------
@@ -107,26 +78,6 @@ def verdict_batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
 def named(names: pa.Array, places: npt.NDArray[Any]) -> pa.Array:
     """For each row the name at its place."""
     return pa.DictionaryArray.from_arrays(pa.array(places), names).dictionary_decode()
-
-
-def hex_column(column: pa.Array) -> pa.Array:
-    """Bytes of fixed size in hexadecimal."""
-    return _texts(_HEX[raw_bytes(column)].view(np.uint8), column)
-
-
-def uuid_column(column: pa.Array) -> pa.Array:
-    """Node ids as people write them."""
-    digits = _HEX[raw_bytes(column)].view(np.uint8)
-    texts = np.full((len(column), _UUID_TEXT), ord("-"), np.uint8)
-    for at, begin, end in _UUID_PARTS:
-        texts[:, at : at + end - begin] = digits[:, begin:end]
-    return _texts(texts, column)
-
-
-def _texts(rows: npt.NDArray[np.uint8], like: pa.Array) -> pa.Array:
-    count, size = rows.shape
-    offsets = pa.py_buffer(np.arange(0, (count + 1) * size, size, dtype=np.int32)[: count + 1])
-    return pa.Array.from_buffers(pa.string(), count, [validity(valid(like)), offsets, pa.py_buffer(rows)])
 
 
 def time_column(seconds: pa.Array) -> pa.Array:

@@ -1,9 +1,8 @@
 """A column of datagrams, judged: what each says, who vouches for it, or why it is refused.
 
-``packet.judging.judge_one`` is the definition. The arrays (``packet.emm``, ``packet.compact``) only ever accept:
-packets that are well formed, carry a good HMAC (or nothing, where that is allowed) and are fresh, which is nearly all
-traffic. Whatever they do not accept (signatures, seals, forgeries, damage) is judged one by one, and so gets its
-reason in words.
+``packet.judging.judge_one`` is the definition. Arrays (``packet.emm``, ``packet.compact``) make the rows of good
+packets whose content fits arrays: nearly all traffic. The others (signatures, seals, forgeries, damage) are judged one
+by one, and so get their reasons in words.
 """
 
 from __future__ import annotations

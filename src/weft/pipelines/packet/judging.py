@@ -1,12 +1,11 @@
-"""What becomes of one datagram: the definition that ``packet.decoding`` must agree with, and its way for rare ones.
+"""One packet as a row: what the judges of ``wire.emm`` and ``wire.emm_compact`` say of it, and what it says itself.
 
-The order is that of ``weft.wire.emm.Receiver``: parse, authenticate, freshness, then (elsewhere, with what came
-before) replay, and unseal. A packet that cannot be unsealed has been seen all the same, so it counts for replays.
+Replays are found elsewhere, with what came before (``packet.state``); the row has the mark for it. A packet that cannot
+be unsealed has been seen all the same, so it counts for replays. ``packet.decoding`` does the same for columns.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, assert_never
 from uuid import UUID
 
@@ -15,23 +14,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from weft.limits import CLOCK_SKEW_S_MAX, REPLAY_WINDOW_S
 from weft.pipelines.packet.keys import Keys
-from weft.pipelines.packet.marks import (
-    TAG_EMM,
-    TAG_EMM_COMPACT,
-    Hasher,
-    Words,
-    compact_mark,
-    emm_mark,
-)
+from weft.pipelines.packet.marks import TAG_EMM, TAG_EMM_COMPACT, Hasher, Words
 from weft.pipelines.packet.schema import Verdict
 from weft.wire import emm, emm_compact
 from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
-from weft.wire.emm.fields import DEFAULT_RULES, FLAGS_SEALED, Field, Rules
+from weft.wire.emm import judge_columns as emm_columns
+from weft.wire.emm.fields import FLAGS_SEALED, Field
+from weft.wire.emm.judge import UNKNOWN_S
 from weft.wire.emm.values import join_chunks
+from weft.wire.emm_compact import judge as compact_judge
+from weft.wire.emm_compact import judge_columns as compact_columns
 from weft.wire.emm_compact.codes import Format, label
-from weft.wire.reject import BadPacket, Reject
+from weft.wire.recent import NoMarks
+from weft.wire.reject import BadPacket
 
 US_PER_S: Final = 1_000_000
 TIME_S_MAX: Final = 253_402_300_799  # the last second of the year 9999: later ones are no times to anybody
@@ -48,23 +44,22 @@ Times = npt.NDArray[np.int64]
 _encode_json = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a packet must be to be taken."""
-
-    unsigned_allowed: bool = False
-    rules: Rules = DEFAULT_RULES
-    window_s: int = REPLAY_WINDOW_S
-    skew_s_max: int = CLOCK_SKEW_S_MAX
-
-
-@dataclass(frozen=True, slots=True)
 class Means:
     """What packets are judged with; ``hasher`` makes what replays are told by."""
 
-    keys: Keys
-    terms: Terms
-    hasher: Hasher
+    def __init__(
+        self,
+        keys: Keys,
+        terms: emm.Terms,
+        hasher: Hasher,
+        compact_terms: compact_judge.Terms = compact_judge.DEFAULT_TERMS,
+    ) -> None:
+        self.hasher = hasher
+        self.rules = terms.rules
+        self.emm = emm.Judge(keys.trust, terms, marks=NoMarks(), find_key=keys.seals.get)
+        self.emm_columns = emm_columns.ColumnJudge(keys.trust, terms, hmac_keys=keys.hmac_keys)
+        self.compact = compact_judge.Judge(keys.ring, compact_terms, marks=NoMarks())
+        self.compact_columns = compact_columns.ColumnJudge(keys.ring, compact_terms)
 
     def marks(self, words: Words, tag: int, seen_at_us: Times) -> dict[str, pa.Array]:
         """``MARKS`` of admitted packets of one protocol."""
@@ -88,9 +83,9 @@ def judge_one(datagram: bytes, arrived_us: int | None, source: bytes, means: Mea
         row["protocol"] = str(protocol)
         match protocol:
             case DatagramProtocol.EMM:
-                _judge_emm(row, datagram, arrived_us, source, means)
+                _judge_emm(row, datagram, arrived_us, source, means.emm)
             case DatagramProtocol.EMM_COMPACT:
-                _judge_compact(row, datagram, arrived_us, means.keys)
+                _judge_compact(row, datagram, arrived_us, means.compact)
             case _:
                 assert_never(protocol)
     except BadPacket as refusal:
@@ -101,24 +96,23 @@ def judge_one(datagram: bytes, arrived_us: int | None, source: bytes, means: Mea
 # --- EMM ---------------------------------------------------------------------------------------------------------
 
 
-def _judge_emm(row: dict[str, Any], datagram: bytes, arrived_us: int | None, source: bytes, means: Means) -> None:
-    keys, terms = means.keys, means.terms
-    packet = emm.parse_untrusted(datagram, terms.rules)
+def _judge_emm(row: dict[str, Any], datagram: bytes, arrived_us: int | None, source: bytes, judge: emm.Judge) -> None:
+    packet = judge.parse(datagram)
     row |= _emm_head(packet)
-    verdict = emm.authenticate(packet, keys.trust)
-    row["verdict"] = str(verdict)
-    if verdict is emm.Verdict.UNSIGNED and not terms.unsigned_allowed:
-        raise BadPacket(Reject.UNSIGNED, "packet has neither HMAC nor signature")
+    admitted = judge.admit(packet, source, _arrived_s(arrived_us))
     fresh_at_us = min(packet.fresh_at_s, SEEN_S_MAX) * US_PER_S
-    if arrived_us is not None:
-        emm.check_fresh(packet.fresh_at_s, arrived_us / US_PER_S, terms.window_s, terms.skew_s_max)
     row |= {
+        "verdict": str(admitted.verdict),
         "admitted": True,
-        "mark": emm_mark(emm.replay_sender(packet, verdict, source), packet.message_id),
+        "mark": admitted.mark,
         "tag": TAG_EMM,
         "seen_at_us": fresh_at_us if arrived_us is None else max(arrived_us, fresh_at_us),
     }
-    row |= _value_columns(emm.unseal_untrusted(packet, keys.seals.get, terms.rules))
+    row |= _value_columns(judge.open(admitted).packet)
+
+
+def _arrived_s(arrived_us: int | None) -> float:
+    return UNKNOWN_S if arrived_us is None else arrived_us / US_PER_S
 
 
 def _emm_head(packet: emm.Packet) -> dict[str, Any]:
@@ -170,7 +164,7 @@ def _time_us(time_s: int) -> int | None:
 # --- EMM-C -------------------------------------------------------------------------------------------------------
 
 
-def _judge_compact(row: dict[str, Any], datagram: bytes, arrived_us: int | None, keys: Keys) -> None:
+def _judge_compact(row: dict[str, Any], datagram: bytes, arrived_us: int | None, judge: compact_judge.Judge) -> None:
     packet = emm_compact.decode_untrusted(datagram)
     header, body = packet.header, packet.body
     node_id = emm_compact.node_id_of(body)
@@ -180,17 +174,17 @@ def _judge_compact(row: dict[str, Any], datagram: bytes, arrived_us: int | None,
         "node_id": None if node_id is None else str(UUID(bytes=node_id)),
         "message_id": header.event_id << 32 | header.epoch << 16 | header.offset,
     }
-    proof = emm_compact.verify_untrusted(packet, keys.ring)
-    row["verdict"] = str(_VERDICTS[proof])
+    admitted = judge.admit(packet, _arrived_s(arrived_us))
+    row["verdict"] = str(_VERDICTS[admitted.proof])
     row |= _compact_columns(packet)
     if arrived_us is None:
         row["late"] = True  # it has no time of its own, and nobody knows when it came
         return
     row |= {
         "admitted": True,
-        "mark": compact_mark(datagram, packet.signature),
+        "mark": admitted.mark,
         "tag": TAG_EMM_COMPACT,
-        "seen_at_us": arrived_us,
+        "seen_at_us": max(arrived_us, round(admitted.fresh_at_s * US_PER_S)),
     }
 
 

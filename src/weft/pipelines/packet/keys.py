@@ -7,7 +7,6 @@ files where it runs, once, and again when they change. A relative path may also 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import Mapping
@@ -23,12 +22,10 @@ from weft.security.files import PRIVATE_FILE, Watched
 from weft.security.trust_file import FILE, Trust, TrustFile
 from weft.spark.connection import find_file
 from weft.wire import emm, emm_compact
+from weft.wire.emm.judge_columns import HmacKeys
 from weft.wire.emm.seal import KEY_BYTES
 
 PACKET_SEAL_KEYS_MAX: Final = 10_000  # keys that sealed packets are opened with: one for each device, or group of them
-PACKET_HMAC_KEYS_KEPT_MAX: Final = 10_000  # keys whose first hash blocks are remembered, under 10 MB
-SHA256_BLOCK_BYTES: Final = 64
-HmacStart = tuple["hashlib._Hash", "hashlib._Hash"]
 
 log = logging.getLogger(__name__)
 
@@ -48,25 +45,15 @@ class KeyFiles:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What one process knows now. ``hmac_starts`` remembers, for each key used, where its HMACs begin."""
+    """What one process knows now. ``hmac_keys`` remembers those that were used."""
 
     trust: emm.TrustStore = field(default_factory=emm.TrustStore, repr=False)
     ring: emm_compact.KeyRing = field(default_factory=emm_compact.KeyRing, repr=False)
     seals: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
-    hmac_starts: dict[bytes, HmacStart] = field(default_factory=dict, repr=False)
+    hmac_keys: HmacKeys = field(init=False, repr=False)
 
-    def hmac_start(self, secret: bytes) -> HmacStart:
-        """SHA-256 with the key's two blocks in it already (RFC 2104): a third of the time for short messages."""
-        found = self.hmac_starts.get(secret)
-        if found is None:
-            short = hashlib.sha256(secret).digest() if len(secret) > SHA256_BLOCK_BYTES else secret
-            block = short.ljust(SHA256_BLOCK_BYTES, b"\0")
-            inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
-            found = inner, hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
-            if len(self.hmac_starts) >= PACKET_HMAC_KEYS_KEPT_MAX:
-                self.hmac_starts.clear()
-            self.hmac_starts[secret] = found
-        return found
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hmac_keys", HmacKeys(self.trust))
 
 
 def keys_here(files: KeyFiles) -> Keys:

@@ -1,10 +1,9 @@
 """What a packet is recognised by when it comes again: 128 bits of a keyed hash over sender and message id.
 
-EMM: what ``wire.emm.replay_sender`` knows of the sender, and the message id (EMM-19). EMM-C: event id, epoch and
-offset with the signature's bytes (EMC-13), because triples of different nodes collide.
+What is hashed is what judges make: ``wire.emm.replay_mark`` (EMM-19) and ``wire.emm_compact.replay_mark`` (EMC-13).
 
 The hash is four strongly universal ones of 32 bits (multilinear, as Lemire and Kaser write it: the upper half of
-``a + sum(b[i] * word[i])`` modulo 2**64). For who does not know the key, no two packets collide with a better chance
+``a + sum(b[i] * word[i])`` modulo 2**64). Without the key, nobody finds two packets that collide with a better chance
 than one in 2**128, and numpy does it for a column at once.
 """
 
@@ -16,8 +15,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from weft.wire.emm_compact import judge as emm_compact
+
 KEY_BYTES: Final = 32
-MARK_BYTES: Final = 72  # the longest, EMM-C's; shorter ones are as if filled up with zeros
+MARK_BYTES: Final = emm_compact.MARK_BYTES  # the longest; shorter ones are as if filled up with zeros
 # One for each protocol, so that a mark of one is never one of the other
 TAG_EMM, TAG_EMM_COMPACT = 1, 2
 
@@ -29,21 +30,14 @@ _HASHES: Final = 4
 _HALF: Final = np.uint64(32)
 
 
-def emm_mark(sender: bytes, message_id: int) -> bytes:
-    return (sender + message_id.to_bytes(4, "little")).ljust(MARK_BYTES, b"\0")
-
-
-def compact_mark(datagram: bytes, signature: bytes) -> bytes:
-    """Of a well-formed datagram: its triple is what follows the first byte."""
-    return (datagram[1:7] + bytes(2) + signature).ljust(MARK_BYTES, b"\0")
-
-
 def words_of(marks: list[bytes]) -> Words:
-    return np.frombuffer(b"".join(marks), "<u4").reshape(len(marks), _WORDS)
+    """Of marks as judges make them; shorter ones are filled up with zeros."""
+    filled = b"".join(mark.ljust(MARK_BYTES, b"\0") for mark in marks)
+    return np.frombuffer(filled, "<u4").reshape(len(marks), _WORDS)
 
 
 class Hasher:
-    """The hash of one pipeline. Its key is of no use but to who wants to have packets mistaken for replays."""
+    """The hash of one pipeline. Its key is useful only to somebody who wants packets to be mistaken for replays."""
 
     def __init__(self, key: bytes) -> None:
         assert len(key) == KEY_BYTES, "a key is 32 random bytes"

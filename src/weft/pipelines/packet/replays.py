@@ -4,8 +4,8 @@ State is a blob for each slot of 30 seconds: the marks (``packet.marks``) of adm
 sorted, with the time of each. ``find_replays`` takes a bucket's state and its new packets, says which are replays, and
 which slots have to be written or may go. Pure: Spark keeps the blobs (``packet.state``).
 
-A packet is a replay if one with its mark was admitted before and that one's entry has not expired, as in
-``weft.wire.emm.ReplayCache``: an entry lives 300 seconds from when it was seen, which is the later one of its arrival
+A packet is a replay if one with its mark was admitted before and that one's entry has not expired, as with
+``weft.wire.emm.Judge``: an entry lives 300 seconds from when it was seen, which is the later one of its arrival
 and its own time. Partitions of a stream are not read in step, so of two copies the later one may come first; it makes
 no difference here: one of the two is flagged, whichever comes second.
 

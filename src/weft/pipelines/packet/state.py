@@ -19,16 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from weft.pipelines.packet.columns import numbers, valid
 from weft.pipelines.packet.decoding import judge
-from weft.pipelines.packet.judging import Means, Terms
+from weft.pipelines.packet.judging import Means
 from weft.pipelines.packet.keys import KeyFiles, keys_here
 from weft.pipelines.packet.marks import Hasher
 from weft.pipelines.packet.parcels import Parcel, separated, wrap
 from weft.pipelines.packet.replays import Found, Marks, Window, find_replays
 from weft.pipelines.packet.schema import JUDGED
 from weft.pipelines.progress import OBSERVED, OBSERVED_ROWS
-from weft.wire.columns import Mask
+from weft.wire.columns import Mask, numbers, valid
+from weft.wire.emm import Terms
+from weft.wire.emm_compact import judge as compact_judge
 from weft.wire.reject import Reject
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Packing:
     terms: Terms
     hash_key: bytes
     buckets: int
+    compact_terms: compact_judge.Terms = compact_judge.DEFAULT_TERMS
 
     def __repr__(self) -> str:
         return f"Packing({self.keys}, {self.terms}, {self.buckets} buckets)"
@@ -71,7 +73,7 @@ class Packing:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         hasher = Hasher(self.hash_key)
         for packets in _gathered(self.intake(batches)):
-            means = Means(keys_here(self.keys), self.terms, hasher)
+            means = Means(keys_here(self.keys), self.terms, hasher, self.compact_terms)
             yield self._pack(_joined(list(judge(packets, means))))
 
     def _pack(self, packets: pa.RecordBatch) -> pa.RecordBatch:
@@ -177,7 +179,7 @@ def _marked(parcels: list[bytes], opened: list[Parcel], admitted: list[Mask], fo
 
 
 def _mark(packets: pa.RecordBatch, replays: Mask, late: Mask) -> pa.RecordBatch:
-    """A replay is one, whatever else is wrong with it: the Receiver asks for that before it opens a seal."""
+    """A replay is one, whatever else is wrong with it: the judge asks for that before it opens a seal."""
     again = pa.array(replays)
     changed: dict[str, pa.Array] = {
         "reason": pc.if_else(again, str(Reject.REPLAY), packets.column("reason")),

@@ -22,10 +22,10 @@ from weft.pipelines import lake
 from weft.pipelines.days import days
 from weft.pipelines.lake.files import WrittenFile
 from weft.pipelines.lake.staging import write_files
-from weft.pipelines.packet.columns import valid
 from weft.pipelines.packet.parcels import unwrap_all
 from weft.pipelines.packet.schema import EVENTS, QUARANTINE
 from weft.security.files import read_private, write_private
+from weft.wire.columns import valid
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

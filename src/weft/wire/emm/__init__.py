@@ -1,8 +1,9 @@
 """EMM: Event Mesh Protocol datagrams with the 17-byte header.
 
 - ``build`` makes packets: ``build(draft_event(...), Credentials(...))``.
-- ``parse_untrusted`` reads one: well-formed or BadPacket. ``Receiver`` goes on: authentic, fresh, new, open.
-- ``columnar`` reads an Arrow array of datagrams at once, with the same verdict for each as the scalar parser.
+- ``parse_untrusted`` reads one: well-formed or BadPacket. ``Judge`` goes on: authentic, fresh, new, open.
+- ``columnar`` reads an Arrow array of datagrams at once, with the same verdict for each as the scalar parser;
+  ``judge_columns`` judges it, with the same verdict for each as ``Judge``.
 - ``describe`` takes a packet apart for people.
 
 Time, keys and random numbers are arguments. Requirements EMM-01 to EMM-26 and EMM-29 in ``docs/requirements.md``.
@@ -13,10 +14,10 @@ from weft.wire.emm.build import Credentials, Draft, build, draft_event, draft_he
 from weft.wire.emm.canonical import canonical_bytes
 from weft.wire.emm.encryption import Encryption
 from weft.wire.emm.fields import Algorithm, EventType, Field, Flags, Profile, Rules
+from weft.wire.emm.judge import Judge, ReceivedPacket, Terms
 from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import parse_untrusted
-from weft.wire.emm.receive import ReceivedPacket, Receiver
-from weft.wire.emm.replay import ReplayCache, check_fresh, replay_sender
+from weft.wire.emm.replay import check_fresh, replay_mark, replay_sender
 from weft.wire.emm.seal import Seal, unseal_untrusted
 from weft.wire.emm.trust import TrustPolicy, TrustStore
 
@@ -28,14 +29,14 @@ __all__ = [
     "EventType",
     "Field",
     "Flags",
+    "Judge",
     "Packet",
     "Profile",
     "ReceivedPacket",
-    "Receiver",
-    "ReplayCache",
     "Rules",
     "Seal",
     "SigningKey",
+    "Terms",
     "TrustPolicy",
     "TrustStore",
     "Verdict",
@@ -47,6 +48,7 @@ __all__ = [
     "draft_heartbeat",
     "draft_hello",
     "parse_untrusted",
+    "replay_mark",
     "replay_sender",
     "unseal_untrusted",
 ]

@@ -18,7 +18,7 @@ from weft.wire.reject import BadPacket, Reject
 SEED_BYTES = 32
 # Plain numbers: an enum's member costs three times as much, and this is done for every packet.
 HMAC, SIGNATURE = int(Field.HMAC), int(Field.SIGNATURE)
-NODE_ID, AUTH_KEY_ID = int(Field.NODE_ID), int(Field.AUTH_KEY_ID)
+NODE_ID, AUTH_KEY_ID, PUBLIC_KEY = int(Field.NODE_ID), int(Field.AUTH_KEY_ID), int(Field.PUBLIC_KEY)
 
 
 class Verdict(StrEnum):
@@ -30,43 +30,68 @@ class Verdict(StrEnum):
 
 
 def authenticate(packet: Packet, trust: TrustStore) -> Verdict:
-    """Check the HMAC, then the signature, of what the packet has; raise BadPacket if either fails.
+    """Check the HMAC, then the signature, of what the packet has; raise BadPacket if either fails (EMM-15).
 
     A packet with neither is ``UNSIGNED``: whether that is good enough is for the receiver to say.
     """
-    fields = packet.fields
-    code = fields.get(HMAC)
-    signature = fields.get(SIGNATURE)
-    if code is None and signature is None:
-        return Verdict.UNSIGNED
-    node_id = fields[NODE_ID]  # the parser saw to it (EMM-16)
-    key_id = fields.get(AUTH_KEY_ID)
-    signed = canonical_bytes(packet)
-    verdict = Verdict.VERIFIED
-    if code is not None:
-        secret = trust.hmac_key(node_id, key_id)
-        if not hmac.compare_digest(code, hmac.digest(secret, signed, "sha256")):
-            raise BadPacket(Reject.BAD_HMAC, "HMAC does not fit", node=packet.node_id)
-    if signature is not None and not _check_signature(packet, signature, signed, trust) and code is None:
-        verdict = Verdict.UNVERIFIED_IDENTITY
+    check_hmac(packet, trust)
+    verdict = promised_verdict(packet, trust)
+    check_signature(packet, trust)
     return verdict
 
 
-def _check_signature(packet: Packet, signature: bytes, signed: bytes, trust: TrustStore) -> bool:
-    """Whether the signing key stands for the node id; raise BadPacket if the signature is wrong."""
-    node_id = packet.fields[Field.NODE_ID]
-    carried = packet.fields.get(Field.PUBLIC_KEY)
-    if carried is None:
-        public_key, vouched = trust.public_key(node_id, packet.fields.get(Field.AUTH_KEY_ID)), True
-    else:
-        public_key, vouched = carried, trust.judge_carried_key(node_id, carried)
+def check_hmac(packet: Packet, trust: TrustStore) -> None:
+    """Raise BadPacket if the packet has an HMAC and it does not fit (EMM-14)."""
+    fields = packet.fields
+    code = fields.get(HMAC)
+    if code is None:
+        return
+    secret = trust.hmac_key(fields[NODE_ID], fields.get(AUTH_KEY_ID))  # the parser saw to the node id (EMM-16)
+    if not hmac.compare_digest(code, hmac.digest(secret, canonical_bytes(packet), "sha256")):
+        raise BadPacket(Reject.BAD_HMAC, "HMAC does not fit", node=packet.node_id)
+
+
+def promised_verdict(packet: Packet, trust: TrustStore) -> Verdict:
+    """What the verdict is if HMAC and signature fit; raise BadPacket for a signing key that is not known or trusted.
+
+    A packet with both is verified by its HMAC, whatever its public key is worth.
+    """
+    fields = packet.fields
+    if SIGNATURE in fields:
+        _, vouched = _signing_key(packet, trust)
+        return Verdict.VERIFIED if vouched or HMAC in fields else Verdict.UNVERIFIED_IDENTITY
+    return Verdict.VERIFIED if HMAC in fields else Verdict.UNSIGNED
+
+
+def check_signature(packet: Packet, trust: TrustStore) -> None:
+    """Raise BadPacket if the packet has a signature and it does not fit. A good one may pin its key (EMM-17)."""
+    fields = packet.fields
+    signature = fields.get(SIGNATURE)
+    if signature is None:
+        return
+    public_key, _ = _signing_key(packet, trust)
+    if not is_signed(signature + canonical_bytes(packet), public_key):
+        raise BadPacket(Reject.BAD_SIGNATURE, "signature does not fit", node=packet.node_id)
+    if PUBLIC_KEY in fields:
+        trust.remember_first_use(fields[NODE_ID], public_key)
+
+
+def is_signed(signed: bytes, public_key: bytes) -> bool:
+    """Whether a signature fits the message that stands behind it."""
     try:
-        crypto_sign_open(signature + signed, public_key)
+        crypto_sign_open(signed, public_key)
     except CryptoError:
-        raise BadPacket(Reject.BAD_SIGNATURE, "signature does not fit", node=packet.node_id) from None
-    if carried is not None:
-        trust.remember_first_use(node_id, carried)
-    return vouched
+        return False
+    return True
+
+
+def _signing_key(packet: Packet, trust: TrustStore) -> tuple[bytes, bool]:
+    """The key to check the signature with, and whether it stands for the node id."""
+    fields = packet.fields
+    carried = fields.get(PUBLIC_KEY)
+    if carried is None:
+        return trust.public_key(fields[NODE_ID], fields.get(AUTH_KEY_ID)), True
+    return carried, trust.judge_carried_key(fields[NODE_ID], carried)
 
 
 class SigningKey:

@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from weft.wire.columns import Block, Mask, Positions, binary_column, blocks, fixed_column, nullify, number_column
 from weft.wire.emm.canonical import canonical_prefix_bytes
-from weft.wire.emm.columnar_walk import OK, REASONS, SLOTS, Walked, walk
+from weft.wire.emm.columnar_walk import SLOTS, Walked, walk
 from weft.wire.emm.fields import DEFAULT_RULES, SIZES, EventType, Field, Profile, Rules
 from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import parse_untrusted
 from weft.wire.emm.values import join_chunks
-from weft.wire.reject import BadPacket, Reject
+from weft.wire.reject import OK, REASONS, BadPacket, Reject
 from weft.wire.tlv import HEAD_BYTES
 
 # ``event_name`` to ``json_value`` are the first data field of their type; ``value_count`` says how many there are.

@@ -25,12 +25,8 @@ from weft.wire.emm.fields import (
     Field,
     Rules,
 )
-from weft.wire.reject import Reject
+from weft.wire.reject import CODES, OK, Reject
 from weft.wire.tlv import CHUNK_BYTES_MAX, HEAD_BYTES
-
-REASONS = tuple(Reject)
-OK = -1
-CODES = {reason: np.int8(code) for code, reason in enumerate(REASONS)}
 
 # Where the position of each known field is kept; the last slot takes what is not remembered.
 SLOTS = {field: slot for slot, field in enumerate(Field)}

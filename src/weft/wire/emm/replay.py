@@ -1,9 +1,8 @@
-"""Nothing twice, nothing stale: freshness and the replay cache (EMM-19, EMM-20)."""
+"""Nothing twice, nothing stale: freshness, and what a packet is recognised by when it comes again (EMM-19, EMM-20)."""
 
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from typing import Final, assert_never
 
 from weft.limits import CLOCK_SKEW_S_MAX, REPLAY_WINDOW_S
@@ -14,6 +13,8 @@ from weft.wire.reject import BadPacket, Reject
 
 REPLAY_CACHE_MAX: Final = 1 << 20  # 300 s at 3,500 packets/s; oldest go first
 SENDER_BYTES: Final = SIZES[Field.NODE_ID]
+NUMBER_BYTES: Final = 4
+MARK_BYTES: Final = SENDER_BYTES + NUMBER_BYTES
 
 
 def replay_sender(packet: Packet, verdict: Verdict, source: bytes) -> bytes:
@@ -37,6 +38,11 @@ def stand_in(known: bytes) -> bytes:
     return hashlib.blake2b(known, digest_size=SENDER_BYTES).digest()
 
 
+def replay_mark(sender: bytes, message_id: int) -> bytes:
+    """What a packet is recognised by. sender:16 message_id:u32, little-endian, as the columns of numpy have it."""
+    return sender + message_id.to_bytes(NUMBER_BYTES, "little")
+
+
 def check_fresh(
     fresh_at_s: int, now_s: float, window_s: float = REPLAY_WINDOW_S, skew_s_max: float = CLOCK_SKEW_S_MAX
 ) -> None:
@@ -46,50 +52,3 @@ def check_fresh(
         raise BadPacket(Reject.STALE, "packet is too old", age_s=round(age_s, 3), limit_s=window_s)
     if -age_s > skew_s_max:
         raise BadPacket(Reject.FUTURE, "packet is from the future", ahead_s=round(-age_s, 3), limit_s=skew_s_max)
-
-
-class ReplayCache:
-    """Which (sender, message id) pairs were seen lately.
-
-    An entry lives for the window, and at least as long as its packet would count as fresh: a packet dated ahead of our
-    clock cannot be replayed once its entry is gone. The sender is what ``replay_sender`` says. When the cache is full
-    the oldest entry goes, and ``evicted`` counts it: those could be replayed.
-    """
-
-    def __init__(self, entries_max: int = REPLAY_CACHE_MAX, window_s: float = REPLAY_WINDOW_S) -> None:
-        assert entries_max > 0, "a cache without room would accept every replay"
-        self.evicted = 0
-        self._entries_max = entries_max
-        self.window_s = window_s
-        # Oldest first. A plain dict would look for its oldest behind everything deleted before it: when the cache is
-        # full, that is a hundred microseconds a packet.
-        self._expires_at_s: OrderedDict[tuple[bytes, int], float] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._expires_at_s)
-
-    def admit(self, sender: bytes, message_id: int, fresh_at_s: int, now_s: float) -> None:
-        """Remember the pair, or raise BadPacket if it is known. Call it for authenticated packets only: a forgery must
-        not keep the real packet out."""
-        key = (sender, message_id)
-        entries = self._expires_at_s
-        expires_at_s = entries.get(key)
-        if expires_at_s is not None:
-            if now_s <= expires_at_s:
-                raise BadPacket(Reject.REPLAY, "packet was seen before", message_id=f"{message_id:08x}")
-            del entries[key]  # so that it goes to the end again
-        self._make_room(now_s)
-        entries[key] = max(now_s, fresh_at_s) + self.window_s
-
-    def _make_room(self, now_s: float) -> None:
-        """Drop expired entries from the old end, at most two a call, so that the cost is flat and the cache shrinks."""
-        entries = self._expires_at_s
-        for _ in range(2):
-            if not entries:
-                return
-            oldest = next(iter(entries))
-            expired = entries[oldest] < now_s
-            if not expired and len(entries) < self._entries_max:
-                return
-            self.evicted += not expired
-            del entries[oldest]

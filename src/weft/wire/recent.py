@@ -4,9 +4,27 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+class ReplayMarks(Protocol):
+    """What a judge of datagrams remembers packets by. ``Recent`` is one, ``seen.Seen`` another for a great many."""
+
+    def holds(self, key: bytes, now_s: float, /) -> bool: ...
+
+    def add(self, key: bytes, until_s: float, now_s: float, /) -> None: ...
+
+
+class NoMarks:
+    """For judges whose replays somebody else finds."""
+
+    def holds(self, _key: bytes, _now_s: float) -> bool:
+        return False
+
+    def add(self, _key: bytes, _until_s: float, _now_s: float) -> None:
+        pass
 
 
 class Recent(Generic[Key]):
@@ -16,7 +34,8 @@ class Recent(Generic[Key]):
         assert keys_max > 0, "a cache without room would forget everything at once"
         self.evicted = 0
         self._keys_max = keys_max
-        # Oldest first. A plain dict would look for its oldest behind everything deleted before it.
+        # Oldest first. A plain dict would look for its oldest behind everything deleted before it: when the cache is
+        # full, that is a hundred microseconds a key.
         self._until_s: OrderedDict[Key, float] = OrderedDict()
 
     def __len__(self) -> int:

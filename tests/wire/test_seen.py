@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.gateway.emm.seen import GENERATIONS, SALT_BYTES, Seen
+from weft.wire.seen import GENERATIONS, SALT_BYTES, Seen
 
 SALT = bytes(range(1, SALT_BYTES + 1))
 PACKETS = st.tuples(st.sampled_from([b"a" * 16, b"b" * 16]), st.integers(0, 9))
 
 
 def hashes(seen: Seen, packets: list[tuple[bytes, int]]) -> list[int]:
-    senders = np.frombuffer(b"".join(sender for sender, _ in packets), np.uint8).reshape(-1, 16)
-    made: list[int] = seen.hashes(senders, np.array([number for _, number in packets], np.uint64)).tolist()
+    marks = b"".join(sender + number.to_bytes(4, "little") for sender, number in packets)
+    made: list[int] = seen.hashes(np.frombuffer(marks, np.uint8).reshape(-1, 20)).tolist()
     return made
 
 
@@ -30,26 +30,26 @@ def test_it_equals_a_set_of_pairs(blocks: list[list[tuple[bytes, int]]]) -> None
             if packet in known:
                 expected.append(place)
             known.add(packet)
-        assert seen.admit(hashes(seen, block), 100.0) == expected
+        assert seen.admit(hashes(seen, block), None, 100.0) == expected
     assert len(seen) == len(known)
 
 
 @pytest.mark.req("EMM-19")
 def test_an_entry_lives_as_long_as_its_packet_could_be_fresh_and_not_for_ever() -> None:
     seen = Seen(SALT, window_s=300, skew_s_max=120)
-    seen.admit([1], 1000.0)
+    seen.admit([1], None, 1000.0)
     for now_s in range(1001, 1420, 20):  # others come meanwhile, so generations pass
-        seen.admit([now_s], float(now_s))
+        seen.admit([now_s], None, float(now_s))
     assert 1 in seen
     for now_s in range(1500, 2500, 50):
-        seen.admit([now_s], float(now_s))
+        seen.admit([now_s], None, float(now_s))
     assert 1 not in seen
 
 
 def test_when_there_is_no_room_the_oldest_go_and_are_counted() -> None:
     seen = Seen(SALT, entries_max=40)
     for value in range(200):
-        assert seen.admit([value], 5.0) == []
+        assert seen.admit([value], None, 5.0) == []
     assert len(seen) <= 40
     assert seen.evicted == 200 - len(seen)
     assert 199 in seen

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from tests.emm_compact.world import GROUP_KEY, UNIX_AT_0_S, notification, signer
 from tests.wire.emm_compact.packets import datagrams, mutated
-from weft.emm_compact import Epochs, KeyRing, Settings
-from weft.emm_compact.gate import Gate
 from weft.errors import UsageError
-from weft.wire.emm_compact import EventType, Header, Packet, seal
+from weft.wire.emm_compact import EventType, Header, KeyRing, Packet, seal
+from weft.wire.emm_compact.judge import Epochs, Judge, Terms
+from weft.wire.recent import Recent
 from weft.wire.reject import BadPacket, Reject
 
 RING = KeyRing((GROUP_KEY,))
 NOW_S = UNIX_AT_0_S
-SETTINGS = Settings()
+TERMS = Terms()
 
 
 def made(made_at_s: float, text: str = "x", tick_s: float = 1.0) -> Packet:
@@ -26,9 +26,9 @@ def made(made_at_s: float, text: str = "x", tick_s: float = 1.0) -> Packet:
     return seal(Header(EventType.NOTIFICATION, 1, epoch, 0), notification(text), signer(1))
 
 
-def refusal(gate: Gate, data: bytes, now_s: float) -> Reject | None:
+def refusal(judge: Judge, data: bytes, now_s: float) -> Reject | None:
     try:
-        gate.admit_untrusted(data, now_s)
+        judge.receive_datagram(data, now_s)
     except BadPacket as bad:
         return bad.reason
     return None
@@ -49,83 +49,88 @@ def refusal(gate: Gate, data: bytes, now_s: float) -> Reject | None:
     ],
 )
 def test_the_epoch_tells_the_age(age_s: int, expected: Reject | None) -> None:
-    assert refusal(Gate(RING, SETTINGS), made(NOW_S - age_s).raw, NOW_S) == expected
+    assert refusal(Judge(RING), made(NOW_S - age_s).raw, NOW_S) == expected
 
 
 @pytest.mark.req("EMC-13")
 @given(st.integers(-120, 300), st.lists(st.integers(0, 200), max_size=20), st.floats(0, 65_535))
 def test_a_recorded_packet_gets_in_once_whenever_it_is_replayed(age_s: int, waits_s: list[int], start_s: float) -> None:
     """The cache forgets it no sooner than its epoch makes it stale; that holds across the wrap of epochs too."""
-    gate, now_s = Gate(RING, replace(SETTINGS, seen_max=8)), NOW_S + start_s
+    judge, now_s = Judge(RING, marks=Recent(8)), NOW_S + start_s
     packet = made(int(now_s) - age_s)
-    assert refusal(gate, packet.raw, int(now_s)) is None
+    assert refusal(judge, packet.raw, int(now_s)) is None
     for wait_s in waits_s:
         now_s += wait_s
-        assert refusal(gate, packet.raw, int(now_s)) in (Reject.REPLAY, Reject.STALE)
+        assert refusal(judge, packet.raw, int(now_s)) in (Reject.REPLAY, Reject.STALE)
 
 
 @pytest.mark.req("EMC-13")
 def test_also_after_the_cache_has_expired() -> None:
-    gate = Gate(RING, SETTINGS)
+    seen: Recent[bytes] = Recent(100)
+    judge = Judge(RING, marks=seen)
     recorded = [made(NOW_S, f"event {number}").raw for number in range(10)]
-    assert [refusal(gate, data, NOW_S) for data in recorded] == [None] * 10
-    assert [refusal(gate, data, NOW_S + 300) for data in recorded] == [Reject.REPLAY] * 10
+    assert [refusal(judge, data, NOW_S) for data in recorded] == [None] * 10
+    assert [refusal(judge, data, NOW_S + 300) for data in recorded] == [Reject.REPLAY] * 10
     later_s = NOW_S + 301
     for number in range(20):  # each addition makes room; then nothing of the recording is left in the cache
-        gate.admit_untrusted(made(later_s, f"other {number}").raw, later_s)
-    assert len(gate.seen) == 20
-    assert [refusal(gate, data, later_s) for data in recorded] == [Reject.STALE] * 10
+        judge.receive_datagram(made(later_s, f"other {number}").raw, later_s)
+    assert len(seen) == 20
+    assert [refusal(judge, data, later_s) for data in recorded] == [Reject.STALE] * 10
 
 
 def test_without_a_clock_in_the_epochs_the_cache_alone_remembers() -> None:
     """For nodes that count their epochs from 0: what they make gets in, and so does a recording after five minutes."""
-    gate = Gate(RING, replace(SETTINGS, epochs=Epochs.ANY))
+    judge = Judge(RING, replace(TERMS, epochs=Epochs.ANY))
     packet = made(3)
-    assert refusal(gate, packet.raw, NOW_S) is None
-    assert refusal(gate, packet.raw, NOW_S + 300) is Reject.REPLAY
-    assert refusal(gate, packet.raw, NOW_S + 301) is None
+    assert refusal(judge, packet.raw, NOW_S) is None
+    assert refusal(judge, packet.raw, NOW_S + 300) is Reject.REPLAY
+    assert refusal(judge, packet.raw, NOW_S + 301) is None
 
 
 def test_longer_ticks_are_a_setting() -> None:
-    gate = Gate(RING, replace(SETTINGS, tick_s=60.0))
-    assert refusal(gate, made(NOW_S - 240, tick_s=60.0).raw, NOW_S) is None
-    assert refusal(gate, made(NOW_S - 420, tick_s=60.0).raw, NOW_S) is Reject.STALE
+    judge = Judge(RING, replace(TERMS, tick_s=60.0))
+    assert refusal(judge, made(NOW_S - 240, tick_s=60.0).raw, NOW_S) is None
+    assert refusal(judge, made(NOW_S - 420, tick_s=60.0).raw, NOW_S) is Reject.STALE
     with pytest.raises(UsageError, match="epochs come round too soon"):
-        replace(SETTINGS, tick_s=0.01)
+        replace(TERMS, tick_s=0.01)
 
 
 def test_a_forgery_does_not_keep_the_real_packet_out() -> None:
-    gate = Gate(RING, SETTINGS)
+    seen: Recent[bytes] = Recent(8)
+    judge = Judge(RING, marks=seen)
     real = made(NOW_S)
     forged = real.raw[:-1] + b"y"
-    assert refusal(gate, forged, NOW_S) is Reject.BAD_HMAC
-    assert len(gate.seen) == 0
-    assert refusal(gate, real.raw, NOW_S) is None
-    assert refusal(gate, forged, NOW_S) is Reject.REPLAY, "known by triple and signature, so nothing is computed for it"
+    assert refusal(judge, forged, NOW_S) is Reject.BAD_HMAC
+    assert len(seen) == 0
+    assert refusal(judge, real.raw, NOW_S) is None
+    assert refusal(judge, forged, NOW_S) is Reject.REPLAY, (
+        "known by triple and signature, so nothing is computed for it"
+    )
 
 
 def test_the_cache_is_bounded() -> None:
-    gate = Gate(RING, replace(SETTINGS, seen_max=3))
+    seen: Recent[bytes] = Recent(3)
+    judge = Judge(RING, marks=seen)
     for number in range(10):
-        assert refusal(gate, made(NOW_S, str(number)).raw, NOW_S) is None
-    assert (len(gate.seen), gate.seen.evicted) == (3, 7)
+        assert refusal(judge, made(NOW_S, str(number)).raw, NOW_S) is None
+    assert (len(seen), seen.evicted) == (3, 7)
 
 
 def test_own_events_are_seen_already() -> None:
-    gate = Gate(RING, SETTINGS)
+    judge = Judge(RING)
     own = made(NOW_S)
-    gate.note_own(own, NOW_S)
-    assert refusal(gate, own.raw, NOW_S + 1) is Reject.REPLAY
+    judge.note_own(own, NOW_S)
+    assert refusal(judge, own.raw, NOW_S + 1) is Reject.REPLAY
 
 
 def test_keys_can_be_replaced() -> None:
-    gate = Gate(KeyRing((bytes(32),)), SETTINGS)
-    assert refusal(gate, made(NOW_S).raw, NOW_S) is Reject.BAD_HMAC
-    gate.ring = RING
-    assert refusal(gate, made(NOW_S).raw, NOW_S) is None
+    judge = Judge(KeyRing((bytes(32),)))
+    assert refusal(judge, made(NOW_S).raw, NOW_S) is Reject.BAD_HMAC
+    judge.ring = RING
+    assert refusal(judge, made(NOW_S).raw, NOW_S) is None
 
 
 @given(st.one_of(st.binary(max_size=600), datagrams(), mutated()))
 def test_whatever_the_bytes_only_bad_packet_comes_out(data: bytes) -> None:
-    gate = Gate(RING, replace(SETTINGS, epochs=Epochs.ANY))
-    assert refusal(gate, data, NOW_S) is not None, "nobody can have guessed the key"
+    judge = Judge(RING, replace(TERMS, epochs=Epochs.ANY))
+    assert refusal(judge, data, NOW_S) is not None, "nobody can have guessed the key"

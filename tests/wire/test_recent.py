@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.datagram_node import Recent
+from weft.wire.recent import Recent
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.floats(0, 10), st.floats(0, 3)), max_size=50))

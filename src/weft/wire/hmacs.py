@@ -1,6 +1,6 @@
-"""HMACs of many packets under few secrets: what SHA-256 makes of a secret is computed once and copied (EMM-14).
+"""HMACs of many packets under few secrets: what SHA-256 makes of a secret is computed once and copied (EMM-14, EMC-05).
 
-``hmac.digest`` prepares the secret anew for every packet, which takes as long as the packet itself.
+``hmac.digest`` prepares the secret again for every packet, which takes as long as the packet itself.
 """
 
 from __future__ import annotations
