@@ -6,8 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 from uuid import UUID
 
 from weft.datagram_node import Change, Instant
@@ -20,20 +19,18 @@ from weft.errors import UsageError
 from weft.limits import EMM_PACKET_BYTES_MAX
 from weft.security import Credentials as Certificate
 from weft.transport.quic import QuicLinks, is_quic, show_any
-from weft.transport.turns import Turns
-from weft.transport.udp import UdpSocket
+from weft.transport.udp.open_node import HostAndPort, NodeOnUdp, OpenNode
 from weft.wire.emm import Credentials, TrustStore, Verdict
 from weft.wire.emm.fields import Value
-from weft.wire.udp import Address, Datagram, show
+from weft.wire.udp import Address, Datagram
 
 EMM_JOIN_TIMEOUT_S: Final = 5.0  # for the answer to a Hello: three of them can be lost
 
 
-HostAndPort = tuple[str, int]
 Handler = Callable[[Event], None]
 
 
-class Node:
+class Node(NodeOnUdp["_Opened"]):
     """One node that speaks EMM.
 
     ``async with`` opens and closes it. ``join`` addresses are greeted from the start, and again whenever nobody is
@@ -58,22 +55,18 @@ class Node:
     ) -> None:
         if (quic is None) != (certificate is None):
             raise UsageError("listening for QUIC takes an address and a certificate: give both or neither")
+        super().__init__(listen, join)
         self.node_id = node_id
         self._credentials = credentials
         self._trust = trust
-        self._listen = listen
-        self._join = tuple(join)
         self._quic = quic
         self._certificate = certificate
         self._settings = Settings() if settings is None else settings
         self._on_change = on_change
         self._on_refused = on_refused
         self._handlers: dict[str, Handler] = {}
-        self._opened: _Opened | None = None
 
-    async def __aenter__(self) -> Self:
-        if self._opened is not None:
-            raise UsageError("the node is open already", address=show(self.address))
+    async def _start(self) -> _Opened:
         session = EmmSession(
             self.node_id,
             self._credentials,
@@ -84,34 +77,10 @@ class Node:
             self._on_refused,
         )
         opened = _Opened(session, self._handlers, self._on_change)
-        await opened.open(self._listen, self._quic, self._certificate)
-        self._opened = opened
-        try:
-            for host, port in self._join:
-                opened.seek(await opened.udp.resolve(host, port))
-        except BaseException:
-            self._close()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        """Nobody is told: EMM has no goodbye, others notice the silence."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()
+        await opened.start(self._listen, self._quic, self._certificate)
+        return opened
 
     # --- neighbours ----------------------------------------------------------------------------------------------
-
-    @property
-    def address(self) -> HostAndPort:
-        """Where the node listens for UDP."""
-        host, port, *_ = self._open.udp.address
-        return host, port
 
     @property
     def quic_address(self) -> HostAndPort:
@@ -142,13 +111,13 @@ class Node:
     async def _greeted(self, target: Address, timeout_s: float) -> Neighbour:
         opened = self._open
         opened.seek(target)
+        neighbours = opened.session.neighbours
         try:
-            async with asyncio.timeout(timeout_s):
-                while (found := next((each for each in self.neighbours if each.address == target), None)) is None:
-                    await opened.turns.changed()
+            return await opened.until(
+                lambda: next((each for each in neighbours if each.address == target), None), timeout_s
+            )
         except TimeoutError:
             raise NoAnswer(f"no answer from {show_any(target)}", timeout_s=timeout_s) from None
-        return found
 
     @property
     def figures(self) -> Figures:
@@ -165,7 +134,7 @@ class Node:
         opened = self._open
         while not opened.session.has_room(urgent):
             await opened.turns.changed()
-            self._check_open(opened)
+            opened.check()
         sent_to = opened.session.publish(name, values, urgent, _now())
         opened.work()
         return sent_to
@@ -198,46 +167,32 @@ class Node:
 
         return register
 
-    @property
-    def _open(self) -> _Opened:
-        if self._opened is None:
-            raise UsageError("the node is not open: use it inside `async with`")
-        return self._opened
 
-    def _check_open(self, opened: _Opened) -> None:
-        if opened.turns.is_closed:
-            raise UsageError("the node was closed meanwhile")
-
-
-class _Opened:
-    """What exists while a node is open: its session, its sockets and its timer."""
+class _Opened(OpenNode):
+    """The session on UDP and QUIC."""
 
     def __init__(
         self, session: EmmSession, handlers: dict[str, Handler], on_change: Callable[[Change[bytes]], None]
     ) -> None:
+        super().__init__()
         self.session = session
-        self.udp: UdpSocket
-        self.quic: QuicLinks
+        self.quic = QuicLinks(self.on_datagrams)
         self.quic_address: Address | None = None
-        self.turns = Turns(self._on_timer)
         self._handlers = handlers
         self._on_change = on_change
 
-    async def open(self, listen: HostAndPort, quic: HostAndPort | None, certificate: Certificate | None) -> None:
-        self.quic = QuicLinks(self._on_datagrams)
-        self.udp = await UdpSocket.bind(*listen, self._on_datagrams, datagram_bytes_max=EMM_PACKET_BYTES_MAX)
+    async def start(self, listen: HostAndPort, quic: HostAndPort | None, certificate: Certificate | None) -> None:
+        await self.open(listen, EMM_PACKET_BYTES_MAX)
         try:
             if quic is not None and certificate is not None:
                 self.quic_address = await self.quic.listen(*quic, certificate)
         except BaseException:
             self.udp.close()
             raise
-        self.work()
 
     def close(self) -> None:
-        self.udp.close()
+        super().close()
         self.quic.close()
-        self.turns.close()
 
     def seek(self, target: Address) -> None:
         self.session.seek(target, _now())
@@ -261,17 +216,15 @@ class _Opened:
             return False
         try:
             run(event)
-        except Exception as error:  # of the application: the node goes on
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": "an EMM event's handler failed", "exception": error}
-            )
+        except Exception as error:
+            self.failed("an EMM event's handler failed", error)
         return True
 
-    def _on_datagrams(self, datagrams: Sequence[Datagram]) -> None:
+    def on_datagrams(self, datagrams: Sequence[Datagram]) -> None:
         self.session.receive_datagrams(datagrams, _now())
         self.work()
 
-    def _on_timer(self) -> None:
+    def on_timer(self) -> None:
         self.session.handle_timer(_now())
         self.work()
 

@@ -6,8 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from uuid import UUID
 
 from weft.datagram_node import Instant
@@ -17,8 +16,7 @@ from weft.emm_compact.session import CompactSession
 from weft.emm_compact.settings import Settings
 from weft.errors import UsageError
 from weft.limits import EMC_PACKET_BYTES_MAX
-from weft.transport.turns import Turns
-from weft.transport.udp import UdpSocket
+from weft.transport.udp.open_node import HostAndPort, NodeOnUdp, OpenNode
 from weft.wire import emm_compact as wire
 from weft.wire.emm_compact import Field, FieldType, Format, Handler, KeyRing, Notification, Priority, Signer
 from weft.wire.reject import BadPacket
@@ -27,10 +25,7 @@ from weft.wire.udp import Address, Datagram, show
 EMC_JOIN_TIMEOUT_S: Final = 10.0  # four joins, if three are lost
 
 
-HostAndPort = tuple[str, int]
-
-
-class Node:
+class Node(NodeOnUdp["_Opened"]):
     """One node of an EMM-C mesh.
 
     ``async with`` opens and closes it. ``join`` addresses are asked for a relationship from the start, and again
@@ -48,51 +43,23 @@ class Node:
         settings: Settings | None = None,
         on_change: Callable[[NeighbourChange], None] = lambda _: None,
     ) -> None:
+        super().__init__(listen, join)
         self.node_id = node_id
         self._signer = signer
         self._keys = keys
-        self._listen = listen
-        self._join = tuple(join)
         self._settings = Settings() if settings is None else settings
         self._on_change = on_change
         self._handlers: dict[str, Handler] = {}
-        self._opened: _Opened | None = None
 
-    async def __aenter__(self) -> Self:
-        if self._opened is not None:
-            raise UsageError("the node is open already", address=show(self.address))
+    async def _start(self) -> _Opened:
         session = CompactSession(
             self.node_id, self._signer, self._keys, self._settings, _now(), lambda: secrets.randbits(16)
         )
         opened = _Opened(session, self._handlers, self._on_change)
-        await opened.open(*self._listen)
-        self._opened = opened
-        try:
-            for host, port in self._join:
-                opened.join(await opened.udp.resolve(host, port))
-        except BaseException:
-            self._close()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        """Nobody is told: EMM-C has no leave message (EMC-15)."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()
+        await opened.open(self._listen, EMC_PACKET_BYTES_MAX)
+        return opened
 
     # --- neighbours ----------------------------------------------------------------------------------------------
-
-    @property
-    def address(self) -> HostAndPort:
-        """Where the node listens."""
-        host, port, *_ = self._open.udp.address
-        return host, port
 
     @property
     def relationships(self) -> tuple[Neighbour, ...]:
@@ -108,15 +75,11 @@ class Node:
         """Ask for a relationship and wait for it. NoAnswer after ``timeout_s``, but the node goes on asking."""
         opened = self._open
         target = await opened.udp.resolve(*address)
-        opened.join(target)
+        opened.seek(target)
         try:
-            async with asyncio.timeout(timeout_s):
-                while (found := opened.session.relationships.at(target)) is None:
-                    await opened.turns.changed()
-                    self._check_open(opened)
+            return await opened.until(lambda: opened.session.relationships.at(target), timeout_s)
         except TimeoutError:
             raise NoAnswer(f"no answer from {show(target)}", timeout_s=timeout_s) from None
-        return found
 
     def drop(self, node_id: UUID) -> bool:
         """Part with a neighbour and refuse it for ten minutes; whether it was one."""
@@ -178,7 +141,7 @@ class Node:
         await asyncio.sleep(0)  # or a loop that publishes would leave no time to receive, or to join
         while not opened.session.has_room(urgent):
             await opened.turns.changed()
-            self._check_open(opened)
+            opened.check()
         sent_to = opened.session.publish(body, urgent, ttl, _now())
         opened.work()
         return sent_to
@@ -207,38 +170,19 @@ class Node:
         who = Field(FieldType.NODE_ID, self.node_id.bytes)
         return await self._send(wire.Command(name, parameters, (who,)), urgent, ttl)
 
-    @property
-    def _open(self) -> _Opened:
-        if self._opened is None:
-            raise UsageError("the node is not open: use it inside `async with`")
-        return self._opened
 
-    def _check_open(self, opened: _Opened) -> None:
-        if opened.turns.is_closed:
-            raise UsageError("the node was closed meanwhile")
-
-
-class _Opened:
-    """What exists while a node is open: its session, its socket and its timer."""
+class _Opened(OpenNode):
+    """The session on UDP."""
 
     def __init__(
         self, session: CompactSession, handlers: dict[str, Handler], on_change: Callable[[NeighbourChange], None]
     ) -> None:
+        super().__init__()
         self.session = session
-        self.udp: UdpSocket
-        self.turns = Turns(self._on_timer)
         self._handlers = handlers
         self._on_change = on_change
 
-    async def open(self, host: str, port: int) -> None:
-        self.udp = await UdpSocket.bind(host, port, self._on_datagrams, datagram_bytes_max=EMC_PACKET_BYTES_MAX)
-        self.work()
-
-    def close(self) -> None:
-        self.udp.close()
-        self.turns.close()
-
-    def join(self, target: Address) -> None:
+    def seek(self, target: Address) -> None:
         self.session.join(target, _now())
         self.work()
 
@@ -252,11 +196,11 @@ class _Opened:
             self._tell(change)
         self.turns.happened(self.session.get_timer())
 
-    def _on_datagrams(self, datagrams: Sequence[Datagram]) -> None:
+    def on_datagrams(self, datagrams: Sequence[Datagram]) -> None:
         self.session.receive_datagrams(datagrams, _now())
         self.work()
 
-    def _on_timer(self) -> None:
+    def on_timer(self) -> None:
         self.session.note_overflow(self.udp.overflowed)
         self.session.handle_timer(_now())
         self.work()
@@ -267,17 +211,13 @@ class _Opened:
         except BadPacket as refusal:
             self.session.figures.rejected[refusal.reason] += 1
         except Exception as error:
-            self._failed("an EMM-C command's handler failed", error)
+            self.failed("an EMM-C command's handler failed", error)
 
     def _tell(self, change: NeighbourChange) -> None:
         try:
             self._on_change(change)
         except Exception as error:
-            self._failed("an EMM-C node's on_change failed", error)
-
-    def _failed(self, what: str, error: Exception) -> None:
-        """A mistake of the application: the node goes on."""
-        asyncio.get_running_loop().call_exception_handler({"message": what, "exception": error})
+            self.failed("an EMM-C node's on_change failed", error)
 
 
 def _now() -> Instant:
