@@ -15,8 +15,7 @@ import pytest
 from tests.cli.commands import Weft
 from tests.gateway.emm.devices import Device
 from weft import emm
-from weft.gateway.emm import settle_identity
-from weft.gateway.emm.identity import FRESH_BYTES, Identity
+from weft.gateway.emm.identity import FRESH_BYTES, Identity, settle_identity
 from weft.security import Secret
 from weft.security.trust_file import DeviceKey, KeyKind, add_device
 from weft.wire import emm as wire

@@ -10,10 +10,10 @@ and closes them when it has drained.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
-__all__ = ["Gateway"]
+__all__ = ["DatagramGateway", "Gateway"]
 
 
 class Gateway(Protocol):
@@ -26,3 +26,13 @@ class Gateway(Protocol):
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class DatagramGateway(Gateway, Protocol):
+    """One that knows what became of each datagram."""
+
+    def fates(self) -> Mapping[str, int]: ...
+
+    def rejected(self) -> Mapping[str, int]:
+        """By reason."""

@@ -17,8 +17,7 @@ from prometheus_client import CollectorRegistry
 from weft.core import Broker
 from weft.core import messages as core
 from weft.errors import StorageError
-from weft.gateway import Gateway
-from weft.gateway.emm import EmmGateway
+from weft.gateway import DatagramGateway, Gateway
 from weft.log import Log
 from weft.log.syncer import Syncer
 from weft.membership import Members, NodeState
@@ -311,7 +310,7 @@ class Node:
             if link.connected and link.peer is not None:
                 self._metrics.peer(link.peer).queue_depth = link.queue_frames
         states = list(self.log.states())
-        emm = next((gateway for gateway in self.gateways if isinstance(gateway, EmmGateway)), None)
+        emm = next((gateway for gateway in self.gateways if isinstance(gateway, DatagramGateway)), None)
         return NodeFigures(
             log_bytes=sum(state.bytes_end - state.bytes_start for state in states),
             log_streams=len(states),

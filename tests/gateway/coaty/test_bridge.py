@@ -14,7 +14,7 @@ from weft import coaty
 from weft.client import Client, Received, Subscription
 from weft.coaty import Agent, Return, new_id
 from weft.coaty import settling as settling_room
-from weft.gateway.coaty import CoatyGateway
+from weft.gateway.coaty.gateway import CoatyGateway
 from weft.testing import mesh
 from weft.testing.live_mesh import Mesh
 

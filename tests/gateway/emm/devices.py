@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from weft.gateway.emm.accepting import Acceptance, Payload
+from weft.gateway.emm.accepting import Acceptance
 from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.judge import EmmJudge
 from weft.gateway.emm.rows import Accepted, Arrived
+from weft.gateway.emm.settings import Payload
 from weft.gateway.emm.topics import TopicMap
 from weft.security import Secret
 from weft.security.trust_file import DeviceKey, KeyKind, add_device

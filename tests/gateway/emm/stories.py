@@ -13,7 +13,7 @@ from typing import Any
 import weft
 from tests.node.running import config_of
 from weft.client import Received
-from weft.gateway.emm import EmmGateway
+from weft.gateway.emm.gateway import EmmGateway
 from weft.node.config import NodeConfig
 from weft.node.runtime import Node
 from weft.security.files import private_directory

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.gateway.emm.devices import NOW, SOURCE, arrived, forged, rows_of
 from tests.wire.emm_compact.packets import datagrams
-from weft.gateway.emm.accepting import Payload
 from weft.gateway.emm.compact_judge import CompactJudge
 from weft.gateway.emm.rows import Judged
+from weft.gateway.emm.settings import Payload
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
 from weft.wire import emm_compact as wire
 from weft.wire.emm_compact import (

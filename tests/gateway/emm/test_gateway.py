@@ -19,9 +19,9 @@ from tests.node.running import config_of
 from tests.node.secured import secure_config, tls_of
 from tests.transport.quic.foreign import foreign_client
 from weft.errors import UsageError
-from weft.gateway.emm import QUARANTINE_TOPIC
 from weft.gateway.emm.identity import FRESH_BYTES, Identity, settle_identity
 from weft.gateway.emm.quarantine import QUARANTINE_BURST
+from weft.gateway.emm.topics import QUARANTINE_TOPIC
 from weft.limits import QUARANTINE_PER_S
 from weft.node.protection import Secured
 from weft.node.runtime import Node

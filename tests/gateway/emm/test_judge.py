@@ -9,9 +9,9 @@ import pytest
 
 from tests.gateway.emm import devices
 from tests.gateway.emm.devices import KEY_ID, NOW, SOURCE, Device, arrived, forged, judge_of, rows_of
-from weft.gateway.emm.accepting import Payload
 from weft.gateway.emm.judge import EmmJudge
 from weft.gateway.emm.rows import Judged
+from weft.gateway.emm.settings import Payload
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC
 from weft.wire import emm
 from weft.wire.reject import Reject

@@ -14,7 +14,7 @@ from tests.interop.coaty.js_agent import JsAgent, unavailable
 from tests.up import RunningNode, up
 from weft.client import Client, Received
 from weft.coaty import new_id
-from weft.gateway.coaty import CoatyGateway
+from weft.gateway.coaty.gateway import CoatyGateway
 from weft.testing import mesh
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=unavailable() or "")

@@ -23,7 +23,7 @@ from tests.pipelines.emm_datagrams import (
     emm_heartbeat,
     emm_hello,
 )
-from weft.gateway.emm import HEARTBEAT_TOPIC, HELLO_TOPIC
+from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC
 from weft.pipelines.derived_tables import MISDATED, Rejected
 from weft.pipelines.devices.node_health import US, Kind, Protocol, Signal
 from weft.pipelines.devices.signals import (

@@ -6,9 +6,3 @@
 - ``coaty.<namespace>.objects`` is compacted: what was advertised and not deadvertised, by object id.
 - Several nodes may be bridges to one namespace: ``sharing`` says who brings over what.
 """
-
-from weft.gateway.coaty.gateway import CoatyGateway
-from weft.gateway.coaty.settings import CoatySettings
-from weft.gateway.coaty.topics import objects_topic
-
-__all__ = ["CoatyGateway", "CoatySettings", "objects_topic"]

@@ -13,24 +13,3 @@ headers that say so and never go out again, so there are no loops.
 all together and follows the trust store. Everything but ``inbound``, ``outbound``, ``gateway`` and the threads
 of ``checkers`` is pure.
 """
-
-from weft.gateway.emm.accepting import Payload
-from weft.gateway.emm.gateway import EmmGateway
-from weft.gateway.emm.identity import Identity, settle_identity
-from weft.gateway.emm.rows import Header
-from weft.gateway.emm.settings import GatewaySettings, Out
-from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, QUARANTINE_TOPIC, TopicRule
-
-__all__ = [
-    "HEARTBEAT_TOPIC",
-    "HELLO_TOPIC",
-    "QUARANTINE_TOPIC",
-    "EmmGateway",
-    "GatewaySettings",
-    "Header",
-    "Identity",
-    "Out",
-    "Payload",
-    "TopicRule",
-    "settle_identity",
-]

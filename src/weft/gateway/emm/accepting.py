@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weft.gateway.emm.rows import Accepted, Arrived, Header, same_text
+from weft.gateway.emm.settings import Payload
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, Place, TopicMap
 from weft.gateway.emm.values import ValueKind, payload_of, simple_payloads, simple_rows
 from weft.model import Topic
@@ -23,13 +23,6 @@ MESSAGE_ID_BYTES: Final = 4
 US_PER_S: Final = 1_000_000
 VERDICT_NAMES: Final = pa.array([str(verdict) for verdict in Verdict])
 PLACES: Final = {EventType.HELLO: Place(HELLO_TOPIC, True), EventType.HEARTBEAT: Place(HEARTBEAT_TOPIC, True)}
-
-
-class Payload(StrEnum):
-    """What the payload of a mesh event is."""
-
-    VALUE = "value"  # the event's value: see ``values``
-    DATAGRAM = "datagram"  # the packet as it came, with its signature
 
 
 class Taken(NamedTuple):

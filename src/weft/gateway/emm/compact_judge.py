@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from weft.gateway.emm.accepting import US_PER_S, Payload
+from weft.gateway.emm.accepting import US_PER_S
 from weft.gateway.emm.rows import Accepted, Arrived, Header, Judged, rejected, same_text
+from weft.gateway.emm.settings import Payload
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
 from weft.gateway.emm.values import ValueKind
 from weft.model import Topic

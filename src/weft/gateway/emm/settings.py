@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from weft.gateway.emm.accepting import Payload
 from weft.gateway.emm.topics import PREFIX, TopicRule
 from weft.limits import DATAGRAM_HEARTBEAT_INTERVAL_S, DATAGRAM_RATE_PER_S_MAX, QUARANTINE_PER_S
 from weft.model import Pattern
@@ -13,6 +13,13 @@ from weft.wire.emm import TrustPolicy
 from weft.wire.emm_compact import Priority
 
 HostAndPort = tuple[str, int]
+
+
+class Payload(StrEnum):
+    """What the payload of a mesh event is."""
+
+    VALUE = "value"  # the event's value: see ``values``
+    DATAGRAM = "datagram"  # the packet as it came, with its signature
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,3 @@
 - ``admission``   who a client is
 - ``values``      JSON and back;  ``failures``  errors as EXMP clients get them
 """
-
-from weft.gateway.exmp.admission import Admission, KeyAdmission, OpenAdmission
-from weft.gateway.exmp.gateway import ExmpGateway, ExmpSettings, Port
-
-__all__ = ["Admission", "ExmpGateway", "ExmpSettings", "KeyAdmission", "OpenAdmission", "Port"]

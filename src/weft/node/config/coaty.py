@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, Field, InstanceOf
 
 from weft.configuration import Section
 from weft.errors import UsageError
-from weft.gateway.coaty import CoatySettings, objects_topic
+from weft.gateway.coaty.settings import CoatySettings
+from weft.gateway.coaty.topics import objects_topic
 from weft.model import Topic
 from weft.node.config.sections import parsed_by, split_list
 from weft.transport.addresses import Address, parse_address

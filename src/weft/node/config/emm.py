@@ -8,8 +8,8 @@ from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 
 from weft.configuration import Section
 from weft.errors import UsageError
-from weft.gateway.emm import GatewaySettings, Out, Payload, TopicRule
-from weft.gateway.emm.topics import EVENT, PREFIX, TopicMap
+from weft.gateway.emm.settings import GatewaySettings, Out, Payload
+from weft.gateway.emm.topics import EVENT, PREFIX, TopicMap, TopicRule
 from weft.limits import (
     DATAGRAM_HEARTBEAT_INTERVAL_S,
     DATAGRAM_RATE_PER_S_MAX,

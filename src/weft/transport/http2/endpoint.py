@@ -194,8 +194,8 @@ class Endpoint(asyncio.Protocol):
             self.close()
 
     def _write_out(self) -> None:
-        transport = self._transport
-        while pieces := self.http2.data_to_send():
+        transport, out = self._transport, self.http2.out
+        while not out.is_empty and (pieces := self.http2.data_to_send()):
             if transport.is_closing():
                 return
             if self._is_full:

@@ -80,6 +80,11 @@ class Outgoing:
         """What is written goes out, and no more DATA."""
         self.window = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is written, and nobody waits for a turn."""
+        return not self._out and not self._waiting
+
     def take(self) -> list[bytes | memoryview]:
         """The next pieces for the transport; call again until there are none."""
         if self._waiting and not self._transport_is_full:
