@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from typing import TypeVar
+from unittest import mock
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.log.laboratory import EPOCH, numbered, numbers, payloads, stream
 from weft.errors import StorageError
 from weft.log import Log, MemoryStore, open_store
 from weft.log.errors import DiskFull
-from weft.log.syncer import Syncer
+from weft.log.syncer import RETRY_S, Syncer, SyncRounds
 
 TEMP = stream("plant.temp")
 PATIENCE_S = 30
@@ -168,3 +169,50 @@ def test_any_other_failure_ends_it(log: Log, store: ScriptedStore, watcher: Watc
     assert [str(error) for error in watcher.failed] == ["the disk has gone"]
     assert not watcher.durable
     assert log.info(TEMP, EPOCH).end == 0, "nothing of it was ever handed out"
+
+
+# --- the rounds, without their thread --------------------------------------------------------------------------------
+
+
+def unexpected(what: object) -> None:
+    pytest.fail(f"{what}")
+
+
+def test_the_marks_are_settled_after_a_sync_or_when_there_is_nothing_to_sync(log: Log) -> None:
+    durable: list[int] = []
+    rounds = SyncRounds(log, durable.append, unexpected, settle_s=1.0)
+    assert rounds.idle_s_max is None
+    log.append(TEMP, numbered(0, 1))
+    assert rounds.has_work
+    assert rounds.round(lambda: 10.0) == 0.0
+    assert rounds.idle_s_max is None, "the marks were last settled long ago, so they went with this sync"
+    last = log.append(TEMP, numbered(1, 1))
+    assert rounds.round(lambda: 10.5) == 0.0
+    assert rounds.idle_s_max == 1.0, "they are not settled with every sync"
+    assert not rounds.has_work
+    rounds.round(lambda: 11.5)
+    assert rounds.idle_s_max is None
+    assert durable == [last.ticket - 1, last.ticket]
+
+
+def test_a_round_that_meets_a_full_disk_rests_and_tries_again(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    durable: list[int] = []
+    failed: list[StorageError] = []
+    rounds = SyncRounds(log, durable.append, failed.append, settle_s=1.0)
+    ticket = log.append(TEMP, numbered(0, 1)).ticket
+    full = DiskFull("no room", need=1, have=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(log.store, "sync", mock.Mock(side_effect=full))
+        assert rounds.round(lambda: 1.0) == RETRY_S
+    assert (failed, durable) == ([full], [])
+    assert rounds.has_work
+    assert rounds.round(lambda: 2.0) == 0.0
+    assert durable == [ticket]
+
+
+def test_a_round_raises_what_nobody_can_mend(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = SyncRounds(log, unexpected, unexpected, settle_s=1.0)
+    log.append(TEMP, numbered(0, 1))
+    monkeypatch.setattr(log.store, "sync", mock.Mock(side_effect=StorageError("worn out")))
+    with pytest.raises(StorageError, match="worn out"):
+        rounds.round(lambda: 1.0)

@@ -66,7 +66,8 @@ class TraceLogger:
     name: str
 
     def info(self, event: str, **facts: object) -> None:
-        self.schedule.note(self.name, f"{event} {facts}")
+        if self.schedule.trace.enabled:
+            self.schedule.note(self.name, f"{event} {facts}")
 
     warning = error = info
 
