@@ -15,6 +15,7 @@ import pytest
 import weft
 from tests.node.secured import key_for
 from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
+from weft.client import Connecting
 
 WAIT_S: Final = 60.0
 
@@ -25,28 +26,55 @@ def token_for(name: str, data: Path) -> str:
 
 
 @contextmanager
-def pair(directory: Path) -> Iterator[tuple[RunningNode, RunningNode]]:
+def pair(directory: Path, *flags: str) -> Iterator[tuple[RunningNode, RunningNode]]:
+    """``flags`` are the first one's."""
     first, second = directory / "a", directory / "b"
-    with up(first, "--node-id", "a", "--ca-listen", "127.0.0.1:0") as a:
+    with up(first, "--node-id", "a", "--ca-listen", "127.0.0.1:0", *flags) as a:
         enrolling = ("--peer", a.grpc, "--ca", f"https://{a.ready['ca']}", "--token", "-")
         with up(second, *enrolling, stdin=token_for("b", first)) as b:
             yield a, b
 
 
+def client_of_second(directory: Path, a: RunningNode, b: RunningNode) -> Connecting:
+    context = a.context
+    assert context.tls_root and context.tls_certificate and context.tls_key, "of a secured node"
+    tls = weft.TlsFiles(Path(context.tls_root), Path(context.tls_certificate), Path(context.tls_key))
+    _, key = key_for(directory / "b", time.time(), publish=(">",), subscribe=(">",))
+    return weft.connect(b.grpc, tls=tls, token=key)
+
+
 @pytest.mark.req("SEC-01", "SEC-02")
 def test_what_is_published_at_one_node_arrives_at_the_other(tmp_path: Path) -> None:
     async def story(a: RunningNode, b: RunningNode) -> None:
-        context = a.context
-        assert context.tls_root and context.tls_certificate and context.tls_key, "of a secured node"
-        tls = weft.TlsFiles(Path(context.tls_root), Path(context.tls_certificate), Path(context.tls_key))
-        _, key = key_for(tmp_path / "b", time.time(), publish=(">",), subscribe=(">",))
-        async with asyncio.timeout(WAIT_S), a.client() as at_a, weft.connect(b.grpc, tls=tls, token=key) as at_b:
+        async with asyncio.timeout(WAIT_S), a.client() as at_a, client_of_second(tmp_path, a, b) as at_b:
             for topic, writer, reader in (("from.a", at_a, at_b), ("from.b", at_b, at_a)):
                 async with reader.subscribe(topic, start="earliest") as events:
                     await writer.publish(topic, b"21")
                     assert (await anext(aiter(events))).payload == b"21"
 
     with pair(tmp_path) as (a, b):
+        asyncio.run(story(a, b))
+        b.end_quietly()
+        a.end_quietly()
+
+
+@pytest.mark.req("PL-02")
+def test_who_is_further_behind_than_the_queue_is_long_catches_up(tmp_path: Path) -> None:
+    """The node sends all of it at once, drops what the queue does not hold, and sends it again from the log."""
+    count = 40
+    file = tmp_path / "weft.toml"
+    file.write_text('[link]\nqueue_frames_max = 4\nsend_timeout_s = 0\ndrop_policy = "oldest"\n')
+
+    async def story(a: RunningNode, b: RunningNode) -> None:
+        async with asyncio.timeout(WAIT_S), a.client() as at_a, client_of_second(tmp_path, a, b) as at_b:
+            for number in range(count):
+                await at_a.publish("plant.temp", str(number))
+            async with at_b.subscribe("plant.temp", start="earliest") as events:
+                got = [(await anext(aiter(events))).payload for _ in range(count)]
+            assert got == [str(number).encode() for number in range(count)]
+        assert any(line["event"] == "frames_dropped" for line in a.logged())
+
+    with pair(tmp_path, "--config", str(file)) as (a, b):
         asyncio.run(story(a, b))
         b.end_quietly()
         a.end_quietly()
