@@ -210,8 +210,8 @@ class SimNode:
         self.machinery.engine.stop()
         try:
             await self._storage.close()
-        except StorageError:
-            if not self.disk.store.worn_out:
+        except StorageError as error:
+            if str(error) != WORN_OUT:  # the disk may have been replaced meanwhile
                 raise
             self.loop.plan(0.0, self._give_up)  # what was not synced is lost with the process
         else:
