@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.gateway.emm.devices import Device
 from weft import emm
 from weft.gateway.emm.identity import FRESH_BYTES, Identity, settle_identity
 from weft.security import Secret
-from weft.security.trust_file import DeviceKey, KeyKind, add_device
+from weft.security.trust_file import DeviceKey, KeyKind, SealKey, add_device, add_seal
 from weft.wire import emm as wire
 
 WAIT_S = 20.0
@@ -103,6 +104,10 @@ def test_a_signing_key_by_standard_input(weft: Weft, target: socket.socket) -> N
         (("send", "nowhere", "n", *KEYS), "nowhere"),
         (("send", "127.0.0.1:9", "x" * 600, *KEYS), "too large"),
         (("peers", "127.0.0.1:9"), "--data"),
+        (("send", "127.0.0.1:9", "n", *KEYS, "--seal", "a1"), "32 hexadecimal digits"),
+        (("send", "127.0.0.1:9", "n", *KEYS, "--seal", "a1" * 16), "there is no key with that id"),
+        (("send", "127.0.0.1:9", "n", *KEYS, "--encryption-key", "77" * 32), "--seal"),
+        (("send", "127.0.0.1:9", "n", *KEYS, "--profile", "interop-v9"), "--profile knows interop-v1"),
         (("send", "127.0.0.1:9", "n", "--node-id", "x", *KEYS[2:]), "not a UUID"),
     ],
 )
@@ -153,6 +158,63 @@ def test_listen_shows_events_and_refusals_with_their_verdicts(weft: Weft, tmp_pa
     assert "verified             ! plant.temp  on" in shown
     assert "unsigned               anyone  7  nobody" in shown
     assert "refused" in shown
+
+
+SEAL_ID, SEAL_KEY = "a1" * 16, "77" * 32
+
+
+def received(data: bytes, rules: wire.Rules) -> wire.Packet:
+    store = emm.TrustStore()
+    store.add_hmac_key(UUID(NODE), b"key1", b"s" * 32)
+    judge = wire.Judge(store, wire.Terms(rules), find_key={bytes.fromhex(SEAL_ID): b"w" * 32}.get)
+    return judge.receive_datagram(data, b"x", time.time()).packet
+
+
+@pytest.mark.req("EMM-04", "EMM-22", "EMM-23", "EMM-24", "EMM-26")
+def test_send_compressed_sealed_large_and_by_the_profile(weft: Weft, target: socket.socket) -> None:
+    send = ("emm", "send", address_of(target), "plant.temp")
+    large, strict = wire.Rules(packet_bytes_max=1400), wire.Rules(profile=wire.Profile.INTEROP_V1)
+    long = "abc" * 300
+    assert weft(*send, long, *KEYS, "--compress").status == 0
+    packet = received(target.recv(2048), strict)
+    assert (packet.compressed, packet.values[1][1]) == (True, long)
+    assert weft(*send, "5", *KEYS, "--compress").status == 0
+    assert not received(target.recv(2048), strict).compressed, "it would not help"
+    assert weft(*send, long, *KEYS, "--packet-bytes-max", "1400").status == 0
+    assert received(target.recv(2048), large).values[1][1] == long
+    seal = ("--seal", SEAL_ID, "--encryption-key", "-")
+    assert weft(*send, "secret", *KEYS, *seal, "--profile", "interop-v1", stdin=SEAL_KEY.encode()).status == 0
+    data = target.recv(2048)
+    assert b"plant" not in data
+    assert [value for _, value in received(data, strict).values] == ["plant.temp", "secret"]
+
+
+@pytest.mark.req("EMM-02")
+def test_message_ids_come_from_secrets(weft: Weft, target: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.cli.emm_work.secrets.randbits", lambda bits: 1 << bits - 1 | 0xC0FFEE)
+    assert weft("emm", "send", address_of(target), "n", *KEYS).status == 0
+    assert wire.parse_untrusted(target.recv(2048)).message_id == 0x80C0FFEE
+
+
+@pytest.mark.req("EMM-22", "EMM-23", "EMM-26")
+def test_listen_opens_what_is_sealed_and_refuses_what_should_be(weft: Weft, tmp_path: Path) -> None:
+    sensor, port, now_s, data = Device(1), free_port(), int(time.time()), tmp_path / "a"
+    settle_identity(data, bytes(range(FRESH_BYTES)))
+    sensor.trust(data)
+    add_seal(data, SealKey(bytes.fromhex(SEAL_ID), Secret(bytes.fromhex(SEAL_KEY))))
+    seal = wire.Seal(wire.Encryption(wire.Algorithm.AES_256_GCM, b"i" * 12, bytes.fromhex(SEAL_ID)), b"w" * 32)
+    sealed = wire.build(
+        wire.draft_event(2001, now_s, "secret.temp", 7, node_id=sensor.node_id), sensor.credentials, seal=seal
+    )
+    clear = sensor.event("secret.door", "open", number=2002, at_s=now_s)
+    bare = wire.build(
+        wire.draft_event(2003, now_s, "n", node_id=sensor.node_id), wire.Credentials(hmac_key=sensor.secret)
+    )
+    listen = ("emm", "listen", "--listen", f"127.0.0.1:{port}", "--data", data, "--sealed", "secret.>", "--json")
+    with sending(port, clear, bare, clear, bare, sealed):
+        documents = weft(*listen, "--profile", "interop-v1", "--count", "1", "--timeout", "20").documents
+    assert [each["values"] for each in documents if "event" in each] == [[7]]
+    assert {"unsealed", "profile"} & {each.get("refused") for each in documents}
 
 
 def test_listen_says_how_many_came_in_time(weft: Weft) -> None:

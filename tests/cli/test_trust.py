@@ -38,6 +38,20 @@ def test_add_list_remove(weft: Weft, tmp_path: Path) -> None:
     assert "no keys yet" in weft("trust", "list", "--data", tmp_path).err
 
 
+@pytest.mark.req("EMM-23")
+def test_encryption_keys_have_an_id_of_their_own_or_a_devices(weft: Weft, tmp_path: Path) -> None:
+    add = ("trust", "add", "--data", tmp_path, "--encryption-key")
+    assert weft(*add, "77" * 32, "--key-id", "a1" * 16).status == 0
+    assert weft(*add, "-", "--node-id", NODE, stdin=b"78" * 32).status == 0
+    assert read_trust(tmp_path).seal_keys() == {b"\xa1" * 16: b"w" * 32, b"\x11" * 16: b"x" * 32}
+    shown = weft("trust", "list", "--data", tmp_path, "--json")
+    assert [each["key_id"] for each in shown.document["encryption"]] == ["a1" * 16, "11" * 16]
+    assert "77777777" not in shown.out + weft("trust", "list", "--data", tmp_path).out
+    assert weft("trust", "remove", "--data", tmp_path, "--encryption-key", "a1" * 16).status == 0
+    assert "1 removed" in weft("trust", "remove", "--data", tmp_path, "--node-id", NODE).err
+    assert read_trust(tmp_path).seals == ()
+
+
 def test_secrets_by_standard_input(weft: Weft, tmp_path: Path) -> None:
     device = ("trust", "add", "--data", tmp_path, "--node-id", NODE, "--key-id", "00000001")
     assert weft(*device, "--hmac-key", "-", stdin=f"{HMAC_KEY}\n".encode()).status == 0
@@ -50,7 +64,7 @@ def test_secrets_by_standard_input(weft: Weft, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (("add",), 2, "give one of --hmac-key, --public-key and --group"),
+        (("add",), 2, "give one of --hmac-key, --public-key, --encryption-key and --group"),
         (("add", "--group", GROUP_KEY, "--hmac-key", HMAC_KEY), 2, "give one of"),
         (("add", "--group", GROUP_KEY, "--node-id", NODE), 2, "belongs to no device"),
         (("add", "--hmac-key", HMAC_KEY, "--node-id", NODE), 2, "needs --node-id and --key-id"),
@@ -60,7 +74,11 @@ def test_secrets_by_standard_input(weft: Weft, tmp_path: Path) -> None:
         (("add", "--hmac-key", "5e5e5e", "--node-id", NODE, "--key-id", "00000001"), 1, "HMAC key is too short"),
         (("add", "--public-key", "5e5e5e", "--node-id", NODE, "--key-id", "00000001"), 1, "has the wrong size"),
         (("add", "--group", ""), 1, "--group is not a key"),
-        (("remove",), 2, "give either --node-id or --group"),
+        (("add", "--encryption-key", "77" * 32), 2, "has an id of its own"),
+        (("add", "--encryption-key", "77" * 32, "--key-id", "00000001"), 1, "is 32 hexadecimal digits"),
+        (("add", "--encryption-key", "7777", "--key-id", "a1" * 16), 1, "an encryption key has 32 bytes"),
+        (("remove", "--encryption-key", "a1" * 16), 1, "there is no encryption key"),
+        (("remove",), 2, "give one of --node-id, --encryption-key and --group"),
         (("remove", "--node-id", NODE), 1, "there is no key of node"),
         (("remove", "--group", "00000000"), 1, "there is no group key"),
     ],

@@ -60,11 +60,8 @@ class World:
     def _node(self, number: int, trust: TrustStore) -> EmmSession:
         credentials = Credentials(KEY_ID, hmac_key=secret(number))
         return EmmSession(
-            node_id(number), credentials, trust, self.settings, self.at, self._message_id, self.refused.append
+            node_id(number), credentials, trust, self.settings, self.at, self.chance.getrandbits, self.refused.append
         )
-
-    def _message_id(self) -> int:
-        return self.chance.getrandbits(32)
 
     @property
     def at(self) -> Instant:

@@ -69,10 +69,18 @@ def means(store: TrustStore | None = None, epochs: Epochs = Epochs.ANY, **terms:
     return Means(keys(store), emm.Terms(**terms), HASHER, CompactTerms(epochs=epochs))
 
 
-def event(message_id: int, *values: Any, at_s: int = NOW_S, name: str = "plant.temp", node: UUID = NODE) -> bytes:
+def event(
+    message_id: int,
+    *values: Any,
+    at_s: int = NOW_S,
+    name: str = "plant.temp",
+    node: UUID = NODE,
+    roomy: bool = False,
+) -> bytes:
     """An event with an HMAC that ``trust`` knows."""
     draft = emm.draft_event(message_id, at_s, name, *values, node_id=node)
-    return emm.build(draft, Credentials(KEY_ID, hmac_key=SECRET))
+    rules = emm.Rules(packet_bytes_max=1200 if roomy else 548)
+    return emm.build(draft, Credentials(KEY_ID, hmac_key=SECRET), rules=rules)
 
 
 def notification(event_id: int, message: bytes = b"hello") -> bytes:

@@ -13,12 +13,17 @@ from weft.security import Secret, Trust, TrustFile
 from weft.security.trust_file import (
     DeviceKey,
     KeyKind,
+    Pin,
+    SealKey,
     add_device,
     add_group,
+    add_pins,
+    add_seal,
     fingerprint,
     read_trust,
     remove_devices,
     remove_group,
+    remove_seal,
 )
 from weft.wire import emm, emm_compact
 from weft.wire.reject import BadPacket
@@ -40,6 +45,44 @@ def test_what_is_added_comes_back_and_is_for_its_owner_only(tmp_path: Path) -> N
         add_group(tmp_path, group)
     assert read_trust(tmp_path) == Trust((HMAC, PUBLIC, OTHER), (GROUP, NEW_GROUP))
     assert (tmp_path / "trust.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.req("EMM-17")
+def test_pins_are_kept_and_follow_the_file(tmp_path: Path) -> None:
+    key, other = PUBLIC.key.reveal(), OTHER.key.reveal()
+    add_device(tmp_path, OTHER)
+    add_pins(tmp_path, {SENSOR: key, PUMP: key})
+    add_pins(tmp_path, {SENSOR: other})
+    before = read_trust(tmp_path)
+    assert before.pins == (Pin(SENSOR, key),), "the first one counts, and only where no key is known"
+    for policy in emm.TrustPolicy:
+        store = emm.TrustStore(policy)
+        before.fill(store, Trust())
+        if policy is emm.TrustPolicy.FIRST_USE:
+            assert store.public_key(SENSOR.bytes, None) == key
+            with pytest.raises(BadPacket):
+                store.judge_carried_key(SENSOR.bytes, other)
+        else:
+            with pytest.raises(BadPacket):
+                store.public_key(SENSOR.bytes, None)
+    assert remove_devices(tmp_path, SENSOR, None) == 1
+    store = emm.TrustStore(emm.TrustPolicy.FIRST_USE)
+    before.fill(store, Trust())
+    read_trust(tmp_path).fill(store, before)
+    assert store.judge_carried_key(SENSOR.bytes, other), "the next key counts as the first"
+
+
+@pytest.mark.req("EMM-23")
+def test_encryption_keys_are_found_by_their_ids(tmp_path: Path) -> None:
+    for number in (1, 2, 1):
+        add_seal(tmp_path, SealKey(bytes([number]) * 16, Secret(bytes([number + 10]) * 32)))
+    assert read_trust(tmp_path).seal_keys() == {b"\x02" * 16: b"\x0c" * 32, b"\x01" * 16: b"\x0b" * 32}
+    remove_seal(tmp_path, b"\x02" * 16)
+    assert list(read_trust(tmp_path).seal_keys()) == [b"\x01" * 16]
+    with pytest.raises(UsageError, match="no encryption key"):
+        remove_seal(tmp_path, b"\x02" * 16)
+    with pytest.raises(UsageError, match="an encryption key has 32 bytes"):
+        add_seal(tmp_path, SealKey(b"i" * 16, Secret(b"short")))
 
 
 def test_a_key_in_the_same_place_is_replaced(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from weft.cli.options import Json, misused
+from weft.limits import EMM_PACKET_BYTES_MAX
 
 app = typer.Typer(help="Send, watch and find devices that speak EMM.", no_args_is_help=True)
 
@@ -19,6 +20,14 @@ Data = Annotated[
         help="A data directory: its identity (emm.json) signs, its trust store (trust.json) is believed.",
         show_default=False,
     ),
+]
+PacketBytes = Annotated[
+    int,
+    typer.Option("--packet-bytes-max", metavar="BYTES", help="The largest packet.", min=128, max=65_507),
+]
+ProfileName = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="interop-v1", help="Insist on what a profile asks for.", show_default=False),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait.", min=0.0)]
 
@@ -53,6 +62,21 @@ def send(
     text: Annotated[bool, typer.Option("--text", help="The value is text, whatever it looks like.")] = False,
     as_hex: Annotated[bool, typer.Option("--hex", help="The value is bytes in hexadecimal digits.")] = False,
     urgent: Annotated[bool, typer.Option("--urgent", help="Mark it as urgent.")] = False,
+    compress: Annotated[bool, typer.Option("--compress", help="Compress it if that makes it smaller.")] = False,
+    seal: Annotated[
+        str | None,
+        typer.Option("--seal", metavar="32HEX", help="Encrypt it with the key of this id.", show_default=False),
+    ] = None,
+    encryption_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HEX",
+            help="That key, if the trust store in --data has it not; '-' reads it from standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    packet_bytes_max: PacketBytes = EMM_PACKET_BYTES_MAX,
+    profile: ProfileName = None,
     json: Json = False,
 ) -> None:
     """Send one signed event.
@@ -60,12 +84,13 @@ def send(
     Signed with the identity in --data, or with the key of a device (--node-id, --key-id, and --hmac-key or
     --signing-key). Nobody acknowledges a datagram: whether it was taken, its receiver knows.
     """
-    from weft.cli.emm_work import Signature, parse_value, send_event
+    from weft.cli.emm_work import Making, Signature, parse_value, send_event
 
     if text and as_hex:
         misused("a value is --text or --hex, not both")
     signature = Signature(data, node_id, key_id, hmac_key, signing_key)
-    send_event(address, name, parse_value(value, text=text, as_hex=as_hex), signature, urgent, json)
+    making = Making(urgent, compress, seal, encryption_key, packet_bytes_max, profile)
+    send_event(address, name, parse_value(value, text=text, as_hex=as_hex), signature, making, json)
 
 
 @app.command()
@@ -73,6 +98,17 @@ def listen(
     address: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where.")] = "127.0.0.1:4700",
     data: Data = None,
     unsigned: Annotated[bool, typer.Option("--unsigned", help="Show events that nobody signed, too.")] = False,
+    sealed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sealed",
+            metavar="PATTERN",
+            help="Refuse events of these names in the clear; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    packet_bytes_max: PacketBytes = EMM_PACKET_BYTES_MAX,
+    profile: ProfileName = None,
     count: Annotated[
         int | None, typer.Option(metavar="N", help="Stop after so many events.", min=1, show_default=False)
     ] = None,
@@ -87,7 +123,7 @@ def listen(
     """
     from weft.cli.emm_work import Watch, watch_events
 
-    watch_events(address, data, Watch(unsigned, count, timeout, json))
+    watch_events(address, data, Watch(unsigned, count, timeout, json, tuple(sealed or ()), packet_bytes_max, profile))
 
 
 @app.command()

@@ -24,12 +24,13 @@ from weft.cli.tables import print_json, print_table
 from weft.cli.trust import KEY_CHARS_MAX
 from weft.errors import UsageError
 from weft.gateway.emm.identity import FRESH_BYTES, Identity, settle_identity
+from weft.model import parse_pattern
 from weft.security import Secret
-from weft.security.trust_file import KEY_ID_BYTES, Trust, read_trust
+from weft.security.trust_file import KEY_ID_BYTES, SEAL_ID_BYTES, Trust, read_trust
 from weft.transport.addresses import parse_address
 from weft.transport.quic import show_any
 from weft.wire import emm as wire
-from weft.wire.emm.fields import Value
+from weft.wire.emm.fields import MESSAGE_ID_BITS, Value
 
 STYLES: Final = {
     emm.Verdict.VERIFIED: "green",
@@ -71,6 +72,44 @@ class Signature:
         return wire.Credentials(key_id, signing_key=wire.SigningKey(seed.reveal()))
 
 
+@dataclass(frozen=True, slots=True)
+class Making:
+    """How a packet is made. The key may be ``-``."""
+
+    urgent: bool
+    compress: bool
+    seal: str | None
+    encryption_key: str | None
+    packet_bytes_max: int
+    profile: str | None
+
+    def build(self, draft: wire.Draft, credentials: wire.Credentials, data: Path | None) -> bytes:
+        draft = replace(draft, urgent=self.urgent)
+        if self.compress:
+            draft = wire.compressed_if_smaller(draft)
+        return wire.build(draft, credentials, seal=self._seal(data), rules=_rules(self.packet_bytes_max, self.profile))
+
+    def _seal(self, data: Path | None) -> wire.Seal | None:
+        if self.seal is None:
+            if self.encryption_key is not None:
+                misused("--encryption-key has an id that packets call it by: give --seal 32HEX")
+            return None
+        key_id = _hex(self.seal, "--seal")
+        if len(key_id) != SEAL_ID_BYTES:
+            misused(f"--seal is {2 * SEAL_ID_BYTES} hexadecimal digits")
+        keys = {} if data is None else read_trust(data).seal_keys()
+        if self.encryption_key is not None:
+            keys[key_id] = _secret(self.encryption_key, "--encryption-key").reveal()
+        everything = wire.SealRule(parse_pattern(">"), key_id)
+        return wire.seal_for([everything], "this", keys.get, secrets.randbits)
+
+
+def _rules(packet_bytes_max: int, profile: str | None) -> wire.Rules:
+    if profile is not None and profile not in set(wire.Profile):
+        misused(f"--profile knows {', '.join(wire.Profile)}")
+    return wire.Rules(packet_bytes_max=packet_bytes_max, profile=None if profile is None else wire.Profile(profile))
+
+
 def parse_value(given: str | None, *, text: bool, as_hex: bool) -> tuple[Value, ...]:
     """A number or a JSON object if it looks like one, else text."""
     if given is None:
@@ -87,12 +126,12 @@ def parse_value(given: str | None, *, text: bool, as_hex: bool) -> tuple[Value, 
 
 
 def send_event(
-    address: str, name: str, values: tuple[Value, ...], signature: Signature, urgent: bool, json: bool
+    address: str, name: str, values: tuple[Value, ...], signature: Signature, making: Making, json: bool
 ) -> None:
     target = parse_address(address)
     node_id, credentials = signature.resolve()
-    draft = wire.draft_event(secrets.randbits(32), int(time.time()), name, *values, node_id=node_id)
-    packet = wire.build(replace(draft, urgent=urgent), credentials)
+    draft = wire.draft_event(secrets.randbits(MESSAGE_ID_BITS), int(time.time()), name, *values, node_id=node_id)
+    packet = making.build(draft, credentials, signature.data)
     try:
         family, kind, _, _, resolved = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as device:
@@ -116,11 +155,20 @@ class Watch:
     count: int | None
     timeout_s: float | None
     json: bool
+    sealed: tuple[str, ...]
+    packet_bytes_max: int
+    profile: str | None
+
+    def settings(self) -> emm.Settings:
+        sealed = tuple(wire.SealRule(parse_pattern(pattern), bytes(SEAL_ID_BYTES)) for pattern in self.sealed)
+        return emm.Settings(
+            unsigned_allowed=self.unsigned, rules=_rules(self.packet_bytes_max, self.profile), seal=sealed
+        )
 
 
 def watch_events(address: str, data: Path | None, watch: Watch) -> None:
     """Exit status 1 if the time was over before as many events came as were asked for."""
-    node = _node(data, parse_address(address), emm.Settings(unsigned_allowed=watch.unsigned), watch.json)
+    node = _node(data, parse_address(address), watch.settings(), watch.json)
     came = _run(lambda: _watch(node, watch))
     if came is not None and watch.count is not None and came < watch.count:
         fail(f"{came} of {watch.count} events came within {watch.timeout_s:g} s")
@@ -252,6 +300,7 @@ def _node(data: Path | None, listen: tuple[str, int], settings: emm.Settings, js
         store,
         listen=listen,
         settings=settings,
+        seal_keys=trust.seal_keys(),
         on_refused=lambda refusal: _print_refusal(refusal, json),
     )
 

@@ -16,15 +16,19 @@ from weft.errors import UsageError
 from weft.security.secret import Secret
 from weft.security.trust_file import (
     KEY_ID_BYTES,
+    SEAL_ID_BYTES,
     DeviceKey,
     KeyKind,
+    SealKey,
     Trust,
     add_device,
     add_group,
+    add_seal,
     fingerprint,
     read_trust,
     remove_devices,
     remove_group,
+    remove_seal,
 )
 
 app = typer.Typer(help="Which keys of EMM devices are trusted.", no_args_is_help=True)
@@ -47,39 +51,57 @@ def add(
         str | None, typer.Option(metavar="HEX", help="A shared secret; '-' reads it from standard input.")
     ] = None,
     public_key: Annotated[str | None, typer.Option(metavar="HEX", help="An Ed25519 public key.")] = None,
+    encryption_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HEX", help="32 bytes that payloads are encrypted with; '-' reads them from standard input."
+        ),
+    ] = None,
     group: Annotated[
         str | None, typer.Option(metavar="HEX", help="A group key of EMM-C; '-' reads it from standard input.")
     ] = None,
 ) -> None:
     """Trust a key: of a device (--node-id, --key-id and one of --hmac-key, --public-key), or of the group (--group).
 
-    A running node uses it within two seconds. A key of the same device, id and kind is replaced.
+    A key to encrypt with (--encryption-key) has an id of 32 hexadecimal digits (--key-id), or that of a device
+    (--node-id). A running node uses keys within two seconds. A key of the same device, id and kind is replaced.
     """
-    if sum(each is not None for each in (hmac_key, public_key, group)) != 1:
-        misused("give one of --hmac-key, --public-key and --group")
+    if sum(each is not None for each in (hmac_key, public_key, encryption_key, group)) != 1:
+        misused("give one of --hmac-key, --public-key, --encryption-key and --group")
     if group is not None:
         if node_id is not None or key_id is not None:
             misused("a group key belongs to no device: leave --node-id and --key-id out")
         add_group(data, _secret(group, "--group"))
+        return
+    if encryption_key is not None:
+        if (node_id is None) == (key_id is None):
+            misused("an encryption key has an id of its own (--key-id 32HEX) or a device's (--node-id): give one")
+        named = _seal_id(key_id) if key_id is not None else _node_id(node_id or "").bytes
+        add_seal(data, SealKey(named, _secret(encryption_key, "--encryption-key")))
         return
     if node_id is None or key_id is None:
         misused("a device's key needs --node-id and --key-id")
     if hmac_key is not None:
         kind, key = KeyKind.HMAC, _secret(hmac_key, "--hmac-key")
     else:
-        assert public_key is not None, "one of the three is given"
+        assert public_key is not None, "one of the four is given"
         kind, key = KeyKind.ED25519, _secret(public_key, "--public-key")
     add_device(data, DeviceKey(_node_id(node_id), _key_id(key_id), kind, key))
 
 
 @app.command("list")
 def list_all(data: Data, json: Json = False) -> None:
-    """List what is trusted. Keys are not printed, only fingerprints: the first 4 bytes of their SHA-256."""
+    """List what is trusted. Keys are not printed, only fingerprints: the first 4 bytes of their SHA-256.
+
+    Keys of the kind first-use were pinned by the gateway when a device was first seen.
+    """
     trust = read_trust(data)
     if json:
         print_json(_document(trust))
         return
     rows = [(str(each.node_id), each.key_id.hex(), each.kind.value, fingerprint(each.key)) for each in trust.devices]
+    rows += [(str(each.node_id), "", "first-use", fingerprint(Secret(each.public_key))) for each in trust.pins]
+    rows += [("", each.key_id.hex(), "encryption", fingerprint(each.key)) for each in trust.seals]
     rows += [("", "", "group", fingerprint(each)) for each in trust.groups]
     if rows:
         print_table(("node id", "key id", "kind", "fingerprint"), rows, names=4)
@@ -92,17 +114,25 @@ def remove(
     data: Data,
     node_id: NodeIdText = None,
     key_id: KeyIdText = None,
+    encryption_key: Annotated[str | None, typer.Option(metavar="32HEX", help="The id of an encryption key.")] = None,
     group: Annotated[
         str | None, typer.Option(metavar="FINGERPRINT", help="A group key, as weft trust list shows it.")
     ] = None,
 ) -> None:
-    """Trust a key no more: one of a device, all of a device (without --key-id), or one of the group."""
-    if (node_id is None) == (group is None):
-        misused("give either --node-id or --group")
+    """Trust a key no longer: one of a device, all of a device (without --key-id), or one of the group.
+
+    All of a device includes the key that was pinned when it was first seen: with the policy first-use, the next key
+    that it shows counts as its first.
+    """
+    if sum(each is not None for each in (node_id, encryption_key, group)) != 1:
+        misused("give one of --node-id, --encryption-key and --group")
     if group is not None:
         remove_group(data, group)
         return
-    assert node_id is not None, "one of the two is given"
+    if encryption_key is not None:
+        remove_seal(data, _seal_id(encryption_key))
+        return
+    assert node_id is not None, "one of the three is given"
     gone = remove_devices(data, _node_id(node_id), None if key_id is None else _key_id(key_id))
     err.print(f"{gone} removed")
 
@@ -118,8 +148,19 @@ def _document(trust: Trust) -> dict[str, Any]:
             }
             for each in trust.devices
         ],
+        "first_use": [
+            {"node_id": str(each.node_id), "fingerprint": fingerprint(Secret(each.public_key))} for each in trust.pins
+        ],
+        "encryption": [{"key_id": each.key_id.hex(), "fingerprint": fingerprint(each.key)} for each in trust.seals],
         "groups": [fingerprint(each) for each in trust.groups],
     }
+
+
+def _seal_id(text: str) -> bytes:
+    found = _hex(text)
+    if found is None or len(found) != SEAL_ID_BYTES:
+        raise UsageError(f"the id of an encryption key is {2 * SEAL_ID_BYTES} hexadecimal digits, not {text[:64]!r}")
+    return found
 
 
 def _node_id(text: str) -> UUID:

@@ -28,9 +28,10 @@ from weft.emm.event import Event, Figures, Refusal
 from weft.emm.neighbours import Neighbour
 from weft.emm.node import Node
 from weft.emm.settings import Forward, Settings
-from weft.wire.emm import Credentials, SigningKey, TrustPolicy, TrustStore, Verdict
+from weft.wire.emm import Algorithm, Credentials, Profile, Rules, SealRule, SigningKey, TrustPolicy, TrustStore, Verdict
 
 __all__ = [
+    "Algorithm",
     "Change",
     "ChangeKind",
     "Credentials",
@@ -40,7 +41,10 @@ __all__ = [
     "Neighbour",
     "NoAnswer",
     "Node",
+    "Profile",
     "Refusal",
+    "Rules",
+    "SealRule",
     "Settings",
     "SigningKey",
     "TrustPolicy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -16,7 +16,6 @@ from weft.emm.neighbours import Neighbour
 from weft.emm.session import EmmSession
 from weft.emm.settings import Settings
 from weft.errors import UsageError
-from weft.limits import EMM_PACKET_BYTES_MAX
 from weft.security import Credentials as Certificate
 from weft.transport.quic import QuicLinks, is_quic, show_any
 from weft.transport.udp.open_node import HostAndPort, NodeOnUdp, OpenNode
@@ -34,9 +33,9 @@ class Node(NodeOnUdp["_Opened"]):
     """One node that speaks EMM.
 
     ``async with`` opens and closes it. ``join`` addresses are greeted from the start, and again whenever nobody is
-    there. ``credentials`` sign what it sends; ``trust`` has the keys of others. With ``quic`` and ``certificate`` it
-    listens for QUIC, too. ``on_change`` hears of neighbours that come and go, ``on_refused`` of every datagram that is
-    not taken.
+    there. ``credentials`` sign what it sends; ``trust`` has the keys of others; ``seal_keys``, by ids of 16 bytes, are
+    what payloads are encrypted with (``Settings.seal`` says which). With ``quic`` and ``certificate`` it listens for
+    QUIC, too. ``on_change`` hears of neighbours that come and go, ``on_refused`` of every datagram that is not taken.
     """
 
     def __init__(
@@ -50,6 +49,7 @@ class Node(NodeOnUdp["_Opened"]):
         quic: HostAndPort | None = None,
         certificate: Certificate | None = None,
         settings: Settings | None = None,
+        seal_keys: Mapping[bytes, bytes] | None = None,
         on_change: Callable[[Change[bytes]], None] = lambda _: None,
         on_refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
@@ -62,6 +62,7 @@ class Node(NodeOnUdp["_Opened"]):
         self._quic = quic
         self._certificate = certificate
         self._settings = Settings() if settings is None else settings
+        self._seal_keys = dict(seal_keys or {})
         self._on_change = on_change
         self._on_refused = on_refused
         self._handlers: dict[str, Handler] = {}
@@ -73,11 +74,12 @@ class Node(NodeOnUdp["_Opened"]):
             self._trust,
             self._settings,
             _now(),
-            lambda: secrets.randbits(32),
+            secrets.randbits,
             self._on_refused,
+            self._seal_keys.get,
         )
         opened = _Opened(session, self._handlers, self._on_change)
-        await opened.start(self._listen, self._quic, self._certificate)
+        await opened.start(self._listen, self._quic, self._certificate, self._settings.rules.packet_bytes_max)
         return opened
 
     # --- neighbours ----------------------------------------------------------------------------------------------
@@ -129,7 +131,7 @@ class Node(NodeOnUdp["_Opened"]):
         """Send an event to all neighbours; to how many. Nobody acknowledges it.
 
         Values are str, int (32 bits), float (32 bits), bytes or dict. Waits while no more may be sent. UsageError if
-        it does not fit a packet of 548 bytes.
+        it does not fit a packet (548 bytes unless ``Settings.rules`` has more), or its encryption key is not there.
         """
         opened = self._open
         while not opened.session.has_room(urgent):
@@ -181,8 +183,10 @@ class _Opened(OpenNode):
         self._handlers = handlers
         self._on_change = on_change
 
-    async def start(self, listen: HostAndPort, quic: HostAndPort | None, certificate: Certificate | None) -> None:
-        await self.open(listen, EMM_PACKET_BYTES_MAX)
+    async def start(
+        self, listen: HostAndPort, quic: HostAndPort | None, certificate: Certificate | None, packet_bytes_max: int
+    ) -> None:
+        await self.open(listen, packet_bytes_max)
         try:
             if quic is not None and certificate is not None:
                 self.quic_address = await self.quic.listen(*quic, certificate)

@@ -23,15 +23,17 @@ from weft.emm.settings import Forward, Settings
 from weft.model import Pattern, Topic, matches
 from weft.wire import emm
 from weft.wire.datagram import is_urgent_untrusted
-from weft.wire.emm import Credentials, Draft, EventType, Field, Judge, Packet, Terms, TrustStore, Verdict
-from weft.wire.emm.fields import Value
+from weft.wire.emm import Credentials, Draft, EventType, Field, Judge, Packet, Seal, Terms, TrustStore, Verdict
+from weft.wire.emm.fields import MESSAGE_ID_BITS, Value
+from weft.wire.emm.seal import KeyFinder, no_keys
 from weft.wire.reject import BadPacket
 from weft.wire.udp import Address, Datagram, Outgoing, show
 from weft.wire.urgent_first import UrgentFirst
 
 
 class EmmSession:
-    """The state of a node. ``message_id`` gives 32 bits from a cryptographic source a call (EMM-02)."""
+    """The state of a node. ``chance`` gives so many bits from a cryptographic source (EMM-02); ``find_key`` the keys
+    that payloads are encrypted with."""
 
     def __init__(
         self,
@@ -40,8 +42,9 @@ class EmmSession:
         trust: TrustStore,
         settings: Settings,
         at: Instant,
-        message_id: Callable[[], int],
+        chance: Callable[[int], int],
         on_refused: Callable[[Refusal], None] = lambda refusal: None,
+        find_key: KeyFinder = no_keys,
     ) -> None:
         self.figures = Figures()
         self.neighbours = Neighbours(
@@ -50,9 +53,11 @@ class EmmSession:
         self._node_id = node_id
         self._credentials = credentials
         self._settings = settings
-        self._message_id = message_id
+        self._chance = chance
+        self._find_key = find_key
         self._on_refused = on_refused
-        self._judge = Judge(trust, Terms(unsigned_allowed=settings.unsigned_allowed))
+        terms = Terms(settings.rules, settings.unsigned_allowed, settings.seal)
+        self._judge = Judge(trust, terms, find_key=find_key)
         self._pace = Pace(settings.rate_per_s_min, settings.rate_per_s_max, at.steady_s)
         self._outbox: UrgentFirst[Outgoing] = UrgentFirst(settings.outbox_max)
         self._events: UrgentFirst[Event] = UrgentFirst(settings.events_max)
@@ -60,9 +65,12 @@ class EmmSession:
     # --- what the application does -------------------------------------------------------------------------------
 
     def publish(self, name: str, values: tuple[Value, ...], urgent: bool, at: Instant) -> int:
-        """Send an event to all neighbours; to how many. UsageError if it does not fit a packet."""
+        """Send an event to all neighbours; to how many. UsageError if it does not fit a packet, or lacks its key."""
         draft = emm.draft_event(self._message_id(), int(at.unix_s), name, *values, node_id=self._node_id)
-        data = self._build(replace(draft, urgent=urgent))
+        if self._settings.compress:
+            draft = emm.compressed_if_smaller(draft)
+        seal = emm.seal_for(self._settings.seal, name, self._find_key, self._chance)
+        data = self._build(replace(draft, urgent=urgent), seal)
         # Should it come back to us over others, it is nothing new.
         self._judge.note_own(self._node_id.bytes, draft.message_id, at.unix_s)
         self.figures.published += 1
@@ -182,8 +190,11 @@ class EmmSession:
             case _:
                 assert_never(due.call)
 
-    def _build(self, draft: Draft) -> bytes:
-        return emm.build(draft, self._credentials)
+    def _build(self, draft: Draft, seal: Seal | None = None) -> bytes:
+        return emm.build(draft, self._credentials, seal=seal, rules=self._settings.rules)
+
+    def _message_id(self) -> int:
+        return self._chance(MESSAGE_ID_BITS)
 
     def _put(self, data: bytes, targets: list[Address], ttl: int, urgent: bool) -> int:
         taken = sum(self._outbox.put(Outgoing(data, target, ttl, 0, urgent), urgent) for target in targets)

@@ -15,6 +15,8 @@ from weft.limits import (
     DATAGRAM_RELATIONSHIPS_MIN,
 )
 from weft.model import parse_pattern
+from weft.wire.emm import Rules, SealRule
+from weft.wire.emm.fields import DEFAULT_RULES
 from weft.wire.udp import TTL_DEFAULT, TTL_MAX
 
 EMM_PEERS_MAX: Final = 1024  # nodes that one EMM node talks to: each costs a heartbeat per interval
@@ -48,6 +50,9 @@ class Settings:
     rate_per_s_min: float = DATAGRAM_RATE_PER_S_MIN
     outbox_max: int = 4096  # packets waiting for their turn, urgent ones apart: 2 MiB of each
     events_max: int = DATAGRAM_EVENTS_MAX
+    rules: Rules = DEFAULT_RULES  # limits of size (EMM-04) and the profile (EMM-26), for what is sent and received
+    seal: tuple[SealRule, ...] = ()  # events that are encrypted when sent, and refused when they come in the clear
+    compress: bool = False  # events, where that makes them smaller (EMM-24)
 
     def __post_init__(self) -> None:
         for name, least, most in (

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from weft.configuration import Section
 from weft.errors import UsageError
-from weft.limits import REPLAY_WINDOW_S
+from weft.limits import KIB, MIB, REPLAY_WINDOW_S
+from weft.model import parse_pattern
 from weft.pipelines import lake
 from weft.pipelines.base import Streaming
 from weft.pipelines.lake.settings import IDENTIFIER
@@ -34,6 +35,8 @@ from weft.pipelines.ranges import fetched, only_ranges, read_ranges
 from weft.pipelines.settings import SourceSection, StreamingSettings
 from weft.security.files import private_directory, read_private, write_private
 from weft.wire import emm
+from weft.wire.emm.encryption import KEY_ID_BYTES as SEAL_ID_BYTES
+from weft.wire.emm.fields import DEFAULT_RULES, HEADER_BYTES, UDP_PAYLOAD_BYTES_MAX
 from weft.wire.emm_compact import judge as compact_judge
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 PACKET_BUCKETS_MAX: Final = 4096  # of replay state: more than a cluster has cores, and each costs a call per batch
 PACKET_EVENTS_PER_TRIGGER: Final = 1_000_000  # unless told otherwise: 400 MB over all tasks, and seconds of work
 PACKET_LATE_S_MAX: Final = 86_400  # what a bucket remembers beyond its window: at 1,000 packets/s, 2 GB of state a day
+SEALED_MAX: Final = 256  # patterns, looked through for every name
+NO_KEY_ID: Final = bytes(SEAL_ID_BYTES)  # a reader of packets seals none
 NAME: Final = "packets"
 SOURCE_HEADER: Final = "source"
 
@@ -59,6 +64,21 @@ class TrustSection(Section):
     )
     unsigned: bool = Field(default=False, description="Take packets that have neither HMAC nor signature.")
     profile: emm.Profile | None = Field(default=None, description="What packets must have: `interop-v1`.")
+    packet_bytes_max: int = Field(
+        default=DEFAULT_RULES.packet_bytes_max,
+        ge=HEADER_BYTES,
+        le=UDP_PAYLOAD_BYTES_MAX,
+        description="The largest EMM packet that is taken.",
+    )
+    inflated_bytes_max: int = Field(
+        default=DEFAULT_RULES.inflated_bytes_max,
+        ge=KIB,
+        le=16 * MIB,
+        description="What a compressed EMM packet may come to.",
+    )
+    sealed: tuple[str, ...] = Field(
+        default=(), max_length=SEALED_MAX, description="Patterns of names whose EMM events must be encrypted."
+    )
     epochs: compact_judge.Epochs = Field(
         default=compact_judge.Epochs.CLOCK,
         description="What epochs of EMM-C count: seconds since 1970 (`clock`); or `any`thing, so they tell no age.",
@@ -69,7 +89,19 @@ class TrustSection(Section):
         return KeyFiles(trust, seals, emm.TrustPolicy(self.carried_keys))
 
     def terms(self) -> emm.Terms:
-        return emm.Terms(unsigned_allowed=self.unsigned, rules=emm.Rules(profile=self.profile))
+        rules = emm.Rules(self.packet_bytes_max, DEFAULT_RULES.tlvs_max, self.inflated_bytes_max, self.profile)
+        sealed = tuple(emm.SealRule(parse_pattern(pattern), NO_KEY_ID) for pattern in self.sealed)
+        return emm.Terms(rules, self.unsigned, sealed)
+
+    @field_validator("sealed")
+    @classmethod
+    def _patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            for pattern in patterns:
+                parse_pattern(pattern)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return patterns
 
     def compact_terms(self) -> compact_judge.Terms:
         return compact_judge.Terms(epochs=self.epochs)

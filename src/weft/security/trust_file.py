@@ -1,16 +1,17 @@
 """The EMM trust store on disk, ``<data>/trust.json``: whose key is whose among devices (EMM-17, EMC-05).
 
-One file serves both header formats: HMAC keys and Ed25519 keys by (node id, auth key id) for EMM; for EMM-C the same
-Ed25519 keys, found by node id or by fingerprint, and the group keys of the mesh. ``weft trust`` changes it; a running
-node takes changes over with ``TrustFile.current``, ``fill`` and ``key_ring``.
+One file serves both header formats: HMAC keys and Ed25519 keys by (node id, auth key id) for EMM, keys that payloads
+are encrypted with, and keys that a gateway pinned on first use; for EMM-C the same Ed25519 keys, found by node id or by
+fingerprint, and the group keys of the mesh. ``weft trust`` changes it; a running node takes changes over with
+``TrustFile.current``, ``fill``, ``seal_keys`` and ``key_ring``, and writes pins down with ``add_pins``.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal
@@ -22,10 +23,15 @@ from weft.errors import StorageError, UsageError
 from weft.security.files import Watched, alone, private_directory, read_private, write_private
 from weft.security.secret import Secret
 from weft.wire import emm, emm_compact
+from weft.wire.emm.encryption import KEY_ID_BYTES as _SEAL_ID_BYTES
+from weft.wire.emm.seal import KEY_BYTES as _SEAL_KEY_BYTES
+from weft.wire.emm.trust import EMM_FIRST_USE_KEYS_MAX
 
 TRUST_KEYS_MAX: Final = 100_000  # of EMM devices
+TRUST_SEALS_MAX: Final = 10_000  # encryption keys: one for each device, or group of them
 FILE: Final = "trust.json"
 KEY_ID_BYTES: Final = 4
+SEAL_ID_BYTES: Final = _SEAL_ID_BYTES
 FINGERPRINT_BYTES: Final = 4  # shown for a key: tells two apart, and tells nothing of a secret
 
 
@@ -45,20 +51,46 @@ class DeviceKey:
 
 
 @dataclass(frozen=True, slots=True)
+class SealKey:
+    """A key that payloads are encrypted with. Its id is what packets call it; a device's own may have its node id."""
+
+    key_id: bytes
+    key: Secret[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The public key that a device was first seen with (policy `first-use`)."""
+
+    node_id: UUID
+    public_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Trust:
     """All keys. Group keys in the order they were added: the last is the one to sign with."""
 
     devices: tuple[DeviceKey, ...] = ()
     groups: tuple[Secret[bytes], ...] = ()
+    seals: tuple[SealKey, ...] = ()
+    pins: tuple[Pin, ...] = ()
 
     def fill(self, store: emm.TrustStore, before: Trust) -> None:
-        """Bring a store that holds ``before`` to what is here. Keys it has pinned on first use stay."""
+        """Bring a store that holds ``before`` to what is here. Keys that it pinned since then stay."""
         kept = set(map(_slot, self.devices))
         for each in before.devices:
             if _slot(each) not in kept:
                 store.remove(each.node_id, each.key_id)  # of either kind: the other one comes back below
         for each in self.devices:
             _add(store, each)
+        for gone in set(before.pins) - set(self.pins):
+            store.unpin(gone.node_id)
+        for pin in self.pins:
+            store.pin(pin.node_id, pin.public_key)
+
+    def seal_keys(self) -> dict[bytes, bytes]:
+        """Encryption keys by their ids."""
+        return {each.key_id: each.key.reveal() for each in self.seals}
 
     def key_ring(self) -> emm_compact.KeyRing:
         """Raise UsageError if there are more keys than a receiver may be made to try."""
@@ -94,33 +126,82 @@ def add_device(data: Path, wanted: DeviceKey) -> None:
 
     def add(found: Trust) -> Trust:
         others = tuple(each for each in found.devices if _slot(each) != _slot(wanted))
-        return Trust((*others, wanted), found.groups)
+        return replace(found, devices=(*others, wanted))
 
     _change(data, add)
 
 
 def remove_devices(data: Path, node_id: UUID, key_id: bytes | None) -> int:
-    """Remove the keys of a device, or those with one key id; return how many. Raise UsageError if there are none."""
+    """Remove the keys of a device, or those with one key id; return how many. Raise UsageError if there are none.
+
+    Without a key id, what was pinned for the device and what it encrypts with go, too.
+    """
     gone = 0
 
     def remove(found: Trust) -> Trust:
         nonlocal gone
-        left = tuple(each for each in found.devices if each.node_id != node_id or key_id not in (None, each.key_id))
-        gone = len(found.devices) - len(left)
+        left = replace(
+            found,
+            devices=tuple(
+                each for each in found.devices if each.node_id != node_id or key_id not in (None, each.key_id)
+            ),
+        )
+        if key_id is None:
+            left = replace(
+                left,
+                pins=tuple(each for each in found.pins if each.node_id != node_id),
+                seals=tuple(each for each in found.seals if each.key_id != node_id.bytes),
+            )
+        gone = _count(found) - _count(left)
         if not gone:
             named = "" if key_id is None else f" with key id {key_id.hex()}"
             raise UsageError(f"there is no key of node {node_id}{named}")
-        return Trust(left, found.groups)
+        return left
 
     _change(data, remove)
     return gone
+
+
+def _count(trust: Trust) -> int:
+    return len(trust.devices) + len(trust.seals) + len(trust.pins)
+
+
+def add_seal(data: Path, wanted: SealKey) -> None:
+    """Add the key, or put it in the place of the one with that id."""
+
+    def add(found: Trust) -> Trust:
+        return replace(found, seals=(*(each for each in found.seals if each.key_id != wanted.key_id), wanted))
+
+    _change(data, add)
+
+
+def remove_seal(data: Path, key_id: bytes) -> None:
+    def remove(found: Trust) -> Trust:
+        left = tuple(each for each in found.seals if each.key_id != key_id)
+        if left == found.seals:
+            raise UsageError(f"there is no encryption key {key_id.hex()}")
+        return replace(found, seals=left)
+
+    _change(data, remove)
+
+
+def add_pins(data: Path, pins: Mapping[UUID, bytes]) -> None:
+    """Write down what a gateway pinned. A device that has a pin or a key by now keeps that."""
+
+    def add(found: Trust) -> Trust:
+        known = {each.node_id for each in found.pins}
+        known |= {each.node_id for each in found.devices if each.kind is KeyKind.ED25519}
+        fresh = tuple(Pin(node_id, key) for node_id, key in pins.items() if node_id not in known)
+        return replace(found, pins=found.pins + fresh)
+
+    _change(data, add)
 
 
 def add_group(data: Path, key: Secret[bytes]) -> None:
     def add(found: Trust) -> Trust:
         if key in found.groups:
             raise UsageError(f"group key {fingerprint(key)} is there already")
-        return Trust(found.devices, (*found.groups, key))
+        return replace(found, groups=(*found.groups, key))
 
     _change(data, add)
 
@@ -132,7 +213,7 @@ def remove_group(data: Path, named: str) -> None:
         left = tuple(each for each in found.groups if fingerprint(each) != named.lower())
         if left == found.groups:
             raise UsageError(f"there is no group key {named[:20]!r} (weft trust list shows their fingerprints)")
-        return Trust(found.devices, left)
+        return replace(found, groups=left)
 
     _change(data, remove)
 
@@ -177,9 +258,24 @@ class _DeviceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"_DeviceEntry({self.node_id}, {self.key_id})"
 
 
+class _SealEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    key_id: str
+    key: str
+
+    def __repr__(self) -> str:
+        return f"_SealEntry({self.key_id})"
+
+
+class _PinEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    node_id: UUID
+    public_key: str
+
+
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     devices: list[_DeviceEntry] = []
     groups: list[str] = []
+    seals: list[_SealEntry] = []
+    pins: list[_PinEntry] = []
     version: Literal[1] = 1
 
     def __repr__(self) -> str:
@@ -190,6 +286,8 @@ def _document(trust: Trust) -> _Document:
     return _Document(
         [_DeviceEntry(each.node_id, each.key_id.hex(), each.kind, each.key.reveal().hex()) for each in trust.devices],
         [each.reveal().hex() for each in trust.groups],
+        [_SealEntry(each.key_id.hex(), each.key.reveal().hex()) for each in trust.seals],
+        [_PinEntry(each.node_id, each.public_key.hex()) for each in trust.pins],
     )
 
 
@@ -204,6 +302,8 @@ def _parse(data: bytes | None) -> Trust:
                 for each in document.devices
             ),
             tuple(Secret(bytes.fromhex(each)) for each in document.groups),
+            tuple(SealKey(bytes.fromhex(each.key_id), Secret(bytes.fromhex(each.key))) for each in document.seals),
+            tuple(Pin(each.node_id, bytes.fromhex(each.public_key)) for each in document.pins),
         )
         _check(trust)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, UsageError) as error:
@@ -215,8 +315,20 @@ def _check(trust: Trust) -> None:
     """Raise UsageError for keys that the codecs would not take."""
     if len(trust.devices) > TRUST_KEYS_MAX:
         raise UsageError("too many device keys", have=len(trust.devices), limit=TRUST_KEYS_MAX)
-    trust.fill(emm.TrustStore(), Trust())
+    if len(trust.seals) > TRUST_SEALS_MAX:
+        raise UsageError("too many encryption keys", have=len(trust.seals), limit=TRUST_SEALS_MAX)
+    if len(trust.pins) > EMM_FIRST_USE_KEYS_MAX:
+        raise UsageError("too many keys pinned on first use", have=len(trust.pins), limit=EMM_FIRST_USE_KEYS_MAX)
+    for each in trust.seals:
+        _check_size("the id of an encryption key", each.key_id, SEAL_ID_BYTES)
+        _check_size("an encryption key", each.key.reveal(), _SEAL_KEY_BYTES)
+    trust.fill(emm.TrustStore(emm.TrustPolicy.FIRST_USE), Trust())
     trust.key_ring()
+
+
+def _check_size(what: str, value: bytes, size: int) -> None:
+    if len(value) != size:
+        raise UsageError(f"{what} has {size} bytes", have=len(value))
 
 
 def _add(store: emm.TrustStore, each: DeviceKey) -> None:

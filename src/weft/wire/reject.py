@@ -45,6 +45,7 @@ class Reject(StrEnum):
     REPLAY = "replay"
     # Rules on top
     PROFILE = "profile"  # lacks what the interop profile requires
+    UNSEALED = "unsealed"  # an event in the clear whose name says that it must be encrypted
 
 
 # Reasons as numbers, for judges of columns: places in ``REASONS``, or ``OK``.

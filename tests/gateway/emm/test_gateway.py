@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import socket
 import time
 from pathlib import Path
@@ -177,6 +178,34 @@ def test_chosen_topics_go_out_signed_by_the_node(tmp_path: Path) -> None:
                 await here.client.publish("alarms.next", b"1")
                 assert b"alarms.next" in await received(target)
                 await here.until(lambda: here.gateway.outbound.figures.unfit == 1)
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("EMM-02")
+def test_message_ids_come_from_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of hellos, and of events that go out."""
+    drawn: list[int] = []
+
+    def randbits(bits: int) -> int:
+        drawn.append(really(bits))
+        return drawn[-1]
+
+    really = secrets.randbits
+    monkeypatch.setattr("weft.gateway.emm.gateway.secrets.randbits", randbits)
+
+    async def story() -> None:
+        data = private_directory(tmp_path / "a")
+        with listener() as target:
+            port = target.getsockname()[1]
+            joins = {"gateway__emm__udp": "127.0.0.1:0", "gateway__emm__join": f"127.0.0.1:{port}"}
+            async with site(data, config_of(data, file=toml(data, OUT.format(port=port)), **joins)) as here:
+                await here.client.publish("alarms.fire", b"!")
+                kinds: set[emm.EventType] = set()
+                while len(kinds) < 2:
+                    packet = emm.parse_untrusted(await received(target))
+                    assert packet.message_id in drawn
+                    kinds.add(packet.kind)
 
     asyncio.run(story())
 

@@ -88,3 +88,31 @@ def test_emm_c_needs_a_group_key() -> None:
 )
 def test_events_that_came_as_datagrams_are_known_by_a_header(headers: dict[str, str] | None, came: bool) -> None:
     assert came_as_datagram(Event(b"", 0, None, headers)) is came
+
+
+@pytest.mark.req("EMM-22", "EMM-24")
+def test_what_must_be_sealed_goes_out_sealed_or_not_at_all() -> None:
+    rule = emm.SealRule(parse_pattern("alarms.>"), b"i" * 16)
+    keys: dict[bytes, bytes] = {}
+    made = Packer(ME.node_id, lambda bits: 1, NOW, seal=(rule,), find_key=keys.get)
+    trust = Trust(groups=(Secret(b"g" * 32),))
+    made.credentials, made.signer = ME.credentials(trust), ME.signer(trust)
+    with pytest.raises(UsageError, match="there is no key with that id"):
+        made.pack(TOPIC, event(), Out(ANY), NOW)
+    keys[b"i" * 16] = b"k" * 32
+    packed = made.pack(TOPIC, event(b"!" * 900), Out(ANY, compress=True), NOW)
+    packet = emm.unseal_untrusted(emm.parse_untrusted(packed.data), keys.get)
+    assert (packet.encrypted, packet.compressed, packet.values[1][1]) == (True, True, b"!" * 900)
+    with pytest.raises(UsageError, match="EMM-C has no encryption"):
+        made.pack(TOPIC, event(), Out(ANY, DatagramProtocol.EMM_COMPACT), NOW)
+
+
+@pytest.mark.req("EMM-04", "EMM-26")
+def test_limits_and_profile_hold_for_what_goes_out() -> None:
+    made = Packer(ME.node_id, lambda bits: 1, NOW, emm.Rules(packet_bytes_max=1000, profile=emm.Profile.INTEROP_V1))
+    with pytest.raises(UsageError, match="interop-v1 requires"):
+        made.pack(TOPIC, event(), Out(ANY), NOW)  # nothing to sign with
+    made.credentials = ME.credentials(Trust())
+    assert len(made.pack(TOPIC, event(b"x" * 700), Out(ANY), NOW).data) > 548
+    with pytest.raises(UsageError, match="limit 1000"):
+        made.pack(TOPIC, event(b"x" * 1000), Out(ANY), NOW)

@@ -6,16 +6,20 @@ import logging
 import pickle
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark import SparkFiles
 
-from tests.pipelines.packets import GROUP_KEYS, KEY_ID, NODE, SEAL_KEY, SECRET
+from tests.pipelines.packets import GROUP_KEYS, KEY_ID, NODE, SEAL_KEY, SECRET, event, means, rows
 from weft.errors import StorageError, UsageError
 from weft.limits import SECURITY_RELOAD_INTERVAL_S
 from weft.pipelines.packet import keys
+from weft.pipelines.packet.decoding import judge
 from weft.pipelines.packet.keys import KeyFiles, keys_here
+from weft.pipelines.packets import TrustSection
 from weft.security.secret import Secret
-from weft.security.trust_file import DeviceKey, KeyKind, add_device, add_group, remove_devices
+from weft.security.trust_file import DeviceKey, KeyKind, SealKey, add_device, add_group, add_seal, remove_devices
+from weft.wire import emm
 from weft.wire.emm import TrustPolicy
 from weft.wire.reject import BadPacket
 
@@ -136,3 +140,32 @@ def test_nothing_secret_travels_or_shows(tmp_path: Path) -> None:
     shown = repr(keys_here(files))
     assert SECRET.hex() not in shown
     assert repr(SECRET) not in shown
+
+
+@pytest.mark.req("EMM-23")
+def test_encryption_keys_of_the_trust_store_count_with_those_of_the_file(tmp_path: Path) -> None:
+    add_seal(tmp_path, SealKey(b"i" * 16, Secret(b"k" * 32)))
+    add_seal(tmp_path, SealKey(b"j" * 16, Secret(b"l" * 32)))
+    more = tmp_path / "seals.json"
+    more.write_text(f'{{"{"6a" * 16}": "{"6d" * 32}"}}')
+    more.chmod(0o600)
+    assert keys_here(KeyFiles(str(tmp_path), str(more))).seals == {b"i" * 16: b"k" * 32, b"j" * 16: b"m" * 32}
+
+
+@pytest.mark.req("EMM-04", "EMM-22", "EMM-26")
+def test_limits_profile_and_what_must_be_sealed_are_settings() -> None:
+    section = TrustSection.model_validate(
+        {"packet_bytes_max": 1200, "inflated_bytes_max": 2048, "profile": "interop-v1", "sealed": ["secret.>"]}
+    )
+    terms = section.terms()
+    assert (terms.rules.packet_bytes_max, terms.rules.inflated_bytes_max, terms.rules.profile) == (
+        1200,
+        2048,
+        emm.Profile.INTEROP_V1,
+    )
+    using = means(rules=terms.rules, sealed=terms.sealed)
+    packets = [event(1, name="secret.temp"), event(2, b"x" * 400, b"y" * 400, roomy=True), event(3)]
+    found = pa.Table.from_batches(list(judge(rows(packets), using))).column("reason").to_pylist()
+    assert found == ["unsealed", None, None]
+    with pytest.raises(ValueError, match="pattern"):
+        TrustSection.model_validate({"sealed": ["a..b"]})

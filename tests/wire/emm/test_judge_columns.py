@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 
 from tests.wire.emm.strategies import mangled_packets
 from weft.errors import UsageError
+from weft.model import parse_pattern
 from weft.wire.emm import (
     Algorithm,
     Credentials,
     Encryption,
     Judge,
     Seal,
+    SealRule,
     SigningKey,
     Terms,
     TrustPolicy,
@@ -105,7 +107,8 @@ HONEST = [
 def honest(draw: st.DrawFn) -> bytes:
     """Packets that some policy takes, and that meet under one number."""
     node, proof = draw(st.sampled_from(HONEST))
-    draft = draft_event(draw(st.integers(1, 2)), NOW, "n", draw(st.integers(0, 1)), node_id=node)
+    name = draw(st.sampled_from(["n", "n", "plant.temp"]))
+    draft = draft_event(draw(st.integers(1, 2)), NOW, name, draw(st.integers(0, 1)), node_id=node)
     extra = draw(st.sampled_from([(), (), ((0x19, b"later"),)]))
     return build(replace(draft, extra=extra, compressed=draw(st.booleans())), draw(st.just(proof) | st.none()))
 
@@ -162,7 +165,8 @@ class Step:
 steps = st.builds(
     Step, blocks, st.integers(0, 12), st.sampled_from([0, 0, 1, 200]), st.sampled_from([None] * 15 + NODES)
 )
-terms = st.builds(Terms, unsigned_allowed=st.booleans())
+SECRETS = SealRule(parse_pattern("plant.*"), SEAL_IDS[0])
+terms = st.builds(Terms, unsigned_allowed=st.booleans(), sealed=st.sampled_from([(), (SECRETS,)]))
 
 
 # --- two ways through it -------------------------------------------------------------------------------------------

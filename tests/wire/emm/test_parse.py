@@ -93,6 +93,8 @@ REJECTIONS = [
     ("a field behind a signature", "EMM-13", packet(NAME, NODE, SIGNATURE, "ff 00"), Reject.TLV_ORDER),
     ("an HMAC by nobody", "EMM-16", packet(NAME, HMAC), Reject.ANONYMOUS),
     ("a signature by nobody", "EMM-16", packet(NAME, SIGNATURE), Reject.ANONYMOUS),
+    ("metadata, not encrypted", "EMM-22", packet(NAME, AES), Reject.ENCRYPTION),
+    ("metadata, compressed only", "EMM-22", packet("04 01 00", AES, flags=4), Reject.ENCRYPTION),
     ("encrypted, no metadata", "EMM-22", packet("04 01 00", flags=2), Reject.ENCRYPTION),
     ("metadata with no algorithm", "EMM-22", sealed("11 0e 030c", TWELVE), Reject.ENCRYPTION),
     ("neither IV nor nonce", "EMM-22", sealed("11 03 010101"), Reject.ENCRYPTION),
@@ -145,7 +147,6 @@ ACCEPTED = {
     "everything in order": packet(NAME, NODE, SENT_AT, "40 00", PUBLIC_KEY, KEY_ID, HMAC, SIGNATURE),
     "AES metadata": sealed(AES),
     "sub-fields in another order": sealed("11 11 030c", TWELVE, "010101"),
-    "metadata without the flag": packet(NAME, AES),
     "no payload but a heartbeat's": packet(NODE, SENT_AT, kind=2),
 }
 

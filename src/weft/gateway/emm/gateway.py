@@ -7,11 +7,12 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from uuid import UUID
 
 from structlog.stdlib import BoundLogger
 
 from weft.datagram_node import Instant
-from weft.errors import UsageError
+from weft.errors import UsageError, WeftError
 from weft.gateway.emm.accepting import Acceptance
 from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.compact_judge import CompactJudge
@@ -26,9 +27,10 @@ from weft.gateway.emm.rows import Accepted, Header
 from weft.gateway.emm.settings import GatewaySettings, Out
 from weft.gateway.emm.sources import Sources
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
-from weft.limits import EMM_PACKET_BYTES_MAX, SECURITY_RELOAD_INTERVAL_S
+from weft.limits import SECURITY_RELOAD_INTERVAL_S
 from weft.port.node import MeshNode
 from weft.security import Credentials, Trust, TrustFile
+from weft.security.trust_file import add_pins
 from weft.transport.quic import QuicLinks, is_quic
 from weft.transport.udp import UdpSocket
 from weft.wire.datagram import DatagramProtocol
@@ -56,22 +58,31 @@ class EmmGateway:
         self._certificate = certificate
         self._logger = logger
         self._trust_file = TrustFile(data, at.steady_s)
+        self._data = data
         self._trust = Trust()
+        self._pins: dict[UUID, bytes] = {}  # keys that were pinned on first use, and are not in the trust file yet
+        self._pins_failed = False
         self._problem: str | None = None  # with the trust file, as told
         self._store = TrustStore(settings.policy)
         self._identity = settle_identity(data, secrets.token_bytes(FRESH_BYTES))
         self._sources = Sources()
-        self._relations = Relations(self._identity, settings.heartbeat_interval_s, secrets.randbits, at)
-        self._packer = Packer(self._identity.node_id, secrets.randbits, at.unix_s)
+        self._seal_keys: dict[bytes, bytes] = {}
+        rules = settings.packet_rules
+        self._relations = Relations(self._identity, settings.heartbeat_interval_s, secrets.randbits, at, rules)
+        self._packer = Packer(
+            self._identity.node_id, secrets.randbits, at.unix_s, rules, settings.seal, self._find_seal_key
+        )
         seen, topics = Seen(secrets.token_bytes(SALT_BYTES)), TopicMap(settings.rules, settings.prefix)
         self._checkers = Checkers()
         acceptance = Acceptance(topics, settings.payload)
-        terms = Terms(unsigned_allowed=settings.unsigned_allowed)
-        self._judge = EmmJudge(self._store, seen, acceptance, self._checkers.check, terms)
+        terms = Terms(rules, settings.unsigned_allowed, settings.seal)
+        self._judge = EmmJudge(self._store, seen, acceptance, self._checkers.check, terms, self._find_seal_key)
         self._compact = CompactJudge(self._trust.key_ring(), seen, topics, settings.payload)
         self._take_over(self._trust_file.current(at.steady_s), at)
         quarantine = Quarantine(at.steady_s, per_s=settings.quarantine_per_s)
-        self.inbound = Inbound(mesh, self._judge, self._compact, quarantine, _now, self._on_accepted)
+        self.inbound = Inbound(
+            mesh, self._judge, self._compact, quarantine, _now, self._on_accepted, rules.packet_bytes_max
+        )
         self.outbound = Outbound(
             mesh, self._packer, settings.out, self._targets, self._send, _now, settings.rate_per_s_max, logger
         )
@@ -91,7 +102,7 @@ class EmmGateway:
                 *settings.udp,
                 self._on_received,
                 wants_more=self.inbound.line.has_room,
-                datagram_bytes_max=EMM_PACKET_BYTES_MAX,
+                datagram_bytes_max=settings.packet_rules.packet_bytes_max,
                 datagrams_at_once=GATEWAY_EMM_TURN_MAX,
             )
             listeners.append(f"emm {show(self._udp.address)}")
@@ -126,6 +137,7 @@ class EmmGateway:
         self.outbound.close()
         self.inbound.close()
         self._checkers.close()
+        await self._write_pins_down()
 
     # --- for the metrics -----------------------------------------------------------------------------------------
 
@@ -157,10 +169,28 @@ class EmmGateway:
             await asyncio.sleep(SECURITY_RELOAD_INTERVAL_S)
             at = _now()
             self._take_over(self._trust_file.current(at.steady_s), at)
+            await self._write_pins_down()
             if self._certificate is not None and (current := self._certificate()) is not shown:
                 shown = current
                 self._quic.renew(current)
             self._call(at)
+
+    async def _write_pins_down(self) -> None:
+        """Keys that were pinned on first use are to be known after a restart (EMM-17)."""
+        self._pins |= self._store.take_new_pins()
+        if not self._pins:
+            return
+        try:
+            await asyncio.to_thread(add_pins, self._data, self._pins)
+        except WeftError as error:
+            if not self._pins_failed:
+                self._logger.error("first_use_not_kept", reason=str(error), keys=len(self._pins))
+            self._pins_failed = True  # tried again in a while
+        else:
+            self._pins, self._pins_failed = {}, False
+
+    def _find_seal_key(self, key_id: bytes) -> bytes | None:
+        return self._seal_keys.get(key_id)
 
     def _take_over(self, trust: Trust, at: Instant) -> None:
         problem = self._trust_file.problem
@@ -171,6 +201,7 @@ class EmmGateway:
             return
         trust.fill(self._store, self._trust)
         self._trust = trust
+        self._seal_keys = trust.seal_keys()
         self._judge.trust_changed()
         self._compact.trust_changed(trust.key_ring())
         self._relations.trust_changed(trust, at)

@@ -22,8 +22,8 @@ from weft.gateway.emm.judge import EmmJudge
 from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.rows import Accepted, Arrived, Judged, Rejected
 from weft.gateway.emm.topics import QUARANTINE_TOPIC
-from weft.gateway.emm.waiting import Line, Signatures
-from weft.limits import MIB
+from weft.gateway.emm.waiting import GATEWAY_EMM_SIGNATURES_MAX, Line, Signatures, intake_max
+from weft.limits import EMM_PACKET_BYTES_MAX, MIB
 from weft.model import Batch, Topic
 from weft.port.node import MeshNode
 from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
@@ -58,10 +58,11 @@ class Inbound:
         quarantine: Quarantine,
         clock: Callable[[], Instant],
         on_accepted: Callable[[Accepted], None],
+        packet_bytes_max: int = EMM_PACKET_BYTES_MAX,
     ) -> None:
         self.figures = Figures()
-        self.line = Line()
-        self.signatures = Signatures()
+        self.line = Line(intake_max(packet_bytes_max))
+        self.signatures = Signatures(intake_max(packet_bytes_max, GATEWAY_EMM_SIGNATURES_MAX))
         self.quarantine = quarantine
         self._mesh = mesh
         self._judge = judge

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -12,6 +12,10 @@ from weft.gateway.emm.settings import Out
 from weft.model import Event, Topic
 from weft.wire import emm, emm_compact
 from weft.wire.datagram import DatagramProtocol
+from weft.wire.emm import Rules, SealRule
+from weft.wire.emm.fields import DEFAULT_RULES, MESSAGE_ID_BITS
+from weft.wire.emm.seal import KeyFinder, no_keys
+from weft.wire.emm.sealing import rule_for
 from weft.wire.emm_compact import Format, Notification, Numbering
 
 US_PER_S = 1_000_000
@@ -27,11 +31,23 @@ class Packed:
 
 
 class Packer:
-    """``chance`` gives so many random bits (EMM-02). Keys may be replaced at any time."""
+    """``chance`` gives so many random bits (EMM-02). Keys may be replaced at any time; ``find_key`` has those that
+    events are encrypted with, if ``seal`` names them."""
 
-    def __init__(self, node_id: UUID, chance: Callable[[int], int], unix_s: float) -> None:
+    def __init__(
+        self,
+        node_id: UUID,
+        chance: Callable[[int], int],
+        unix_s: float,
+        rules: Rules = DEFAULT_RULES,
+        seal: Sequence[SealRule] = (),
+        find_key: KeyFinder = no_keys,
+    ) -> None:
         self.credentials: emm.Credentials | None = None
         self.signer: emm_compact.Signer | None = None
+        self._rules = rules
+        self._seal = seal
+        self._find_key = find_key
         self._node_id = node_id
         self._chance = chance
         self._numbering = Numbering.starting(unix_s)
@@ -42,17 +58,28 @@ class Packer:
             case DatagramProtocol.EMM:
                 return self._emm(topic, event, out, unix_s)
             case DatagramProtocol.EMM_COMPACT:
-                return self._compact(event, out, unix_s)
+                return self._compact(topic, event, out, unix_s)
 
     def _emm(self, topic: Topic, event: Event, out: Out, unix_s: float) -> Packed:
         """Named as its topic. Created when the event was, signed now: that is what its freshness is judged by."""
         created_s = min(max(event.timestamp_us // US_PER_S, 0), int(unix_s))
-        draft = emm.draft_event(self._chance(32), created_s, topic, event.payload, node_id=self._node_id)
-        data = emm.build(replace(draft, urgent=out.urgent), self.credentials, signed_at_s=int(unix_s))
+        number = self._chance(MESSAGE_ID_BITS)
+        draft = emm.draft_event(number, created_s, topic, event.payload, node_id=self._node_id)
+        if out.compress:
+            draft = emm.compressed_if_smaller(draft)
+        data = emm.build(
+            replace(draft, urgent=out.urgent),
+            self.credentials,
+            seal=emm.seal_for(self._seal, topic, self._find_key, self._chance),
+            signed_at_s=int(unix_s),
+            rules=self._rules,
+        )
         return Packed(data, 0, out.urgent)
 
-    def _compact(self, event: Event, out: Out, unix_s: float) -> Packed:
+    def _compact(self, topic: Topic, event: Event, out: Out, unix_s: float) -> Packed:
         """EMM-C has no names: the payload is all that goes."""
+        if rule_for(self._seal, topic) is not None:
+            raise UsageError(f"events on {topic} must be encrypted, and EMM-C has no encryption")
         if self.signer is None:
             raise UsageError("there is no group key to sign EMM-C packets with: weft trust add --group")
         triple, self._numbering = self._numbering.take(unix_s, self._chance(16))

@@ -17,7 +17,8 @@ from weft.gateway.emm.identity import Identity
 from weft.security import Trust
 from weft.wire import emm
 from weft.wire.datagram import DatagramProtocol
-from weft.wire.emm import EventType, Field
+from weft.wire.emm import EventType, Field, Rules
+from weft.wire.emm.fields import DEFAULT_RULES, MESSAGE_ID_BITS
 from weft.wire.udp import TTL_DEFAULT, Address, Datagram, Outgoing
 
 CAPABILITIES: Final = b"weft-gateway"
@@ -27,8 +28,14 @@ class Relations:
     """``chance`` gives so many random bits."""
 
     def __init__(
-        self, identity: Identity, heartbeat_interval_s: float, chance: Callable[[int], int], at: Instant
+        self,
+        identity: Identity,
+        heartbeat_interval_s: float,
+        chance: Callable[[int], int],
+        at: Instant,
+        rules: Rules = DEFAULT_RULES,
     ) -> None:
+        self._rules = rules
         self._identity = identity
         self._interval_s = heartbeat_interval_s
         self._chance = chance
@@ -58,7 +65,7 @@ class Relations:
         """A Hello, a join or a heartbeat that was verified."""
         match protocol:
             case DatagramProtocol.EMM:
-                packet = emm.parse_untrusted(data)
+                packet = emm.parse_untrusted(data, self._rules)
                 node_id = packet.fields[Field.NODE_ID]
                 if packet.event_type == EventType.HELLO:
                     told = next((value for kind, value in packet.values if kind == Field.BINARY), b"")
@@ -91,7 +98,7 @@ class Relations:
         return due
 
     def _called(self, due: Due, at: Instant) -> bytes:
-        number, node_id = self._chance(32), self._identity.node_id
+        number, node_id = self._chance(MESSAGE_ID_BITS), self._identity.node_id
         match due.call:
             case Call.HELLO:
                 draft = emm.draft_hello(number, int(at.unix_s), node_id, CAPABILITIES)
@@ -99,4 +106,4 @@ class Relations:
                 draft = emm.draft_heartbeat(number, int(at.unix_s), node_id)
             case _:
                 assert_never(due.call)
-        return emm.build(draft, self._credentials)
+        return emm.build(draft, self._credentials, rules=self._rules)

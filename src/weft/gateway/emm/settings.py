@@ -9,7 +9,8 @@ from weft.gateway.emm.topics import PREFIX, TopicRule
 from weft.limits import DATAGRAM_HEARTBEAT_INTERVAL_S, DATAGRAM_RATE_PER_S_MAX, QUARANTINE_PER_S
 from weft.model import Pattern
 from weft.wire.datagram import DatagramProtocol
-from weft.wire.emm import TrustPolicy
+from weft.wire.emm import Rules, SealRule, TrustPolicy
+from weft.wire.emm.fields import DEFAULT_RULES
 from weft.wire.emm_compact import Priority
 
 HostAndPort = tuple[str, int]
@@ -26,7 +27,7 @@ class Payload(StrEnum):
 class Out:
     """Mesh events that match ``pattern`` go out as datagrams: to ``targets``, or to all neighbours if there are none.
 
-    ``priority`` is for EMM-C alone.
+    ``priority`` is for EMM-C alone, ``compress`` (where it helps) for EMM.
     """
 
     pattern: Pattern
@@ -34,6 +35,7 @@ class Out:
     targets: tuple[HostAndPort, ...] = ()
     urgent: bool = False
     priority: Priority = Priority.INFO
+    compress: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class GatewaySettings:
     payload: Payload = Payload.VALUE
     policy: TrustPolicy = TrustPolicy.PINNED
     unsigned_allowed: bool = False
+    packet_rules: Rules = DEFAULT_RULES
+    seal: tuple[SealRule, ...] = ()
     out: tuple[Out, ...] = ()
     rate_per_s_max: float = DATAGRAM_RATE_PER_S_MAX
     quarantine_per_s: float = QUARANTINE_PER_S

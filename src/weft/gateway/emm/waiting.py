@@ -12,11 +12,17 @@ from typing import Final
 
 from weft.gateway.emm.rows import Arrived
 from weft.gateway.emm.sources import GATEWAY_EMM_SOURCES_MAX
+from weft.limits import EMM_PACKET_BYTES_MAX
 from weft.wire.datagram import is_urgent_untrusted
 
 EMM_INTAKE_MAX: Final = 65_536  # datagrams waiting to be verified, 36 MB at most: under a second of work
 GATEWAY_EMM_SIGNATURES_MAX: Final = 16_384  # packets waiting for theirs, of known senders and of others each: a second
 STRANGERS_SHARE: Final = 4  # of signature checks, one in so many is for senders that nobody knows yet
+
+
+def intake_max(packet_bytes_max: int, datagrams_max: int = EMM_INTAKE_MAX) -> int:
+    """How many datagrams of that size may wait, so that the bytes stay the same."""
+    return max(min(datagrams_max, datagrams_max * EMM_PACKET_BYTES_MAX // packet_bytes_max), 1)
 
 
 class Line:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 
@@ -15,12 +15,17 @@ from weft.limits import (
     DATAGRAM_RATE_PER_S_MAX,
     DATAGRAM_RATE_PER_S_MIN,
     DATAGRAM_SOUGHT_MAX,
+    EMM_PACKET_BYTES_MAX,
+    KIB,
+    MIB,
     QUARANTINE_PER_S,
 )
 from weft.node.config.sections import Dialled, Seconds, Selection, knob, parsed_by, split_list
 from weft.transport.addresses import Address, parse_address_or_host
 from weft.wire.datagram import DatagramProtocol
-from weft.wire.emm import TrustPolicy
+from weft.wire.emm import Algorithm, Profile, Rules, SealRule, TrustPolicy
+from weft.wire.emm.encryption import KEY_ID_BYTES
+from weft.wire.emm.fields import DEFAULT_RULES
 from weft.wire.emm_compact import Priority
 from weft.wire.emm_compact.codes import label
 
@@ -30,6 +35,9 @@ RULES_MAX: Final = 256
 
 Listen = Annotated[InstanceOf[Address], parsed_by(lambda text: parse_address_or_host(text, DEFAULT_PORT))]
 Targets = Annotated[tuple[Dialled, ...], BeforeValidator(split_list)]
+PACKET_BYTES_LEAST: Final = 128  # a signed event with a name
+PACKET_BYTES_MOST: Final = 9000  # a jumbo frame: larger ones would be fragmented everywhere
+CIPHERS: Final = {"aes-256-gcm": Algorithm.AES_256_GCM, "chacha20-poly1305": Algorithm.CHACHA20_POLY1305}
 PRIORITIES: Final = {label(priority): priority for priority in Priority}
 
 
@@ -71,9 +79,27 @@ class EmmOutSection(Section):
         description=f"Of EMM-C notifications: {', '.join(PRIORITIES)}.",
     )
 
+    compress: bool = Field(default=False, description="Compress EMM events where that makes them smaller.")
+
     def out(self) -> Out:
         targets = tuple((target.host, target.port) for target in self.targets)
-        return Out(self.pattern, self.protocol, targets, self.urgent, PRIORITIES[self.priority])
+        return Out(self.pattern, self.protocol, targets, self.urgent, PRIORITIES[self.priority], self.compress)
+
+
+class EmmSealSection(Section):
+    """Events that travel encrypted: refused when they come in the clear, and sealed when they go out. EMM alone."""
+
+    pattern: Selection = Field(description="Which names: of events that come, and of topics that go out.")
+    key_id: str = Field(
+        pattern=f"^[0-9a-fA-F]{{{2 * KEY_ID_BYTES}}}$",
+        description="The key that this node encrypts with: its id in the trust store, 32 hexadecimal digits.",
+    )
+    cipher: Literal["aes-256-gcm", "chacha20-poly1305"] = Field(
+        default="aes-256-gcm", description="What this node encrypts with. It opens both."
+    )
+
+    def rule(self) -> SealRule:
+        return SealRule(self.pattern, bytes.fromhex(self.key_id), CIPHERS[self.cipher])
 
 
 class EmmSection(Section):
@@ -104,6 +130,19 @@ class EmmSection(Section):
         "first of its node; or taken as it is, and the event marked as of unverified identity.",
     )
     unsigned: bool = Field(default=False, description="Take EMM packets that nobody signed, and mark them so.")
+    profile: Profile | None = Field(
+        default=None,
+        description="What EMM packets must have, both ways: `interop-v1`. Unset: what the protocol asks for.",
+    )
+    packet_bytes_max: int = knob(
+        EMM_PACKET_BYTES_MAX, PACKET_BYTES_LEAST, PACKET_BYTES_MOST, "The largest EMM packet, both ways."
+    )
+    inflated_bytes_max: int = knob(
+        DEFAULT_RULES.inflated_bytes_max, KIB, 16 * MIB, "What a compressed EMM packet may come to."
+    )
+    seal: tuple[EmmSealSection, ...] = Field(
+        default=(), max_length=RULES_MAX, description="Tables of events that travel encrypted, see below."
+    )
     out: tuple[EmmOutSection, ...] = Field(
         default=(), max_length=RULES_MAX, description="Tables of topics that go out, see below."
     )
@@ -140,6 +179,8 @@ class EmmSection(Section):
             payload=self.payload,
             policy=self.policy,
             unsigned_allowed=self.unsigned,
+            packet_rules=Rules(self.packet_bytes_max, DEFAULT_RULES.tlvs_max, self.inflated_bytes_max, self.profile),
+            seal=tuple(each.rule() for each in self.seal),
             out=tuple(each.out() for each in self.out),
             rate_per_s_max=self.rate_per_s_max,
             quarantine_per_s=self.quarantine_per_s,

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from weft.configuration import Section
 from weft.node.config import NodeConfig
-from weft.node.config.emm import EmmOutSection, EmmRuleSection
+from weft.node.config.emm import EmmOutSection, EmmRuleSection, EmmSealSection
 from weft.node.config.loading import TABLES, variable_of
 from weft.node.config.sections import Peer, TopicSection
 
@@ -50,6 +50,7 @@ ITEMS: tuple[tuple[str, type[Section]], ...] = (
     ("A peer as a table", Peer),
     ("A table of `topics`", TopicSection),
     ("A table of `gateway.emm.rules`", EmmRuleSection),
+    ("A table of `gateway.emm.seal`", EmmSealSection),
     ("A table of `gateway.emm.out`", EmmOutSection),
 )
 

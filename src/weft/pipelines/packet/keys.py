@@ -86,7 +86,7 @@ class _Reader:
         if self._made_of is None or self._made_of[0] is not trust or self._made_of[1] is not seals:
             store = emm.TrustStore(self._policy)
             trust.fill(store, Trust())
-            self._keys = Keys(store, trust.key_ring(), seals)
+            self._keys = Keys(store, trust.key_ring(), {**trust.seal_keys(), **seals})
             self._made_of = trust, seals
         return self._keys
 

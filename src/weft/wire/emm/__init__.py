@@ -10,7 +10,15 @@ Time, keys and random numbers are arguments. Requirements EMM-01 to EMM-26 and E
 """
 
 from weft.wire.emm.auth import SigningKey, Verdict, authenticate
-from weft.wire.emm.build import Credentials, Draft, build, draft_event, draft_heartbeat, draft_hello
+from weft.wire.emm.build import (
+    Credentials,
+    Draft,
+    build,
+    compressed_if_smaller,
+    draft_event,
+    draft_heartbeat,
+    draft_hello,
+)
 from weft.wire.emm.canonical import canonical_bytes
 from weft.wire.emm.encryption import Encryption
 from weft.wire.emm.fields import Algorithm, EventType, Field, Flags, Profile, Rules
@@ -19,6 +27,7 @@ from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import parse_untrusted
 from weft.wire.emm.replay import check_fresh, replay_mark, replay_sender
 from weft.wire.emm.seal import Seal, unseal_untrusted
+from weft.wire.emm.sealing import SealRule, seal_for
 from weft.wire.emm.trust import TrustPolicy, TrustStore
 
 __all__ = [
@@ -35,6 +44,7 @@ __all__ = [
     "ReceivedPacket",
     "Rules",
     "Seal",
+    "SealRule",
     "SigningKey",
     "Terms",
     "TrustPolicy",
@@ -44,11 +54,13 @@ __all__ = [
     "build",
     "canonical_bytes",
     "check_fresh",
+    "compressed_if_smaller",
     "draft_event",
     "draft_heartbeat",
     "draft_hello",
     "parse_untrusted",
     "replay_mark",
     "replay_sender",
+    "seal_for",
     "unseal_untrusted",
 ]

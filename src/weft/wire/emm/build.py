@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from weft.errors import UsageError
@@ -90,6 +90,12 @@ def draft_heartbeat(message_id: int, timestamp_s: int, node_id: UUID) -> Draft:
 
 def draft_event(message_id: int, timestamp_s: int, name: str, *values: Value, node_id: UUID | None = None) -> Draft:
     return Draft(EventType.EVENT, message_id, timestamp_s, (name, *values), node_id)
+
+
+def compressed_if_smaller(draft: Draft) -> Draft:
+    """The draft, to be compressed if that makes its packet smaller (EMM-24)."""
+    plain = encode_values(draft.values)
+    return replace(draft, compressed=len(encode_values([compress(plain)])) < len(plain))
 
 
 def build(

@@ -16,6 +16,8 @@ VERSION: Final = 1
 HEADER: Final = struct.Struct("!BIBBQH")
 HEADER_BYTES: Final = HEADER.size
 assert HEADER_BYTES == 17
+MESSAGE_ID_BITS: Final = 32  # from a cryptographic source (EMM-02)
+UDP_PAYLOAD_BYTES_MAX: Final = 65_507  # 65,535 - 20 (IP) - 8 (UDP)
 
 
 class Flags(IntFlag):
@@ -122,6 +124,14 @@ class Rules:
     profile: Profile | None = None
 
     def __post_init__(self) -> None:
+        for name, least, most in (
+            ("packet_bytes_max", HEADER_BYTES, UDP_PAYLOAD_BYTES_MAX),
+            ("tlvs_max", 1, None),
+            ("inflated_bytes_max", 1, None),
+        ):
+            value: int = getattr(self, name)
+            if value < least or (most is not None and value > most):
+                raise UsageError(f"{name} is out of range", value=value, least=least, limit=most)
         if self.profile is not None and self.profile not in set(Profile):
             raise UsageError("unknown EMM profile", profile=self.profile, known=", ".join(Profile))
 

@@ -5,7 +5,7 @@ The questions come in one order, cheap ones first, so that a flood of forgeries 
     form, any proof at all, age             ``sift``
     HMAC, signer known and trusted, seen?   ``sift``, which marks what has no signature
     age again, signature, seen?             ``verify``, which marks what has one
-    seal                                    ``open``
+    seal, if it has one and if it must      ``open``
 
 Marks are made of what is proven and of nothing else (``replay.replay_sender``), so a forgery keeps nothing out. A
 packet that cannot be opened has been seen all the same. ``judge_columns`` asks the same of a column of datagrams at
@@ -25,6 +25,7 @@ from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import parse_untrusted
 from weft.wire.emm.replay import REPLAY_CACHE_MAX, check_fresh, replay_mark, replay_sender
 from weft.wire.emm.seal import KeyFinder, no_keys, unseal_untrusted
+from weft.wire.emm.sealing import SealRule, rule_for
 from weft.wire.emm.trust import TrustStore
 from weft.wire.recent import Recent, ReplayMarks
 from weft.wire.reject import BadPacket, Reject
@@ -43,6 +44,7 @@ class Terms:
 
     rules: Rules = DEFAULT_RULES
     unsigned_allowed: bool = False
+    sealed: tuple[SealRule, ...] = ()  # events that must be encrypted
     window_s: float = REPLAY_WINDOW_S
     skew_s_max: float = CLOCK_SKEW_S_MAX
 
@@ -120,8 +122,7 @@ class Judge:
 
     def open(self, admitted: Admitted) -> ReceivedPacket:
         """The packet with its data readable."""
-        opened = unseal_untrusted(admitted.packet, self._find_key, self._terms.rules)
-        return ReceivedPacket(opened, admitted.verdict)
+        return ReceivedPacket(open_untrusted(admitted.packet, self._terms, self._find_key), admitted.verdict)
 
     def note_own(self, node_id: bytes, message_id: int, now_s: float) -> None:
         """A packet of ours: should it come back over others, it is nothing new."""
@@ -142,3 +143,13 @@ class Judge:
         if self.marks.holds(admitted.mark, now_s):
             message_id = f"{admitted.packet.message_id:08x}"
             raise BadPacket(Reject.REPLAY, "packet was seen before", message_id=message_id)
+
+
+def open_untrusted(packet: Packet, terms: Terms, find_key: KeyFinder) -> Packet:
+    """The packet with its data readable; raise only BadPacket, also if it should have been encrypted and was not."""
+    opened = unseal_untrusted(packet, find_key, terms.rules)
+    if terms.sealed and not packet.encrypted:
+        name = opened.event_name  # which is known for certain only now
+        if name is not None and rule_for(terms.sealed, name) is not None:
+            raise BadPacket(Reject.UNSEALED, "an event of that name must be encrypted", name=name)
+    return opened

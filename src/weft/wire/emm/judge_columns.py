@@ -19,11 +19,12 @@ from weft.wire.emm.auth import Verdict, check_signature, is_signed
 from weft.wire.emm.canonical import canonical_bytes
 from weft.wire.emm.columnar import decode_column
 from weft.wire.emm.fields import FLAGS_SEALED, Rules
-from weft.wire.emm.judge import DEFAULT_TERMS, Terms
+from weft.wire.emm.judge import DEFAULT_TERMS, Terms, open_untrusted
 from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import parse_untrusted
 from weft.wire.emm.replay import MARK_BYTES, SENDER_BYTES, stand_in
-from weft.wire.emm.seal import KeyFinder, no_keys, unseal_untrusted
+from weft.wire.emm.seal import KeyFinder, no_keys
+from weft.wire.emm.sealing import rule_for
 from weft.wire.emm.trust import TrustStore
 from weft.wire.hmacs import DIGEST_BYTES, Prepared, digests, prepared
 from weft.wire.reject import CODES, OK, REASONS, BadPacket, Reject
@@ -253,12 +254,23 @@ class ColumnJudge:
         return rows
 
     def open(self, rows: JudgedRows) -> None:
-        """``Judge.open`` of the accepted rows that are sealed: into ``rows.opened``, or refused."""
+        """``Judge.open`` of the accepted rows: sealed ones into ``rows.opened``, or refused."""
+        self.refuse_unsealed(rows)
         for row in np.flatnonzero(rows.accepted & rows.sealed).tolist():
             try:
-                rows.opened[row] = unseal_untrusted(rows.packet(row), self._find_key, self._terms.rules)
+                rows.opened[row] = open_untrusted(rows.packet(row), self._terms, self._find_key)
             except BadPacket as error:
                 rows.refuse_row(row, error.reason)
+
+    def refuse_unsealed(self, rows: JudgedRows) -> None:
+        """The accepted rows whose names anybody can read, and should not."""
+        if not self._terms.sealed:
+            return
+        chosen = rows.accepted & ~rows.sealed
+        coded = rows.columns.column("event_name").dictionary_encode()
+        for code, name in enumerate(coded.dictionary.to_pylist()):
+            if rule_for(self._terms.sealed, name) is not None:
+                rows.refuse(chosen & (coded.indices.fill_null(-1).to_numpy() == code), Reject.UNSEALED)
 
     # --- the questions -----------------------------------------------------------------------------------------------
 

@@ -104,6 +104,10 @@ def _check_rules(packet: Packet, rules: Rules) -> None:
     if NODE_ID not in fields and (HMAC in fields or SIGNATURE in fields):
         raise BadPacket(Reject.ANONYMOUS, "an HMAC or signature requires a node id")  # EMM-16
     if ENCRYPTION in fields:
+        if not packet.flags & Flags.ENCRYPTED:  # a receiver must decrypt before it processes (3.2), and cannot (EMM-22)
+            raise BadPacket(
+                Reject.ENCRYPTION, "encryption metadata (0x11) in a packet that is not flagged as encrypted"
+            )
         read_encryption_untrusted(packet, subs_max=rules.tlvs_max - len(packet.offsets))
     if packet.flags & FLAGS_SEALED:
         _check_sealed(packet)

@@ -36,6 +36,7 @@ class TrustStore:
         self._secrets: dict[bytes, dict[bytes, bytes]] = {}  # node id -> auth key id -> secret
         self._public: dict[bytes, dict[bytes, bytes]] = {}  # node id -> auth key id -> Ed25519 public key
         self._first_use: dict[bytes, bytes] = {}  # node id -> the key it was first seen with
+        self._new_pins: dict[bytes, bytes] = {}  # those of them that nobody has written down yet
 
     def add_hmac_key(self, node_id: UUID, auth_key_id: bytes, secret: bytes) -> None:
         if len(secret) < HMAC_KEY_BYTES_MIN:
@@ -54,7 +55,7 @@ class TrustStore:
             else:
                 keys.get(node_id.bytes, {}).pop(auth_key_id, None)
         if auth_key_id is None:
-            self._first_use.pop(node_id.bytes, None)
+            self.unpin(node_id)
 
     def hmac_key(self, node_id: bytes, auth_key_id: bytes | None) -> bytes:
         """The shared secret of this packet; raise BadPacket if there is none."""
@@ -88,8 +89,23 @@ class TrustStore:
 
     def remember_first_use(self, node_id: bytes, public_key: bytes) -> None:
         """Pin a key that has just verified a signature, if the policy says so and nothing was known of the node."""
-        if self.policy is TrustPolicy.FIRST_USE and not self._public.get(node_id):
-            self._first_use.setdefault(node_id, public_key)
+        if self.policy is TrustPolicy.FIRST_USE and not self._public.get(node_id) and node_id not in self._first_use:
+            self._first_use[node_id] = self._new_pins[node_id] = public_key
+
+    def pin(self, node_id: UUID, public_key: bytes) -> None:
+        """A key that was pinned before, by this store or the one it follows. Of no effect under another policy."""
+        if self.policy is TrustPolicy.FIRST_USE:
+            self._first_use[node_id.bytes] = _checked(Field.PUBLIC_KEY, public_key)
+
+    def unpin(self, node_id: UUID) -> None:
+        """Forget the key that a node was first seen with: the next one counts as the first."""
+        self._first_use.pop(node_id.bytes, None)
+        self._new_pins.pop(node_id.bytes, None)
+
+    def take_new_pins(self) -> dict[UUID, bytes]:
+        """Keys pinned since the last call, for whoever writes them down."""
+        taken, self._new_pins = self._new_pins, {}
+        return {UUID(bytes=node_id): key for node_id, key in taken.items()}
 
 
 def _find(keys: dict[bytes, bytes] | None, auth_key_id: bytes | None, node_id: bytes, purpose: str) -> bytes:
