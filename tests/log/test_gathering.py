@@ -153,9 +153,10 @@ def test_rounds_hold_every_batch_once_and_in_the_order_of_its_stream(data: st.Da
         assert len({stream for stream, _ in one_round}) == len(one_round), "a stream has one entry in a round"
         for stream, run in one_round:
             assert run, "no entry is empty"
-            seen[stream] += run
+            seen[stream] += [number for number, _ in run]
+            batches = [batch for _, batch in run]
+            assert batches == [wanted[number][1] for number, _ in run]
             if len(run) > 1:
-                batches = [wanted[index][1] for index in run]
                 assert all(len(each) <= FEW_MAX for each in batches)
                 for producer in (ANNA, BERT):
                     numbers = [each.sequence for each in batches if each.producer == producer]

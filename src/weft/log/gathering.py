@@ -20,32 +20,31 @@ from weft.model.batch_header import NO_PRODUCER
 GATHERED_BYTES_MAX: Final = 1 * MIB  # of one entry: what a frame to a peer takes
 GATHERED_MAX: Final = 4096  # batches in one entry
 PIECE: Final = struct.Struct(">I16sQI")  # events, producer, sequence, checksum
-Wanted = Sequence[tuple[Stream, Batch]]
-Run = list[int]  # indexes of batches that become one entry
+Run = list[tuple[int, Batch]]  # batches that become one entry, and which of those handed in they are
 
 
-def rounds(wanted: Wanted) -> Iterator[list[tuple[Stream, Run]]]:
+def rounds(wanted: Sequence[tuple[Stream, Batch]]) -> Iterator[list[tuple[Stream, Run]]]:
     """What to store, in this order: in each round at most one entry of a stream. Mostly there is one round."""
     if len(wanted) == 1:
-        yield [(wanted[0][0], [0])]
+        ((stream, batch),) = wanted
+        yield [(stream, [(0, batch)])]
         return
-    by_stream: dict[Stream, list[int]] = {}
-    for index, (stream, _) in enumerate(wanted):
-        by_stream.setdefault(stream, []).append(index)
-    runs = {stream: _runs(wanted, indexes) for stream, indexes in by_stream.items()}
+    by_stream: dict[Stream, Run] = {}
+    for number, (stream, batch) in enumerate(wanted):
+        by_stream.setdefault(stream, []).append((number, batch))
+    runs = {stream: _runs(batches) for stream, batches in by_stream.items()}
     while runs:
         yield [(stream, of_stream.pop(0)) for stream, of_stream in runs.items()]
         runs = {stream: of_stream for stream, of_stream in runs.items() if of_stream}
 
 
-def _runs(wanted: Wanted, indexes: list[int]) -> list[Run]:
-    if len(indexes) == 1:
-        return [indexes]
+def _runs(batches: Run) -> list[Run]:
+    if len(batches) == 1:
+        return [batches]
     runs: list[Run] = []
     size = 0
     last: dict[bytes | None, int] = {}  # producer -> its sequence in the run
-    for index in indexes:
-        batch = wanted[index][1]
+    for number, batch in batches:
         few = batch.few is not None
         if few and runs and size + len(batch.data) <= GATHERED_BYTES_MAX and len(runs[-1]) < GATHERED_MAX:
             # One that may be a repetition of another in the same run has to wait until that is in the books.
@@ -55,7 +54,7 @@ def _runs(wanted: Wanted, indexes: list[int]) -> list[Run]:
         if not joins:
             runs.append([])
             size, last = 0, {}
-        runs[-1].append(index)
+        runs[-1].append((number, batch))
         size += len(batch.data) if few else GATHERED_BYTES_MAX
         last[batch.producer] = batch.sequence
     return runs

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Final, NamedTuple
 
 import msgspec
@@ -137,60 +137,55 @@ class Log:
         outcomes: list[Appended | WeftError] = [NOT_STORED] * len(wanted)
         with self._lock:
             for one_round in rounds(wanted):
-                entries: list[_Entry] = []
-                new_ids = count(self._catalogue.next_id)
-                for stream, run in one_round:
-                    state = self._states.get((stream, self.epoch))
-                    if state is not None:
-                        fresh = self._fresh(state, wanted, run, outcomes)
-                        if fresh:
-                            entries.append(_entry(state, False, [wanted[each][1] for each in fresh], fresh))
-                    else:
-                        state = StreamState(next(new_ids), new_record(stream, self.epoch, 0))
-                        entries.append(_entry(state, True, [wanted[each][1] for each in run], run))
-                if not entries:
-                    continue
+                entries = self._entries(one_round, outcomes)
                 try:
-                    self._store(entries)
+                    if entries:
+                        self._store(entries)
                 except WeftError as error:
-                    for entry in entries:
-                        for each in entry.run:
-                            outcomes[each] = error
+                    for number, _ in chain.from_iterable(entry.run for entry in entries):
+                        outcomes[number] = error
                 else:
                     for entry in entries:
-                        self._note_own(entry, wanted, outcomes)
+                        self._note_own(entry, outcomes)
         return outcomes
 
-    def _fresh(
-        self, state: StreamState, wanted: Sequence[tuple[Stream, Batch]], run: Run, outcomes: list[Appended | WeftError]
-    ) -> Run:
-        """Those that are not in the log. Of the others, the outcome."""
+    def _entries(self, one_round: list[tuple[Stream, Run]], outcomes: list[Appended | WeftError]) -> list[_Entry]:
+        """What is to be stored. Of batches that are in the log already, the outcome."""
+        entries = []
+        new_ids = count(self._catalogue.next_id)
+        for stream, run in one_round:
+            state = self._states.get((stream, self.epoch))
+            is_new = state is None
+            if state is None:
+                state = StreamState(next(new_ids), new_record(stream, self.epoch, 0))
+            else:
+                run = self._fresh(state, run, outcomes)
+            if run:
+                entries.append(_entry(state, is_new, run))
+        return entries
+
+    def _fresh(self, state: StreamState, run: Run, outcomes: list[Appended | WeftError]) -> Run:
         fresh: Run = []
-        for each in run:
-            batch = wanted[each][1]
-            if batch.producer is not None:
-                try:
+        for number, batch in run:
+            sent = None
+            try:
+                if batch.producer is not None:
                     sent = self._producers.find((state.id, batch.producer), batch.sequence)
-                    if sent is not None:
-                        self._check_same(state.stream, sent, batch)
-                        outcomes[each] = Appended(
-                            state.stream, self.epoch, sent.first_offset, len(batch), self.appended, repeated=True
-                        )
-                        continue
-                except WeftError as error:
-                    outcomes[each] = error
-                    continue
-            fresh.append(each)
+                if sent is None:
+                    fresh.append((number, batch))
+                else:
+                    self._check_same(state.stream, sent, batch)
+                    place = (state.stream, self.epoch, sent.first_offset, len(batch))
+                    outcomes[number] = Appended(*place, self.appended, repeated=True)
+            except WeftError as error:
+                outcomes[number] = error
         return fresh
 
-    def _note_own(
-        self, entry: _Entry, wanted: Sequence[tuple[Stream, Batch]], outcomes: list[Appended | WeftError]
-    ) -> None:
+    def _note_own(self, entry: _Entry, outcomes: list[Appended | WeftError]) -> None:
         """Where each batch of an entry that is stored has its place."""
         at, state = entry.batch.base_offset, entry.state
-        for each in entry.run:
-            batch = wanted[each][1]
-            outcomes[each] = Appended(state.stream, self.epoch, at, len(batch), self.appended)
+        for number, batch in entry.run:
+            outcomes[number] = Appended(state.stream, self.epoch, at, len(batch), self.appended)
             if batch.producer is not None:
                 self._producers.add((state.id, batch.producer), sent_as(batch, at))
             at += len(batch)
@@ -584,9 +579,10 @@ class Log:
             self.store.close()
 
 
-def _entry(state: StreamState, is_new: bool, batches: Sequence[Batch], run: Run) -> _Entry:
-    if len(batches) == 1:
-        return _Entry(state, is_new, run, batches[0].with_base_offset(state.end), b"")
+def _entry(state: StreamState, is_new: bool, run: Run) -> _Entry:
+    if len(run) == 1:
+        return _Entry(state, is_new, run, run[0][1].with_base_offset(state.end), b"")
+    batches = [batch for _, batch in run]
     return _Entry(state, is_new, run, gathered(batches, state.end), pack_pieces(batches))
 
 
