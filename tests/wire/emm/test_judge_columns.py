@@ -177,7 +177,7 @@ class Way:
     """One of the two, and all that it said. ``look`` judges a block in one of the two phases."""
 
     trust: TrustStore
-    said: list[object] = field(default_factory=list)
+    said: list[tuple[str, object]] = field(default_factory=list)
     waiting: list[Sent] = field(default_factory=list)
 
     def go(self, steps: Sequence[Step], look: Callable[[list[Sent], str, int], list[tuple[str, object]]]) -> None:
@@ -257,6 +257,19 @@ def test_any_sequence_of_packets_has_one_outcome(steps: list[Step], policy: Trus
     assert columnar.waiting == scalar.waiting
     assert remembered(fast) == remembered(slow)
     assert columnar.trust._first_use == scalar.trust._first_use
+
+
+@pytest.mark.req("EMM-15", "EMM-19")
+def test_an_hmac_vouches_whatever_key_a_packet_carries() -> None:
+    """Rare among random packets: both proofs, the key a stranger's, and the policy `any`."""
+    packet = build(draft_event(1, NOW, "n", node_id=NODES[0]), HONEST[1][1])
+    step = Step([Sent(packet, "a:1")] * 2, 2, 0, None)
+    for way in (
+        one_by_one([step], trust_store(TrustPolicy.ANY), Terms(), Seen(SALT)),
+        in_columns([step], trust_store(TrustPolicy.ANY), Terms(), Seen(SALT)),
+    ):
+        assert [found[0] for found in way.said] == ["waits", "waits", "taken", "refused"]
+        assert "Verdict.VERIFIED" in str(way.said[2][1])
 
 
 @pytest.mark.req("EMM-19")
