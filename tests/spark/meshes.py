@@ -12,7 +12,7 @@ from weft.testing.live_blocking import BlockingMesh
 
 WAIT_S = 60.0  # for what takes milliseconds on a machine that is not busy
 LONG_AGO_US = 1_000_000  # 1970
-PADDING = bytes(8192)  # nine of them are more than the index of a log takes together: retention can cut between
+PADDING = bytes(128 * 1024)  # nine of them are more than the index of a log takes together: retention can cut between
 OLD_EVENTS = 20
 
 
