@@ -136,7 +136,7 @@ KINDS: Sequence[Callable[[Core, int], None]] = (links, groups, members, subscrip
 
 
 @dataclass
-class Case:
+class Trial:
     kind: str
     wanted: int
     count: int  # as many of them as there was time for
@@ -159,7 +159,7 @@ class Case:
         return statistics.median(self.times_us)
 
 
-def prepared(kind: Callable[[Core, int], None], wanted: int) -> Case:
+def prepared(kind: Callable[[Core, int], None], wanted: int) -> Trial:
     """Add so many, or as many as there is time for, if adding one costs more the more there are."""
     begin = time.thread_time()
     core = Core()
@@ -171,10 +171,10 @@ def prepared(kind: Callable[[Core, int], None], wanted: int) -> Case:
     core.publish()
     took_s = time.thread_time() - begin
     console.print(f"{count:,} of {wanted:,} {kind.__name__}: prepared in {took_s:.1f} s", style="dim")
-    return Case(kind.__name__, wanted, count, core, took_s / count * 1e6)
+    return Trial(kind.__name__, wanted, count, core, took_s / count * 1e6)
 
 
-def figures(cases: Sequence[Case]) -> list[Figure]:
+def figures(cases: Sequence[Trial]) -> list[Figure]:
     found = []
     for kind in dict.fromkeys(case.kind for case in cases):
         few, *_, many = same = [case for case in cases if case.kind == kind]
