@@ -25,6 +25,7 @@ from weft.core.messages import (
     LinkUp,
     MemberKnown,
     Publish,
+    PublishAll,
     Receipts,
     StreamKey,
     Subscribe,
@@ -67,7 +68,7 @@ class Core:
     def publish(self, topic: Topic = TOPIC, batch: Batch = BATCH) -> None:
         """One event as the runtime does it, timers included."""
         self._request += 1
-        self.step(Publish(self._request, topic, 0, batch))
+        self.step(PublishAll([Publish(self._request, topic, 0, batch)]))
         self.broker.get_timer()
         assert any(isinstance(effect, Receipts) for effect in self._sync()), "a synced publish has its receipt"
         self.broker.get_timer()

@@ -30,6 +30,7 @@ from weft.core.messages import (
     Opened,
     PlainEvent,
     Publish,
+    PublishAll,
     Receipted,
     Receipts,
     ReceivedAcks,
@@ -122,7 +123,7 @@ class Actor:
         self.requests += 1
         now_us = int(self.stage.now_s * 1e6) if at_us is None else at_us
         batch = Batch.from_columns([text.encode() for text in texts], now_us)
-        self.step(Publish(self.requests, parse_topic(topic), 0, batch, copies))
+        self.step(PublishAll([Publish(self.requests, parse_topic(topic), 0, batch, copies)]))
         return self.requests
 
     def subscribe(

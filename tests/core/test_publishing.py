@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.stage import Stage
 from weft.core import CopiesMissing
-from weft.core.messages import Publish
+from weft.core.messages import Publish, PublishAll
 from weft.limits import COPIES_MAX
 from weft.log.errors import DiskFull, OutOfSequence, SequenceReused
 from weft.model import Batch, parse_topic
@@ -19,7 +19,7 @@ def sent(stage: Stage, sequence: int, *texts: str) -> int:
     actor = stage["a"]
     actor.requests += 1
     batch = Batch.from_columns([text.encode() for text in texts], 0, producer=PRODUCER, sequence=sequence)
-    actor.step(Publish(actor.requests, parse_topic("t"), 0, batch))
+    actor.step(PublishAll([Publish(actor.requests, parse_topic("t"), 0, batch)]))
     return actor.requests
 
 

@@ -79,6 +79,9 @@ class ReceivedBatch:
             self._rows = self._stored.rows(self.first_offset)
         return self._rows
 
+    def __repr__(self) -> str:
+        return f"<ReceivedBatch of {len(self)} from {self.stream}:e{self.epoch}:{self.first_offset}>"
+
     def __len__(self) -> int:
         return self.end_offset - self.first_offset
 

@@ -1,12 +1,13 @@
 """What a node decides: inputs in, effects out. No I/O, no clock; it has the log, and a runtime that does the rest.
 
->>> from weft.core.messages import Publish, Synced
+>>> from weft.core.messages import Publish, PublishAll, Synced
 >>> from weft.log import MemoryStore, open_store
 >>> from weft.model import Batch, Epoch, NodeId, Topic
 >>> log = open_store(MemoryStore(), lambda: Epoch(1))
 >>> broker = Broker(NodeId("a"), log, BrokerSettings(), wall_offset_s=0.0)
 >>> told = broker.start(now_s=0.0)
->>> broker.step(Publish(1, Topic("plant.t"), 0, Batch.from_columns([b"21.5"], 0)), now_s=0.1)
+>>> publish = Publish(1, Topic("plant.t"), 0, Batch.from_columns([b"21.5"], 0))
+>>> broker.step(PublishAll([publish]), now_s=0.1)
 []
 >>> ticket = log.sync()
 >>> (receipts,) = broker.step(Synced(ticket, {}), now_s=0.2)

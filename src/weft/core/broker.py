@@ -109,8 +109,6 @@ class Broker:
         match event:
             case PublishAll(publishes):
                 return self._publish(publishes, now_s)
-            case Publish():
-                return self._publish((event,), now_s)
             case Synced():
                 return self._synced(event, now_s)
             case Subscribe() | AddCredit() | Handled() | Unsubscribe() | MoveGroup():

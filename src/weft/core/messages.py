@@ -245,8 +245,7 @@ class Tick:
 
 
 Input: TypeAlias = (
-    Publish
-    | PublishAll
+    PublishAll
     | Synced
     | Subscribe
     | AddCredit

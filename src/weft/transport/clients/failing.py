@@ -1,8 +1,9 @@
-"""How a call fails as a whole: with a gRPC status, and the same ``Error`` that streams carry in its trailing metadata
-(``weft-error-bin``), so that programs need not read the sentence."""
+"""How a call ends. As a whole it fails with a gRPC status, and the same ``Error`` that streams carry in its trailing
+metadata (``weft-error-bin``), so that programs need not read the sentence."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from weft.errors import WeftError
@@ -38,3 +39,13 @@ def failure_of(error: WeftError) -> RpcError:
     message = error_message(error)
     metadata = ((ERROR_METADATA, message.SerializeToString()),)
     return RpcError(STATUSES[message.code], str(error)[:ERROR_TEXT_CHARS_MAX], metadata)
+
+
+async def cancelled(*tasks: asyncio.Task[None] | None) -> None:
+    """End what a stream has begun. A task that has failed by itself had a bug, which is raised."""
+    begun = [task for task in tasks if task is not None]
+    for task in begun:
+        task.cancel()
+    for outcome in await asyncio.gather(*begun, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            raise outcome

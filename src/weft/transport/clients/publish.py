@@ -17,7 +17,7 @@ from weft.model.batch_header import PRODUCER_BYTES
 from weft.port.access import Caller
 from weft.port.errors import ShuttingDown, error_message
 from weft.port.node import MeshNode
-from weft.transport.clients.failing import failure_of
+from weft.transport.clients.failing import cancelled, failure_of
 from weft.transport.clients.values import parse_untrusted, read_batch_untrusted, receipts_bytes
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import BadMeshMessage
@@ -88,13 +88,7 @@ class PublishStream:
         finally:
             self._node.leave(self)
             self._node.intake.give_back(self._owed_bytes)
-            others = [reading] if self._pause is None else [reading, self._pause]
-            for task in others:
-                task.cancel()
-            bugs = await asyncio.gather(*others, return_exceptions=True)
-        for bug in bugs:
-            if isinstance(bug, Exception):
-                raise bug
+            await cancelled(reading, self._pause)
         if self._failure is not None:
             raise failure_of(self._failure) from None
 

@@ -19,6 +19,7 @@ from weft.model import Position
 from weft.port.access import Caller
 from weft.port.errors import Busy, error_message
 from weft.port.node import MeshNode
+from weft.transport.clients.failing import cancelled
 from weft.transport.clients.values import (
     delivery_bytes,
     parse_untrusted,
@@ -142,13 +143,7 @@ class SubscribeStream:
         finally:
             if self._subscription is not None:
                 self._node.unsubscribe(self._subscription)
-            others = [reading] if self._pouring is None else [reading, self._pouring]
-            for task in others:
-                task.cancel()
-            bugs = await asyncio.gather(*others, return_exceptions=True)
-        for bug in bugs:
-            if isinstance(bug, Exception):
-                raise bug
+            await cancelled(reading, self._pouring)
 
     async def _read(self) -> None:
         try:
