@@ -22,6 +22,8 @@ from weft.contexts import FILE, Context, read_contexts
 
 COMMAND: Final = (sys.executable, "-c", "from weft.cli.main import main; main()")
 FREE_PORTS: Final = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+# A start writes ahead 66 MiB otherwise: that is a user's disk, once; here it would be thousands of times.
+SHORT_LOG: Final = {"WEFT_STORAGE_PREPARED_BYTES": str(1024 * 1024)}
 END_TIMEOUT_S: Final = 60  # a bound, not an expectation: the machine may be busy
 
 
@@ -93,6 +95,7 @@ def up(data: Path, *flags: str, config: Path | None = None, stdin: str = "") -> 
     """On free ports, unless flags say otherwise. Contexts are written to ``config``, or beside ``data``."""
     command = [*COMMAND, "up", "--data", str(data), *FREE_PORTS, "--log-format", "json", *flags]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+    environ |= SHORT_LOG
     environ["WEFT_CONFIG_DIR"] = str(config or data.with_name(f"{data.name}-config"))
     with started(command, environ, stdin) as node:
         yield node

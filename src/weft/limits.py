@@ -19,6 +19,7 @@ OFFSET_MAX: Final = (1 << 63) - 1  # offsets and epochs are longs to Spark and i
 
 BATCH_BYTES_MAX: Final = 16 * MIB  # one gRPC frame; larger ones hold up everything behind them
 BATCH_EVENTS_MAX: Final = 1_000_000  # at 16 bytes an event, what BATCH_BYTES_MAX can hold at all
+EVENT_KEY_BYTES_MAX: Final = 4 * KIB  # keys are compared and kept in memory by compaction
 EVENT_HEADERS_MAX: Final = 64  # headers are for routing and tracing, not for data
 EVENT_HEADER_NAME_BYTES_MAX: Final = 255  # as a topic
 EVENT_HEADER_VALUE_BYTES_MAX: Final = 4 * KIB  # as a key; W3C's baggage asks for more in total, never in one value
@@ -120,6 +121,7 @@ CAPTURE_BYTES_MAX: Final = 1024 * MIB  # a capture is read whole: what a tool ma
 SEGMENT_BYTES: Final = 64 * MIB  # one table file: written twice (write-ahead log, table) and never again
 READ_BYTES_MAX: Final = 4 * MIB  # of one read, unless a single batch is larger
 PRODUCER_RECEIPTS_MAX: Final = 64  # per producer and stream: more than a client has in flight
+PREPARED_BYTES: Final = SEGMENT_BYTES + 2 * MIB  # a segment and its books: the log file is long enough for ever
 DISK_RESERVE_BYTES: Final = 256 * MIB  # kept free: RocksDB needs room to flush what it has already taken
 
 # --- what a node does for clients --------------------------------------------------------------------------------

@@ -71,3 +71,13 @@ def test_an_unknown_command_is_a_mistake_of_usage(weft: Weft) -> None:
 
 def test_the_version(weft: Weft) -> None:
     assert re.fullmatch(r"weft \d+\.\d+\.\d+\n", weft("--version").out)
+
+
+def test_a_node_and_a_publisher_start_without_arrow() -> None:
+    """It takes 0.15 s and 35 MB, and is loaded when somebody needs it."""
+    script = (
+        "import sys, weft.node.runtime, weft.cli.publishing\n"
+        "print([name for name in ('pyarrow', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -84,7 +84,13 @@ def main() -> None:
         if not child:
             say(f"born {os.getpid()}")
             try:
-                log = open_log(Path(directory), lambda: Epoch(1), segment_bytes=SEGMENT_BYTES, disk_reserve_bytes=0)
+                log = open_log(
+                    Path(directory),
+                    lambda: Epoch(1),
+                    segment_bytes=SEGMENT_BYTES,
+                    disk_reserve_bytes=0,
+                    prepared_bytes=SEGMENT_BYTES,
+                )
                 Life(log, int(life), Chance(seed)).live()  # noqa: S311
             except BaseException as error:  # everything: a victim must not live on as the parent of others
                 say(f"failed {type(error).__name__} {str(error).splitlines()[0]}")

@@ -12,12 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.log import MemoryStore, RocksStore
+from tests.log.laboratory import copy_live
+from weft.limits import MIB
+from weft.log import MemoryStore, RocksStore, open_log
 from weft.log.claim import Claim, is_claimed
 from weft.log.errors import DiskFull, LogInUse, ReadOnly, StoreCorrupt
 from weft.log.gate import Gate
 from weft.log.marks_file import MarksFile
 from weft.log.store import Delete, DeleteRange, Put, Space, Store, Write
+from weft.model import Epoch
 
 SPACES = st.sampled_from(Space)
 KEYS = st.binary(min_size=1, max_size=2)
@@ -250,3 +253,32 @@ def test_a_small_memory_is_a_full_disk() -> None:
         store.put_batches([(b"b", b"123")])
     store.write([Delete(Space.BATCHES, b"a")])
     store.put_batches([(b"b", b"123")])
+
+
+def log_in_use(path: Path) -> Path:
+    """The write-ahead log with the highest number."""
+    return max((path / "db").glob("*.log"))
+
+
+def test_a_prepared_log_file_is_written_to_without_growing(tmp_path: Path) -> None:
+    with closing(RocksStore(tmp_path / "store")) as store:
+        store.write([Put(Space.BATCHES, b"before", b"1")])
+        store.prepare(3 * MIB)
+        in_use, size = log_in_use(tmp_path / "store"), log_in_use(tmp_path / "store").stat().st_size
+        assert size >= 3 * MIB
+        store.write([Put(Space.BATCHES, b"after", bytes(MIB))])
+        store.sync()
+        assert (log_in_use(tmp_path / "store"), in_use.stat().st_size) == (in_use, size)
+        assert look_forward(store, Space.BATCHES, b"", b"\xff\xff") == [(b"after", bytes(MIB)), (b"before", b"1")]
+        copy_live(tmp_path / "store", tmp_path / "copy")
+    with closing(RocksStore(tmp_path / "copy")) as store:
+        assert look_forward(store, Space.BATCHES, b"", b"\xff\xff") == [(b"after", bytes(MIB)), (b"before", b"1")]
+
+
+@pytest.mark.parametrize(("free", "prepared"), [(10 * MIB, True), (5 * MIB, False)])
+def test_a_log_file_is_prepared_where_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, prepared: bool
+) -> None:
+    monkeypatch.setattr(RocksStore, "free_bytes", lambda _: free)
+    with closing(open_log(tmp_path, lambda: Epoch(1), disk_reserve_bytes=MIB, prepared_bytes=2 * MIB)):
+        assert (log_in_use(tmp_path).stat().st_size >= 2 * MIB) is prepared

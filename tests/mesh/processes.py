@@ -6,6 +6,7 @@ Ports are chosen before the start and held: so that nodes can start together, an
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 
 from tests.node.raw_client import WAIT_S, RawClient
 from tests.transport.held_port import held_port
-from tests.up import COMMAND, ended_in_time
+from tests.up import COMMAND, SHORT_LOG, ended_in_time
 
 
 class NodeProcess:
@@ -40,7 +41,9 @@ class NodeProcess:
         command += ["--listen", self.address, "--admin", "127.0.0.1:0"]
         for peer in peers:
             command += ["--peer", peer.address]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | SHORT_LOG
+        )
         self.log.clear()
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()

@@ -15,11 +15,11 @@ from weft.limits import (
     EVENT_HEADER_NAME_BYTES_MAX,
     EVENT_HEADER_VALUE_BYTES_MAX,
     EVENT_HEADERS_MAX,
+    EVENT_KEY_BYTES_MAX,
     EVENT_PAYLOAD_BYTES_MAX,
     MIB,
 )
 from weft.model import Batch, Event
-from weft.model.batch_schema import EVENT_KEY_BYTES_MAX
 
 PRODUCER = bytes(range(1, 17))
 

@@ -20,6 +20,7 @@ def config_of(data: Path, node_id: str = "a", file: Path | None = None, **overri
         "node.id": node_id,
         "listen.grpc": "127.0.0.1:0",
         "listen.admin": "127.0.0.1:0",
+        "storage.prepared_bytes": 0,  # starts are many, and their events few
     }
     values |= {name.replace("__", "."): value for name, value in overrides.items()}
     return load_config(file, {}, values)

@@ -1,4 +1,4 @@
-"""How the loop hears of syncs: by the thread, or by its own hand when a lone write meets a quick disk."""
+"""How the loop hears of syncs: by the thread, or by its own hand when a small write meets a quick disk."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Bench:
         self.failures.append(error)
         self.changed.set()
 
-    def append(self) -> int:
-        return self.log.append(STREAM, batch_of(b"x")).ticket
+    def append(self, payload: bytes = b"x") -> int:
+        return self.log.append(STREAM, batch_of(payload)).ticket
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(30):
@@ -103,8 +103,7 @@ def test_all_that_several_syncs_brought_is_told_at_once() -> None:
     asyncio.run(story())
 
 
-def test_a_lone_write_is_synced_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "LONE_S", 0.0)  # every write is a lone one
+def test_a_small_write_is_synced_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "QUICK_SYNC_S", 1000.0)
 
     async def story() -> None:
@@ -121,8 +120,6 @@ def test_a_lone_write_is_synced_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_marks_follow_a_sync_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "LONE_S", 0.0)
-
     async def story() -> None:
         bench = Bench(inline=True)
         settled = asyncio.Event()
@@ -136,13 +133,10 @@ def test_the_marks_follow_a_sync_of_the_loop(monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(story())
 
 
-def test_writes_that_follow_each_other_share_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "LONE_S", 1000.0)
-
+def test_a_big_write_is_the_threads() -> None:
     async def story() -> None:
         bench = Bench(inline=True)
-        bench.storage._wrote_at_s = time.monotonic()
-        bench.append()
+        bench.append(bytes(room.SMALL_BYTES))
         bench.storage.wake()
         await bench.until(lambda: bench.said)
         assert bench.threads == ["weft-log-sync"]
@@ -152,7 +146,6 @@ def test_writes_that_follow_each_other_share_the_thread(monkeypatch: pytest.Monk
 
 
 def test_after_a_slow_sync_the_loop_leaves_it_to_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "LONE_S", 0.0)
     monkeypatch.setattr(room, "QUICK_SYNC_S", 0.0)  # none is quick enough
     monkeypatch.setattr(room, "SLOW_PAUSE_S", 1000.0)
 
@@ -168,9 +161,32 @@ def test_after_a_slow_sync_the_loop_leaves_it_to_the_thread(monkeypatch: pytest.
     asyncio.run(story())
 
 
-def test_the_loop_does_not_wait_for_a_thread_that_is_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "LONE_S", 0.0)
+def test_a_slow_sync_among_quick_ones_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, the disk takes as long as four quick syncs may: on the average of eight, that is quick."""
 
+    async def story() -> None:
+        now_s = 100.0
+        bench = Bench(inline=True)
+        monkeypatch.setattr(bench.storage, "_now_s", lambda: now_s)
+
+        def takes(seconds: float) -> Callable[[], None]:
+            def pass_time() -> None:
+                nonlocal now_s
+                now_s += seconds
+
+            return pass_time
+
+        for taken_s in (0.0, 4 * room.QUICK_SYNC_S, 0.0, 0.0):
+            bench.trouble = takes(taken_s)
+            bench.append()
+            bench.storage.wake()
+        assert bench.threads == ["MainThread"] * 4
+        await bench.storage.close()
+
+    asyncio.run(story())
+
+
+def test_the_loop_does_not_wait_for_a_thread_that_is_at_it() -> None:
     async def story() -> None:
         bench = Bench(inline=True)
         with stuck(bench):

@@ -6,19 +6,21 @@ import asyncio
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import pyarrow as pa
 from msgspec import Struct
 from opentelemetry.trace import Span
 
 from weft.errors import UsageError, WeftError
 from weft.model import Batch, Receipt, Topic
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 CLIENT_EVENT_BYTES: Final = 64  # what an event without a receipt costs beside its bytes, so that bytes bound events too
 
 
-Whole: TypeAlias = Batch | pa.RecordBatch | pa.Table
+Whole: TypeAlias = "Batch | pa.RecordBatch | pa.Table"
 
 
 class Chunk:

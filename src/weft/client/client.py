@@ -12,8 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import pyarrow as pa
-
 from weft.client.admin import Admin, GroupInfo, NodePositions, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
 from weft.client.backoff import Draw
 from weft.client.chunk import Published, Whole
@@ -95,6 +93,8 @@ class Client:
 
     async def publish_batch(self, topic: str, data: Whole, *, partition: int | None = None, copies: int = 0) -> Receipt:
         """Publish Arrow data with a column ``payload``, and optionally ``timestamp``, ``key`` and ``headers``."""
+        import pyarrow as pa
+
         if not isinstance(data, Batch | pa.RecordBatch | pa.Table):
             raise UsageError(f"a batch is Arrow data or a Batch, not {type(data).__name__}")
         return await self._publisher.publish_whole(topic, partition or 0, data, copies)

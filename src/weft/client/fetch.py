@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from weft.client.errors import BadNode, error_of, error_of_call, is_retryable, parsed_untrusted
 from weft.client.nodes import Nodes
@@ -13,10 +11,13 @@ from weft.client.received import ReceivedBatch
 from weft.client.refs import stream_ref
 from weft.errors import UsageError, WeftError
 from weft.limits import OFFSET_MAX, READ_BYTES_MAX
-from weft.model import SCHEMA, BadBatch, Batch, Epoch, Stream
+from weft.model import COLUMNS, BadBatch, Batch, Epoch, Stream
 from weft.model.stream import check_place
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.rpc import RpcError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FETCH: Final = "/weft.mesh.v1.Mesh/Fetch"
 FETCH_TRIES_MAX: Final = 10  # without any progress: five seconds or so, then the caller decides
@@ -31,8 +32,8 @@ class Fetch:
         check_place(epoch, first)
         if end is not None and end < first:
             raise UsageError("the range ends before it begins", first=first, end=end)
-        if unknown := [name for name in columns if name not in SCHEMA.names]:
-            raise UsageError("no such column", column=unknown[0], known=", ".join(SCHEMA.names))
+        if unknown := [name for name in columns if name not in COLUMNS]:
+            raise UsageError("no such column", column=unknown[0], known=", ".join(COLUMNS))
         self._nodes = nodes
         self._stream = stream
         self._epoch = epoch
@@ -93,6 +94,8 @@ class Fetch:
         """What is new and wanted of a reply; raise only BadNode."""
         if self._columns and len(fetched.first_offsets) != len(fetched.batches):
             raise BadNode("the node sent columns without their offsets", node=address, stream=self._stream)
+        import pyarrow as pa
+
         found = []
         for index, data in enumerate(fetched.batches):
             try:
@@ -113,6 +116,10 @@ class Fetch:
 
 def _read_columns_untrusted(data: bytes, columns: Sequence[str]) -> pa.RecordBatch:
     """An Arrow IPC stream of one batch with these columns, their types as in a batch; raise ArrowException, OSError."""
+    import pyarrow as pa
+
+    from weft.model.batch_schema import SCHEMA
+
     with pa.ipc.open_stream(data) as reader:
         if reader.schema != pa.schema([SCHEMA.field(name) for name in columns]):
             raise pa.ArrowInvalid(f"columns {reader.schema.names}, not {list(columns)}")

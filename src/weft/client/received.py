@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import repeat
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from msgspec import Struct
 
 from weft.model import Batch, Epoch, EventId, NodeId, Position, Stream, Topic
 from weft.model.batch_few import Few
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Received(Struct, frozen=True, gc=False):

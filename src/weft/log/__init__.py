@@ -62,8 +62,10 @@ def open_log(
     segment_bytes: int = SEGMENT_BYTES,
     disk_reserve_bytes: int = DISK_RESERVE_BYTES,
     recent_bytes: int = RECENT_BYTES_MAX,
+    prepared_bytes: int = 0,
 ) -> Log:
     """The log in a directory, made if there is none. ``mint_epoch`` is asked for the epoch of a new log.
+    ``prepared_bytes``: see ``RocksStore.prepare``; not done where the disk has no room for it beside its reserve.
 
     Raise LogDamaged, with every stream and offset that is gone, if it has less than it promised. It is looked at before
     it is opened for writing: RocksDB throws away what it cannot recover, and a repair may still want it.
@@ -81,9 +83,12 @@ def open_log(
         raise
     store = RocksStore(path, claim=claim)
     try:
+        recovered = recovered or create(store, mint_epoch)
+        if prepared_bytes and store.free_bytes() > 2 * prepared_bytes + disk_reserve_bytes:
+            store.prepare(prepared_bytes)
         return Log(
             store,
-            recovered or create(store, mint_epoch),
+            recovered,
             segment_bytes=segment_bytes,
             disk_reserve_bytes=disk_reserve_bytes,
             recent_bytes=recent_bytes,

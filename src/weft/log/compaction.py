@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-import numpy as np
-
 from weft.log import index, keys
 from weft.log.entries import Entry, Kind, note, read_sound_entry
 from weft.log.errors import EventsLost, Loss, StoreCorrupt
@@ -178,6 +176,8 @@ def _compacted(before: list[Entry], end: int, latest: dict[bytes, int], tombston
 
 def _stays(batch: Batch, latest: dict[bytes, int], tombstones_before_us: int) -> list[bool]:
     """Whether each event stays. A Python loop: this runs in the background, and keys are looked up one by one."""
+    import numpy as np
+
     ends = np.frombuffer(batch.payloads.buffers()[1], np.int32, len(batch) + 1)
     empty = (ends[1:] == ends[:-1]).tolist()
     stamps = batch.timestamps.to_pylist()

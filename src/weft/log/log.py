@@ -93,6 +93,7 @@ class Log:
         self._catalogue = Catalogue(recovered.states.values(), recovered.promises.streams)
         self._states = self._catalogue.by_name
         self._producers = recovered.producers
+        self.unsynced_bytes = 0  # of events, appended since the last sync began
         self._dirty: dict[int, int] = {}  # stream -> end, appended since the last sync began
         self._named: list[int] = []  # streams that are new since the last sync began
         self._recent = Recent(recent_bytes)
@@ -313,6 +314,7 @@ class Log:
     def _extended(self, state: StreamState, end: int, data: bytes, size: int, latest_us: int) -> None:
         """Note in the books that an entry is stored. ``size``: of its events."""
         state.extend(end, size, latest_us)
+        self.unsynced_bytes += size
         self._dirty[state.id] = end
         self._segments.count(data)
 
@@ -372,6 +374,7 @@ class Log:
                 self._dirty,
             )
             self._dirty, self._named = {}, []
+            self.unsynced_bytes = 0
             return group
 
     def _take_back(self, group: Group) -> None:

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
 
-import numpy as np
-
 from weft.log import index, keys
 from weft.log.entries import Entry, Kind, read_entry, rows_around_damage
 from weft.log.errors import EventsLost, Loss, PositionAhead, PositionExpired, StoreCorrupt
@@ -65,10 +63,9 @@ def _seek_time(store: Store, state: StreamState, timestamp_us: int) -> int:
         if entry.kind is Kind.BATCH:
             batch = Batch.read_stored(entry.data)
             if batch.timestamp_us_max >= timestamp_us:
-                offsets = np.flatnonzero(batch.timestamps.to_numpy() >= timestamp_us) + entry.first
-                offsets = offsets[offsets >= begin]
-                if len(offsets):
-                    return int(offsets[0])
+                late = batch.first_at(timestamp_us, begin)
+                if late is not None:
+                    return late
     return state.durable
 
 

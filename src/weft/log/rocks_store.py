@@ -39,6 +39,10 @@ DATABASE_DIR: Final = "db"
 READAHEAD_BYTES: Final = 2 * MIB
 REVIVAL_ROOM_BYTES: Final = 16 * MIB  # beyond what is in the write-ahead log: for new files of RocksDB's own
 REVIVAL_INTERVAL_S: Final = 1.0
+FILLING_KEY: Final = b"\xff"  # behind every batch
+FILLING_BYTES: Final = 1 * MIB
+TAKE_UP_TRIES: Final = 50  # mostly the first one does; and it is only speed that is waited for
+TAKE_UP_PAUSE_S: Final = 0.01
 READERS_LEAVE_S: Final = 1.0  # a read takes milliseconds; who takes longer makes the next attempt wait
 FULL_WORDS: Final = ("No space left", "Disk quota exceeded", "File too large")
 LOCK_WORDS: Final = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")
@@ -153,6 +157,31 @@ class RocksStore:
             except Exception as error:
                 _raise_unless_foreign(error)
                 raise self._failed(error) from error
+
+    def prepare(self, size: int) -> None:
+        """Have a write-ahead log that is ``size`` bytes long already: a sync that makes a file longer writes the file
+        system's books, too, and takes twice as long.
+
+        RocksDB uses a log again once all in it is in table files. So fill one with what is deleted in the same write,
+        flush, and have it taken up by a second flush. A thread of RocksDB's hands the old log on, a moment after the
+        flush: so perhaps by a third. Logs of before, and their length, are gone with every start.
+        """
+        with contextlib.suppress(DiskFull):  # it is only slower then
+            self._attempt(lambda: self._fill(size))
+            for _ in range(TAKE_UP_TRIES):
+                self._attempt(lambda: self._fill(1))
+                newest = max(file for file in self._files() if file[0].endswith(".log"))
+                if newest[1] >= size:
+                    return
+                time.sleep(TAKE_UP_PAUSE_S)
+
+    def _fill(self, size: int) -> None:
+        for at in range(0, size, FILLING_BYTES):
+            filling = WriteBatch(raw_mode=True)
+            filling.put(FILLING_KEY, bytes(min(FILLING_BYTES, size - at)))
+            filling.delete(FILLING_KEY)
+            self._batches.write(filling)
+        self._batches.flush(True)
 
     def flush(self, *, wait: bool = False) -> None:
         self._attempt(lambda: self._tables.flush(wait))

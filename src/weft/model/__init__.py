@@ -8,15 +8,19 @@ Read in this order:
 - ``batch``: events of one stream that were accepted together, the unit of everything that moves or is kept. Its format
   is told from the outside in by ``batch_header`` (64 bytes), ``batch_compression``, ``batch_message`` and
   ``batch_metadata`` (Arrow IPC, and how much of it is believed) and ``batch_schema`` (columns and bounds);
-  ``batch_columns`` makes the columns.
+  ``batch_columns`` makes the columns. Few and small events go without Arrow (``batch_few``), which is loaded when it
+  is first needed (``batch_arrow``).
 
 Text and bytes from outside become values by ``parse_*`` and ``Batch.read_untrusted`` only. Topics, node ids and epochs
 are plain ``str`` and ``int`` at run time; the type checker sees to it that they went that way.
 """
 
-from weft.model.batch import Batch, Compression
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.model.batch import COLUMNS, Batch, Compression
 from weft.model.batch_header import BadBatch
-from weft.model.batch_schema import SCHEMA
 from weft.model.event import Event
 from weft.model.receipt import Receipt
 from weft.model.stream import (
@@ -34,7 +38,11 @@ from weft.model.stream import (
 )
 from weft.model.topic import BadPattern, BadTopic, Pattern, Topic, covers, matches, parse_pattern, parse_topic
 
+if TYPE_CHECKING:
+    from weft.model.batch_schema import SCHEMA
+
 __all__ = [
+    "COLUMNS",
     "SCHEMA",
     "BadBatch",
     "BadName",
@@ -61,3 +69,12 @@ __all__ = [
     "parse_topic",
     "partition_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``SCHEMA`` is Arrow's, which is loaded when somebody asks for it."""
+    if name != "SCHEMA":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from weft.model.batch_schema import SCHEMA
+
+    return SCHEMA

@@ -2,24 +2,21 @@
 
 A batch is a header of 64 bytes (batch_header) and one Arrow record batch message (batch_message) with a fixed schema
 (batch_schema), the latter optionally compressed (batch_compression). Everything works on whole columns; only iteration
-makes Python objects of single events.
+makes Python objects of single events. What needs Arrow for it is in batch_arrow.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, repeat
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import google_crc32c
-import pyarrow as pa
 
 from weft.errors import UsageError
 from weft.limits import BATCH_EVENTS_MAX, OFFSET_MAX
-from weft.model import batch_few, batch_message
-from weft.model.batch_columns import Headers, columns_of_events, rows_of_arrow, rows_of_lists
-from weft.model.batch_compression import MESSAGE_BYTES_MAX, compress, decompress_untrusted
+from weft.model import batch_few
 from weft.model.batch_few import FEW_MAX, SMALL_BYTES_MAX, Few, few_of
 from weft.model.batch_header import (
     CRC_AT,
@@ -33,13 +30,15 @@ from weft.model.batch_header import (
     crc_fits,
     unpack_untrusted,
 )
-from weft.model.batch_schema import time_range
 from weft.model.event import Event
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Compression = Literal["lz4", "zstd"] | None
-CODEC_OF: Final[dict[Compression, Codec]] = {None: Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
-WORTHWHILE: Final = 15 / 16  # what compression must come down to; for less no reader should have to pay
-COMPRESSION_OF: Final = {codec: name for name, codec in CODEC_OF.items()}
+Headers = Mapping[str, str]
+COLUMNS: Final = ("timestamp", "key", "headers", "payload")  # the names in batch_schema.SCHEMA
+COMPRESSION_OF: Final[dict[Codec, Compression]] = {Codec.NONE: None, Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}
 
 
 class Batch:
@@ -74,7 +73,7 @@ class Batch:
         compression: Compression = None,
     ) -> Batch:
         """A batch of events. Who still has columns had better use from_columns."""
-        payloads, timestamps_us, keys, headers = columns_of_events(events)
+        payloads, timestamps_us, keys, headers = _columns_of(events)
         return cls.from_columns(
             payloads, timestamps_us, keys, headers, producer=producer, sequence=sequence, compression=compression
         )
@@ -98,7 +97,9 @@ class Batch:
                 return _assemble_few(few, 0, producer, sequence)
             except struct.error:
                 pass  # a timestamp that does not fit
-        rows = rows_of_lists(payloads, timestamps_us, keys, headers)
+        from weft.model import batch_arrow
+
+        rows = batch_arrow.rows_of_lists(payloads, timestamps_us, keys, headers)
         return _assemble(rows, producer=producer, sequence=sequence, compression=compression)
 
     @classmethod
@@ -117,7 +118,9 @@ class Batch:
         only nanoseconds are cut to microseconds.
         ``timestamp_us`` is for data that has no ``timestamp``.
         """
-        rows = rows_of_arrow(data, timestamp_us)
+        from weft.model import batch_arrow
+
+        rows = batch_arrow.rows_of_arrow(data, timestamp_us)
         return _assemble(rows, producer=producer, sequence=sequence, compression=compression)
 
     @classmethod
@@ -136,11 +139,9 @@ class Batch:
             for one, following in pairwise(batches):
                 if following.base_offset != one.end_offset:
                     raise UsageError("batches do not adjoin", end=one.end_offset, next=following.base_offset)
-        parts = [batch.record_batch for batch in batches]
-        size = sum(rows.nbytes for rows in parts)
-        if size > 2 * MESSAGE_BYTES_MAX:  # before it is copied; what a batch holds exactly is checked at its end
-            raise UsageError("too much for one batch", events=count, bytes=size, limit=MESSAGE_BYTES_MAX)
-        (rows,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
+        from weft.model import batch_arrow
+
+        rows = batch_arrow.concat([batch.record_batch for batch in batches])
         return _assemble(rows, base_offset=batches[0].base_offset, compression=compression)
 
     # --- reading one ---------------------------------------------------------------------------------------------
@@ -149,15 +150,14 @@ class Batch:
     def read_untrusted(cls, data: bytes) -> Batch:
         """The batch that ``data`` is, every rule of the format checked; raise only BadBatch, whatever the bytes."""
         head = unpack_untrusted(data)
-        body = pa.py_buffer(data).slice(HEADER_BYTES)
-        body_crc = int(google_crc32c.value(body))
+        body_crc = _crc_of_body(data)
         if not crc_fits(data, body_crc):
             raise BadBatch("checksum does not fit", at=CRC_AT)
         if (few := _few_untrusted(head, data)) is not None and few.is_usual and few.time_range == head[4:6]:
             return cls(head, data, body_crc, few=few)
-        message = decompress_untrusted(body, head.codec)
-        rows = batch_message.read_untrusted(message, head.event_count, head.timestamp_us_min, head.timestamp_us_max)
-        return cls(head, data, body_crc, rows)
+        from weft.model import batch_arrow
+
+        return cls(head, data, body_crc, batch_arrow.read_rows_untrusted(head, data))
 
     @classmethod
     def read_stored(cls, data: bytes) -> Batch:
@@ -225,8 +225,9 @@ class Batch:
     @property
     def record_batch(self) -> pa.RecordBatch:
         if self._rows is None:
-            body = pa.py_buffer(self.data).slice(HEADER_BYTES)
-            self._rows = batch_message.read(decompress_untrusted(body, self._head.codec))
+            from weft.model import batch_arrow
+
+            self._rows = batch_arrow.read_rows(self._head, self.data)
         return self._rows
 
     @property
@@ -272,11 +273,24 @@ class Batch:
             )
         return _assemble(rows, base_offset=max(first_offset, self.base_offset), compression=compression)
 
+    def first_at(self, timestamp_us: int, first_offset: int) -> int | None:
+        """The offset of the first event at or after a time, from ``first_offset`` on; None: there is none."""
+        skipped = max(first_offset - self.base_offset, 0)
+        if self.few is not None:
+            later = enumerate(self.few.timestamps_us[skipped:], skipped)
+            found = next((at for at, time_us in later if time_us >= timestamp_us), None)
+        else:
+            is_late = self.timestamps.to_numpy()[skipped:] >= timestamp_us
+            found = skipped + int(is_late.argmax()) if is_late.any() else None
+        return None if found is None else self.base_offset + found
+
     def events_from(self, offset: int) -> list[Event]:
         """The events from ``offset`` on, for a reader that starts inside the batch."""
         if self.few is not None:
             return _few_events(self.few)[max(offset - self.base_offset, 0) :]
-        return _events(self.rows(offset))
+        from weft.model import batch_arrow
+
+        return batch_arrow.events_of(self.rows(offset))
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events_from(self.base_offset))
@@ -294,7 +308,7 @@ class Batch:
     def body_crc(self) -> int:
         """CRC-32C of all its events as they were sent, wherever it was placed since."""
         if self._body_crc is None:
-            self._body_crc = int(google_crc32c.value(pa.py_buffer(self.data).slice(HEADER_BYTES)))
+            self._body_crc = _crc_of_body(self.data)
         return self._body_crc
 
 
@@ -307,24 +321,11 @@ def _assemble(
     compression: Compression,
 ) -> Batch:
     _check_producer(producer, sequence)
-    message = batch_message.write(rows)
-    if message.size > MESSAGE_BYTES_MAX:
-        raise UsageError("too much for one batch", events=rows.num_rows, bytes=message.size, limit=MESSAGE_BYTES_MAX)
-    codec, body = _compressed(message, compression)
-    times = time_range(rows.column(0).to_numpy())
-    head = BatchHeader(codec, base_offset, rows.num_rows, len(body), *times, producer, sequence)
+    from weft.model import batch_arrow
+
+    codec, count, body, times = batch_arrow.make_body(rows, compression)
+    head = BatchHeader(codec, base_offset, count, len(body), *times, producer, sequence)
     return _sealed(head, body, int(google_crc32c.value(body)))
-
-
-def _compressed(message: pa.Buffer, compression: Compression) -> tuple[Codec, pa.Buffer | bytes]:
-    if compression not in CODEC_OF:
-        raise UsageError("no such compression", compression=compression, known="None, lz4, zstd")
-    codec = CODEC_OF[compression]
-    if codec is not Codec.NONE:
-        body = compress(message, codec)
-        if len(body) <= message.size * WORTHWHILE:
-            return codec, body
-    return Codec.NONE, message
 
 
 def _assemble_few(few: Few, base_offset: int, producer: bytes | None, sequence: int) -> Batch:
@@ -343,6 +344,14 @@ def _sealed(head: BatchHeader, body: pa.Buffer | bytes | memoryview, body_crc: i
     return Batch(head, b"".join((head.pack(body_crc), body)), body_crc, few=few)
 
 
+def _crc_of_body(data: bytes) -> int:
+    if len(data) <= SMALL_BYTES_MAX:
+        return int(google_crc32c.value(data[HEADER_BYTES:]))
+    from weft.model import batch_arrow
+
+    return batch_arrow.body_crc(data)
+
+
 def _check_producer(producer: bytes | None, sequence: int) -> None:
     if producer is None:
         if sequence:
@@ -357,18 +366,20 @@ def _few_events(few: Few) -> list[Event]:
     return list(map(Event, few.payloads, few.timestamps_us, few.keys or repeat(None), few.headers or repeat(None)))
 
 
-def _events(rows: pa.RecordBatch) -> list[Event]:
-    timestamps, keys, headers, payloads = rows.columns
-    return list(
-        map(
-            Event,
-            payloads.to_pylist(),
-            timestamps.to_pylist(),
-            keys.to_pylist() if keys.null_count < len(rows) else repeat(None),
-            _header_dicts(headers) if headers.null_count < len(rows) else repeat(None),
-        )
-    )
-
-
-def _header_dicts(headers: pa.MapArray) -> list[Headers | None]:
-    return [None if pairs is None else dict(pairs) for pairs in headers.to_pylist()]
+def _columns_of(
+    events: Sequence[Event],
+) -> tuple[list[bytes], list[int], list[bytes | None] | None, list[Headers | None] | None]:
+    """The columns of events: payloads, timestamps, keys, headers."""
+    try:
+        payloads = [event.payload for event in events]
+        timestamps_us = [event.timestamp_us for event in events]
+        keys = [event.key for event in events]
+        headers = [event.headers for event in events]
+    except AttributeError:
+        things: Sequence[object] = events
+        culprit = next(index for index, thing in enumerate(things) if not isinstance(thing, Event))
+        raise UsageError(f"not an Event but {type(things[culprit]).__name__}", event=culprit) from None
+    # Mostly nobody uses them, and then the column costs nothing.
+    some_keys = keys if keys.count(None) < len(keys) else None
+    some_headers = headers if headers.count(None) < len(headers) else None
+    return payloads, timestamps_us, some_keys, some_headers

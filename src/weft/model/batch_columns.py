@@ -17,31 +17,11 @@ from weft.errors import UsageError
 from weft.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, EVENT_PAYLOAD_BYTES_MAX
 from weft.model import batch_message
 from weft.model.batch_schema import HEADERS_TYPE, SCHEMA, find_excess, find_null
-from weft.model.event import Event
 
 Headers = Mapping[str, str]
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 CONVERSION_ERRORS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
-
-
-def columns_of_events(
-    events: Sequence[Event],
-) -> tuple[list[bytes], list[int], list[bytes | None] | None, list[Headers | None] | None]:
-    """The columns of events: payloads, timestamps, keys, headers."""
-    try:
-        payloads = [event.payload for event in events]
-        timestamps_us = [event.timestamp_us for event in events]
-        keys = [event.key for event in events]
-        headers = [event.headers for event in events]
-    except AttributeError:
-        things: Sequence[object] = events
-        culprit = next(index for index, thing in enumerate(things) if not isinstance(thing, Event))
-        raise UsageError(f"not an Event but {type(things[culprit]).__name__}", event=culprit) from None
-    # Mostly nobody uses them, and then the column costs nothing.
-    some_keys = keys if keys.count(None) < len(keys) else None
-    some_headers = headers if headers.count(None) < len(headers) else None
-    return payloads, timestamps_us, some_keys, some_headers
 
 
 def rows_of_lists(

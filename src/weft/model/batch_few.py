@@ -14,9 +14,14 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from weft.limits import EVENT_HEADER_NAME_BYTES_MAX, EVENT_HEADER_VALUE_BYTES_MAX, EVENT_HEADERS_MAX, KIB
+from weft.limits import (
+    EVENT_HEADER_NAME_BYTES_MAX,
+    EVENT_HEADER_VALUE_BYTES_MAX,
+    EVENT_HEADERS_MAX,
+    EVENT_KEY_BYTES_MAX,
+    KIB,
+)
 from weft.model.batch_metadata import BUFFERS, I64, NODES, USUAL, USUAL_FORM
-from weft.model.batch_schema import EVENT_KEY_BYTES_MAX
 
 FEW_MAX: Final = 64  # events; for more pyarrow is as fast
 SMALL_BYTES_MAX: Final = 64 * KIB  # of a message that is read by copying it; larger ones are pyarrow's, too

@@ -24,11 +24,10 @@ from weft.limits import (
     EVENT_HEADER_NAME_BYTES_MAX,
     EVENT_HEADER_VALUE_BYTES_MAX,
     EVENT_HEADERS_MAX,
+    EVENT_KEY_BYTES_MAX,
     EVENT_PAYLOAD_BYTES_MAX,
-    KIB,
 )
 
-EVENT_KEY_BYTES_MAX: Final = 4 * KIB  # keys are compared and kept in memory by compaction
 HEADERS_TYPE: Final = pa.map_(pa.utf8(), pa.field("value", pa.utf8(), nullable=False))
 SCHEMA: Final = pa.schema(
     [

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from collections.abc import Callable
+from importlib import import_module
 from itertools import count
 from typing import Final
 
@@ -38,6 +41,7 @@ from weft.port.node import ClientLimits, PublishClient, SubscribeClient
 from weft.port.unanswered import UnansweredBytes
 from weft.wire.mesh.mesh_pb2 import ErrorCode
 
+ARROW: Final = "weft.model.batch_arrow"
 LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up; beyond them a log needs more than that
 
 
@@ -96,7 +100,7 @@ class Clients:
             raise ShuttingDown("this node is shutting down: go to another one", node=self.node_id)
 
     def join(self, publisher: PublishClient) -> None:
-        self._check_room()
+        self._admit()
         self._publishers[publisher] = None
 
     def leave(self, publisher: PublishClient) -> None:
@@ -159,7 +163,7 @@ class Clients:
     def subscribe(
         self, subscriber: SubscribeClient, pattern: Pattern, start: Start, credit_bytes: int, group: str, member: str
     ) -> int:
-        self._check_room()
+        self._admit()
         if len(self._subscribers) >= self.limits.subscriptions_max:
             raise Busy("this node has as many subscriptions as it may", limit=self.limits.subscriptions_max)
         number = next(self._numbers)
@@ -251,7 +255,15 @@ class Clients:
             subscriber.ended(error)
         self._subscribers.clear()
 
-    def _check_room(self) -> None:
+    def _admit(self) -> None:
+        """Raise what stands in the way of one more client. What its batches may need is loaded while it gets ready."""
         self.check_open()
         if self.streams >= self.limits.streams_max:
             raise Busy("this node has as many clients as it may", limit=self.limits.streams_max)
+        _load_arrow_soon()
+
+
+def _load_arrow_soon() -> None:
+    """In a thread, unless it is there, so that the first large batch need not wait for it on the loop."""
+    if ARROW not in sys.modules:
+        threading.Thread(target=import_module, args=(ARROW,), name="weft-load-arrow", daemon=True).start()

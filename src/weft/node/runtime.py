@@ -169,7 +169,9 @@ class Node:
     async def _open_log(self) -> None:
         data, storage = self.config.node.data, self.config.storage
         opening = asyncio.create_task(
-            asyncio.to_thread(open_node_log, data, storage.segment_bytes, storage.disk_reserve_bytes)
+            asyncio.to_thread(
+                open_node_log, data, storage.segment_bytes, storage.disk_reserve_bytes, storage.prepared_bytes
+            )
         )
         try:
             self.log = await asyncio.shield(opening)

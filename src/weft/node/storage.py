@@ -3,8 +3,8 @@
 The thread syncs over and over as long as there is something to sync. However many syncs pass while the loop is busy, it
 is woken once and gets all they made durable together.
 
-A lone write is synced by the loop itself, if the disk is quick: that saves two changes of thread, about a tenth of the
-time until the receipt. Whoever writes again within a millisecond is busy, and busy writers share the thread's syncs.
+A small write is synced by the loop itself, if the disk is quick: that saves two changes of thread, and what comes
+meanwhile waits in the sockets and shares the next write. Big writes are the thread's: the loop takes more of them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from typing import Final
 
 from weft.core.messages import StreamKey, Synced
 from weft.errors import StorageError
+from weft.limits import KIB
 from weft.log import Log, open_log
 from weft.log.errors import DiskFull
 from weft.log.log import Advanced
 from weft.log.syncer import SETTLE_S, MakeSyncer
 from weft.model import Epoch
 
-LONE_S: Final = 0.001  # a write after so long without one is a lone one
-QUICK_SYNC_S: Final = 0.0005  # what the loop may stand still for
-SLOW_PAUSE_S: Final = 1.0  # after a slower sync, for how long the loop leaves it to the thread
+SMALL_BYTES: Final = 4 * KIB  # one block of the disk: more takes longer to write than the change of thread
+QUICK_SYNC_S: Final = 0.001  # what the loop may stand still for, on the average
+AVERAGED: Final = 8  # syncs: a slow one among many quick ones happens on every disk
+SLOW_PAUSE_S: Final = 1.0  # when they are slower, for how long the loop leaves it to the thread
 SAMPLES: Final = 5
 
 
@@ -38,9 +40,15 @@ def mint_epoch() -> Epoch:
     return Epoch(time.time_ns() // 1_000_000)
 
 
-def open_node_log(path: Path, segment_bytes: int, disk_reserve_bytes: int) -> Log:
+def open_node_log(path: Path, segment_bytes: int, disk_reserve_bytes: int, prepared_bytes: int) -> Log:
     """As ``open_log``. LogDamaged says what is gone; ``weft log check`` and ``weft log repair`` are the way on."""
-    return open_log(path, mint_epoch, segment_bytes=segment_bytes, disk_reserve_bytes=disk_reserve_bytes)
+    return open_log(
+        path,
+        mint_epoch,
+        segment_bytes=segment_bytes,
+        disk_reserve_bytes=disk_reserve_bytes,
+        prepared_bytes=prepared_bytes,
+    )
 
 
 def is_quick(directory: Path) -> bool:
@@ -60,7 +68,7 @@ class Storage:
     """Calls ``on_synced`` on the loop after a sync, ``on_failed`` when the log cannot keep its promise any more.
 
     ``on_sync_time`` gets the seconds that each sync took, in the thread that did it. ``disk_full``: what the last sync
-    met. ``inline``: lone writes are synced by the loop. ``now_s`` is a monotonic clock and ``make_syncer`` makes the
+    met. ``inline``: small writes are synced by the loop. ``now_s`` is a monotonic clock and ``make_syncer`` makes the
     thread; a simulation has its own of both.
     """
 
@@ -89,8 +97,8 @@ class Storage:
         self._told = asyncio.Event()
         self._inline = inline
         self._now_s = now_s
-        self._wrote_at_s = 0.0
         self._inline_from_s = 0.0
+        self._average_s = 0.0  # of the loop's own syncs
         self._settle_timer: asyncio.TimerHandle | None = None
         self._settling: asyncio.Task[None] | None = None
 
@@ -102,13 +110,12 @@ class Storage:
         """Have what was appended synced. On the loop."""
         if self.log.appended == self.log.synced:
             return
-        now_s = self._now_s()
-        lone = now_s - self._wrote_at_s >= LONE_S and now_s >= self._inline_from_s
-        self._wrote_at_s = now_s
-        if lone and self._inline and self._begun_s is None:
-            self._sync_inline(now_s)
-        else:
-            self.wake_thread()
+        if self._inline and self._begun_s is None and self.log.unsynced_bytes <= SMALL_BYTES:
+            now_s = self._now_s()
+            if now_s >= self._inline_from_s:
+                self._sync_inline(now_s)
+                return
+        self.wake_thread()
 
     def wake_thread(self) -> None:
         """The same from any thread."""
@@ -128,7 +135,9 @@ class Storage:
             return
         taken_s = self._now_s() - now_s
         self._on_sync_time(taken_s)
-        if taken_s > QUICK_SYNC_S:
+        self._average_s += (taken_s - self._average_s) / AVERAGED
+        if self._average_s > QUICK_SYNC_S:
+            self._average_s = 0.0
             self._inline_from_s = now_s + SLOW_PAUSE_S
         with self._lock:
             self._ticket = ticket

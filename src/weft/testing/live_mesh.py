@@ -35,6 +35,7 @@ SETTINGS: Final[Mapping[str, object]] = {
     "membership.gossip_interval_s": 0.2,
     "membership.rejoin_interval_s": 300.0,
     "shutdown.drain_timeout_s": 2.0,
+    "storage.prepared_bytes": 0,
 }
 
 # Which of the nodes before it each node dials.

@@ -30,6 +30,7 @@ from weft.limits import (
     LINK_WINDOW_BYTES,
     MIB,
     OFFSET_MAX,
+    PREPARED_BYTES,
     READ_BYTES_MAX,
     SEGMENT_BYTES,
 )
@@ -277,6 +278,13 @@ class StorageSection(Section):
     )
     disk_reserve_bytes: Int = knob(
         DISK_RESERVE_BYTES, 16 * MIB, 1024 * GIB, "Kept free on the disk: below it, publishes are refused, reads go on."
+    )
+    prepared_bytes: Int = knob(
+        PREPARED_BYTES,
+        0,
+        1 * GIB,
+        "Written ahead at start, so that a sync need not make a file longer: it takes half the time."
+        " A little more than a segment lasts for ever; less, or a disk without so much room, is slower at first.",
     )
     maintenance_interval_s: Seconds = knob(60.0, 1.0, 24 * HOUR_S, "Between rounds of retention and compaction.")
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-import pyarrow as pa
-
 from weft.errors import UsageError, WeftError
 from weft.limits import MIB
 from weft.log import Log, StreamInfo
 from weft.log.errors import EventsLost, PositionExpired
-from weft.model import SCHEMA, Batch, Epoch, Pattern, Position, Stream
+from weft.model import COLUMNS, Batch, Epoch, Pattern, Position, Stream
 from weft.port.access import Caller
 from weft.port.errors import error_message
 from weft.port.node import MeshNode
@@ -129,22 +127,13 @@ def _first_timestamp_us(log: Log, info: StreamInfo) -> int:
 
 def _columns_untrusted(names: Iterable[str]) -> list[str]:
     columns = list(dict.fromkeys(names))
-    unknown = next((name for name in columns if name not in SCHEMA.names), None)
+    unknown = next((name for name in columns if name not in COLUMNS), None)
     if unknown is not None:
-        raise UsageError("no such column", column=unknown[:64], known=", ".join(SCHEMA.names))
+        raise UsageError("no such column", column=unknown[:64], known=", ".join(COLUMNS))
     return columns
 
 
 def _projected(stored: list[bytes], columns: list[str], first: int, end: int) -> bytes:
-    """Of each batch the rows within the range, only these columns, as an Arrow IPC stream of its own."""
-    reply = pb.FetchedBatches()
-    for data in stored:
-        batch = Batch.read_stored(data)
-        rows = batch.rows(first, end).select(columns)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_batch(rows)
-        reply.batches.append(sink.getvalue().to_pybytes())
-        reply.first_offsets.append(max(batch.base_offset, first))
-    message: bytes = pb.FetchReply(fetched=reply).SerializeToString()
-    return message
+    from weft.transport.clients.projection import projected  # with Arrow
+
+    return projected(stored, columns, first, end)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from weft.limits import PEER_FRAME_BYTES_MAX
@@ -34,6 +33,8 @@ def write_peer_message(message: PeerMessage, *, compressed: bool = False) -> byt
     frame = message.SerializeToString()
     if not compressed or len(frame) < COMPRESS_BYTES_MIN:
         return bytes(frame)
+    import pyarrow as pa
+
     data = pa.compress(frame, codec="zstd", asbytes=True)
     smaller = PeerMessage(compressed=PeerCompressed(codec=CODEC_ZSTD, plain_bytes=len(frame), data=data))
     return bytes(min(smaller.SerializeToString(), frame, key=len))
@@ -55,6 +56,8 @@ def _decompress_untrusted(compressed: PeerCompressed, bytes_max: int) -> bytes:
         raise BadMeshMessage("unknown compression", codec=compressed.codec)
     if compressed.plain_bytes > bytes_max:
         raise BadMeshMessage("frame is too large", size=compressed.plain_bytes, limit=bytes_max)
+    import pyarrow as pa
+
     try:
         # Arrow refuses a zstd frame that does not hold exactly so many bytes.
         return bytes(pa.decompress(compressed.data, compressed.plain_bytes, codec="zstd", asbytes=True))
