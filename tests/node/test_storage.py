@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ from weft.log.errors import DiskFull
 from weft.log.syncer import Syncer
 from weft.model import Epoch, NodeId, Stream, Topic
 from weft.node import storage as room
-from weft.node.storage import Storage, is_quick
+from weft.node.storage import Storage
 
 STREAM = Stream(Topic("plant.t"), NodeId("a"), 0)
 
@@ -145,42 +144,50 @@ def test_a_big_write_is_the_threads() -> None:
     asyncio.run(story())
 
 
-def test_after_a_slow_sync_the_loop_leaves_it_to_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "QUICK_SYNC_S", 0.0)  # none is quick enough
-    monkeypatch.setattr(room, "SLOW_PAUSE_S", 1000.0)
+class Disk:
+    """A clock, and a disk that takes a while by it."""
 
+    def __init__(self, bench: Bench) -> None:
+        self.now_s = 100.0
+        self.takes_s = 0.0
+        bench.storage._now_s = lambda: self.now_s
+        bench.trouble = self._take
+
+    def _take(self) -> None:
+        self.now_s += self.takes_s
+
+
+def test_a_slow_disk_is_left_to_the_thread_for_longer_and_longer() -> None:
     async def story() -> None:
         bench = Bench(inline=True)
-        for count in (1, 2):
-            bench.append()
-            bench.storage.wake()
-            await bench.until(lambda: len(bench.said) >= count)  # noqa: B023
-        assert bench.threads == ["MainThread", "weft-log-sync"]
+        disk = Disk(bench)
+        disk.takes_s = 2 * room.QUICK_SYNC_S
+        in_thread_s = []
+        for _ in range(3):
+            begun_s, before = disk.now_s, len(bench.threads)
+            while "MainThread" not in bench.threads[before:]:
+                disk.now_s += 0.25
+                bench.append()
+                bench.storage.wake()
+                await bench.storage.wait_synced()
+            in_thread_s.append(disk.now_s - begun_s)
+        assert in_thread_s[1:] == pytest.approx([room.SLOW_PAUSE_S, 2 * room.SLOW_PAUSE_S], abs=0.3)
         await bench.storage.close()
 
     asyncio.run(story())
 
 
-def test_a_slow_sync_among_quick_ones_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, the disk takes as long as four quick syncs may: on the average of eight, that is quick."""
+def test_a_slow_sync_among_quick_ones_changes_nothing() -> None:
+    """Once, the disk takes a hundred times as long as it may."""
 
     async def story() -> None:
-        now_s = 100.0
         bench = Bench(inline=True)
-        monkeypatch.setattr(bench.storage, "_now_s", lambda: now_s)
-
-        def takes(seconds: float) -> Callable[[], None]:
-            def pass_time() -> None:
-                nonlocal now_s
-                now_s += seconds
-
-            return pass_time
-
-        for taken_s in (0.0, 4 * room.QUICK_SYNC_S, 0.0, 0.0):
-            bench.trouble = takes(taken_s)
+        disk = Disk(bench)
+        for number in range(room.AVERAGED + 2):
+            disk.takes_s = 100 * room.QUICK_SYNC_S if number == room.AVERAGED else 0.0
             bench.append()
             bench.storage.wake()
-        assert bench.threads == ["MainThread"] * 4
+        assert set(bench.threads) == {"MainThread"}
         await bench.storage.close()
 
     asyncio.run(story())
@@ -263,10 +270,3 @@ def test_waiting_until_everything_is_durable_and_told() -> None:
         await bench.storage.close()
 
     asyncio.run(story())
-
-
-def test_a_disk_is_measured_and_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for bound_s, quick in ((1000.0, True), (0.0, False)):
-        monkeypatch.setattr(room, "QUICK_SYNC_S", bound_s)
-        assert is_quick(tmp_path) is quick
-    assert list(tmp_path.iterdir()) == []

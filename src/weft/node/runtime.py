@@ -38,7 +38,7 @@ from weft.node.maintenance import Maintenance
 from weft.node.metrics import Metrics
 from weft.node.protection import Plain, Protection, Secured
 from weft.node.refusals import Refusals
-from weft.node.storage import Storage, is_quick, open_node_log
+from weft.node.storage import Storage, open_node_log
 from weft.node.wiring import (
     TopicSettings,
     machinery_settings,
@@ -180,8 +180,7 @@ class Node:
             raise
         for cut in self.log.cuts:
             self._logger.warning("log_cut", what=str(cut))
-        inline = await asyncio.to_thread(is_quick, data)
-        self._storage = Storage(self.log, self._feed, self._fail, self._metrics.synced, inline, time.monotonic, Syncer)
+        self._storage = Storage(self.log, self._feed, self._fail, self._metrics.synced, True, time.monotonic, Syncer)
         self._parts.push_async_callback(self._storage.close)
         self._storage.start()
         self._disk = DiskWatch(lambda: self._storage.disk_full or self.log.disk_full(), data, self._logger)

@@ -10,13 +10,10 @@ meanwhile waits in the sockets and shares the next write. Big writes are the thr
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 from weft.core.messages import StreamKey, Synced
@@ -30,9 +27,10 @@ from weft.model import Epoch
 
 SMALL_BYTES: Final = 4 * KIB  # one block of the disk: more takes longer to write than the change of thread
 QUICK_SYNC_S: Final = 0.001  # what the loop may stand still for, on the average
-AVERAGED: Final = 8  # syncs: a slow one among many quick ones happens on every disk
-SLOW_PAUSE_S: Final = 1.0  # when they are slower, for how long the loop leaves it to the thread
-SAMPLES: Final = 5
+AVERAGED: Final = 8  # syncs
+SLOW_S: Final = 4 * QUICK_SYNC_S  # what a slow one counts for, at most: one among quick ones happens on every disk
+SLOW_PAUSE_S: Final = 1.0  # when they are slower, for how long the loop leaves it to the thread; then twice as long,
+SLOW_PAUSE_S_MAX: Final = 60.0  # until there is a quick one
 
 
 def mint_epoch() -> Epoch:
@@ -49,19 +47,6 @@ def open_node_log(path: Path, segment_bytes: int, disk_reserve_bytes: int, prepa
         disk_reserve_bytes=disk_reserve_bytes,
         prepared_bytes=prepared_bytes,
     )
-
-
-def is_quick(directory: Path) -> bool:
-    """Whether the disk syncs quickly enough for the loop to wait for it: the median of a few tries."""
-    times_s = []
-    with tempfile.TemporaryFile(dir=directory) as file:
-        for _ in range(SAMPLES):
-            file.write(bytes(4096))
-            file.flush()
-            begun_s = time.perf_counter()
-            os.fdatasync(file.fileno())
-            times_s.append(time.perf_counter() - begun_s)
-    return median(times_s) <= QUICK_SYNC_S
 
 
 class Storage:
@@ -98,7 +83,8 @@ class Storage:
         self._inline = inline
         self._now_s = now_s
         self._inline_from_s = 0.0
-        self._average_s = 0.0  # of the loop's own syncs
+        self._average_s = QUICK_SYNC_S  # of the loop's own syncs; the first one decides
+        self._pause_s = SLOW_PAUSE_S
         self._settle_timer: asyncio.TimerHandle | None = None
         self._settling: asyncio.Task[None] | None = None
 
@@ -135,10 +121,7 @@ class Storage:
             return
         taken_s = self._now_s() - now_s
         self._on_sync_time(taken_s)
-        self._average_s += (taken_s - self._average_s) / AVERAGED
-        if self._average_s > QUICK_SYNC_S:
-            self._average_s = 0.0
-            self._inline_from_s = now_s + SLOW_PAUSE_S
+        self._judge_disk(now_s, taken_s)
         with self._lock:
             self._ticket = ticket
             self._posted = True
@@ -146,6 +129,16 @@ class Storage:
         if self._settle_timer is None:
             self._settle_timer = self._loop.call_later(SETTLE_S, self._begin_settling)
         self._tell()
+
+    def _judge_disk(self, now_s: float, taken_s: float) -> None:
+        """Whether the loop may wait for the next sync, too."""
+        self._average_s += (min(taken_s, SLOW_S) - self._average_s) / AVERAGED
+        if self._average_s > QUICK_SYNC_S:
+            self._average_s = QUICK_SYNC_S
+            self._inline_from_s = now_s + self._pause_s
+            self._pause_s = min(2 * self._pause_s, SLOW_PAUSE_S_MAX)
+        else:
+            self._pause_s = SLOW_PAUSE_S
 
     def _begin_settling(self) -> None:
         self._settle_timer = None
