@@ -17,7 +17,7 @@ from weft.security.acl import Acl
 from weft.security.api_keys import KeyRecord, fits, parse_key_untrusted
 from weft.security.errors import Cause, Unauthenticated
 from weft.security.key_store import KeyStore
-from weft.security.rates import FailureLimiter, source_of
+from weft.security.rates import GuessedKey, KeyGuessLimiter, source_of
 from weft.security.secret import Secret
 
 API_KEYS_CACHED_MAX: Final = 10_000  # results of verification; those not used for longest go first
@@ -54,14 +54,15 @@ class Authenticator:
         self._clock = clock
         self._wall_clock = wall_clock
         self._cached_max = cached_max
-        self._limiter = FailureLimiter()
+        self._limiter = KeyGuessLimiter()
         self._known: OrderedDict[bytes, Principal] = OrderedDict()  # the least recently used first
         self._verifying = asyncio.Semaphore(API_KEYS_AT_ONCE)
 
     async def authenticate_untrusted(self, presented: Secret[str] | None, host: str) -> Principal:
         """Who presents this key from this address; raise only Unauthenticated.
 
-        An address that failed too often waits, unless its key is already known to be good.
+        Wrong secrets slow down the key that they are for, where they come from. A key that is known to be good is never
+        slowed down, nor are other keys of the same address: many people may be behind it.
         """
         if presented is None:
             raise Unauthenticated(Cause.NO_KEY, "no API key: this node wants one with every call")
@@ -70,18 +71,22 @@ class Authenticator:
         if known is not None:
             self._remember(mark, self.refresh(known))
             return self._known[mark]
-        source = source_of(host)
-        self._check_rate(source)
+        key_id, secret = parse_key_untrusted(presented.reveal())
+        # Ids are public, so nothing is lost if the answer comes at once; and it costs nothing worth a limit.
+        if self._keys.find_anew(key_id, self._clock()) is None:
+            raise _not_valid(key_id)
+        guessing = GuessedKey(source_of(host), key_id)
+        self._check_rate(guessing)
         try:
             async with self._verifying:
                 # Others of the same source may have failed meanwhile, or shown that the key is good.
                 if mark not in self._known:
-                    self._check_rate(source)
-                    self._remember(mark, await self._verify(presented))
+                    self._check_rate(guessing)
+                    self._remember(mark, await self._verify(key_id, secret))
                 return self._known[mark]
         except Unauthenticated as error:
             if error.cause is not Cause.TOO_MANY_FAILURES:
-                self._limiter.failed(source, self._clock())
+                self._limiter.failed(guessing, self._clock())
             raise
 
     def refresh(self, principal: Principal) -> Principal:
@@ -95,12 +100,10 @@ class Authenticator:
         self._check_expiry(record)
         return Principal(record, record.acl)
 
-    async def _verify(self, presented: Secret[str]) -> Principal:
-        key_id, secret = parse_key_untrusted(presented.reveal())
-        record = self._keys.find_anew(key_id, self._clock())
-        # Ids are public: that there is no such key may be seen from how soon the answer comes.
+    async def _verify(self, key_id: str, secret: Secret[bytes]) -> Principal:
+        record = self._keys.find(key_id, self._clock())
         if record is None or not await asyncio.to_thread(fits, secret, record.hash):
-            raise Unauthenticated(Cause.BAD_KEY, f"key {key_id} is not valid: unknown, revoked or mistyped")
+            raise _not_valid(key_id)
         self._check_expiry(record)
         return Principal(record, record.acl)
 
@@ -114,9 +117,15 @@ class Authenticator:
         if record.expires_s is not None and self._wall_clock() >= record.expires_s:
             raise Unauthenticated(Cause.EXPIRED_KEY, f"key {record.id} has expired")
 
-    def _check_rate(self, source: str) -> None:
-        wait_s = self._limiter.wait_s(source, self._clock())
+    def _check_rate(self, guessing: GuessedKey) -> None:
+        wait_s = self._limiter.wait_s(guessing, self._clock())
         if wait_s:
             raise Unauthenticated(
-                Cause.TOO_MANY_FAILURES, f"too many wrong keys from {source[:64]}: wait", seconds=round(wait_s + 0.5)
+                Cause.TOO_MANY_FAILURES,
+                f"key {guessing.key_id} was wrong too often from {guessing.source[:64]}: wait",
+                seconds=round(wait_s + 0.5),
             )
+
+
+def _not_valid(key_id: str) -> Unauthenticated:
+    return Unauthenticated(Cause.BAD_KEY, f"key {key_id} is not valid: unknown, revoked or mistyped")

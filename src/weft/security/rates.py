@@ -1,4 +1,4 @@
-"""How often somebody may fail: a bucket of attempts per source, for wrong API keys and wrong tokens (SEC-02)."""
+"""How often somebody may fail: buckets of attempts, for wrong API keys and wrong tokens (SEC-02, SEC-04). Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from weft.security.certificates import parse_address
 FAILURES_BURST: Final = 10  # wrong keys or tokens of one source before it has to wait
 FAILURES_PER_S: Final = 0.1  # after that
 FAILURE_SOURCES_MAX: Final = 10_000  # remembered; those that failed longest ago go first
+GUESSES_BURST: Final = 100  # wrong keys of one source, whichever they are for: 10 s of a core
+GUESSES_PER_S: Final = 2.0  # after that: a fifth of a core
 
 
 class _Bucket(NamedTuple):
@@ -47,6 +49,45 @@ class FailureLimiter:
         if bucket is None:
             return float(self._burst)
         return min(float(self._burst), bucket.left + max(0.0, now_s - bucket.at_s) * self._per_s)
+
+    def has_failed(self, source: str, now_s: float) -> bool:
+        """Whether a failure of the source is still remembered."""
+        return self._left(source, now_s) < self._burst
+
+
+class GuessedKey(NamedTuple):
+    """Somebody who shows a key that is not known to be good. ``source``: see ``source_of``."""
+
+    source: str
+    key_id: str
+
+
+class KeyGuessLimiter:
+    """Slows down a key where it was wrong, and no other key of the same address.
+
+    Every key that exists can be guessed at, so an address has a limit in all, too. It holds for keys that were wrong
+    there before: one that was not is tried however often others failed.
+    """
+
+    def __init__(self) -> None:
+        self._of_key = FailureLimiter()
+        self._of_source = FailureLimiter(GUESSES_BURST, GUESSES_PER_S)
+
+    def wait_s(self, guessing: GuessedKey, now_s: float) -> float:
+        """How long to wait before this key may be tried from there; 0 if it may now."""
+        place = _place(guessing)
+        wait_s = self._of_key.wait_s(place, now_s)
+        if self._of_key.has_failed(place, now_s):
+            wait_s = max(wait_s, self._of_source.wait_s(guessing.source, now_s))
+        return wait_s
+
+    def failed(self, guessing: GuessedKey, now_s: float) -> None:
+        self._of_key.failed(_place(guessing), now_s)
+        self._of_source.failed(guessing.source, now_s)
+
+
+def _place(guessing: GuessedKey) -> str:
+    return f"{guessing.key_id} {guessing.source}"
 
 
 def source_of(host: str) -> str:

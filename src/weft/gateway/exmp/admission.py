@@ -100,5 +100,5 @@ class Credential:
         self._caller = None
 
     def _on_expelled(self, error: Refused) -> None:
-        self._caller = None
+        self.end()  # a key that was revoked is told of once: it must not disturb the one that is shown next
         self._expelled(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Final, Self
 
@@ -11,6 +12,7 @@ from weft.configuration import Section
 from weft.errors import UsageError
 from weft.log.retention import RetentionRule
 from weft.model import Pattern, Topic, matches
+from weft.node.config.doors import Door, doors
 from weft.node.config.gateways import GatewaySection
 from weft.node.config.sections import (
     GroupsSection,
@@ -96,22 +98,17 @@ class NodeConfig(Section):
         ]
         if protected:
             raise ValueError(f"insecure is without certificates, so it does not go with {', '.join(protected)}")
-        outside = [
-            f"{what} {address}"
-            for what, address in (
-                ("listen.grpc", self.listen.grpc),
-                ("listen.admin", self.listen.admin),
-                *(("peer", peer.address) for peer in self.peers),
-                ("gateway.emm.udp", self.gateway.emm.udp),
-            )
-            if address is not None and not address.is_loopback
-        ]
+        outside = [str(door) for door in self.doors() if not door.address.is_loopback]
         if outside:
             raise ValueError(
                 "insecure is plain text for whoever gets there, so it is for loopback addresses (127.0.0.1, [::1], "
                 f"localhost) only, which is not so for {', '.join(outside)}"
             )
         return self
+
+    def doors(self) -> Iterator[Door]:
+        """Every address that this node listens on or sends to."""
+        return doors(self.listen, self.peers, self.gateway)
 
     def settings_for(self, topic: Topic) -> TopicSection:
         """The first table that matches; the defaults if none does."""

@@ -1,0 +1,75 @@
+"""Every address that a node listens on or sends to, by the setting that names it.
+
+Rules about addresses hold for all of them: ``--insecure`` stays on this machine, and `weft doctor` tries the ports. A
+test looks through the settings and fails if one with an address is missing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from weft.node.config.coaty import CoatySection
+from weft.node.config.emm import EmmSection
+from weft.node.config.gateways import GatewaySection
+from weft.node.config.sections import ListenSection, Peer
+from weft.transport.addresses import Address
+from weft.wire.libp2p import multiaddr
+
+
+class Way(Enum):
+    """What happens at a door."""
+
+    TCP = "listens with TCP"
+    UDP = "listens with UDP"
+    OUT = "sends there"
+
+
+class Door(NamedTuple):
+    """One address of the configuration."""
+
+    setting: str
+    address: Address
+    way: Way
+
+    def __str__(self) -> str:
+        return f"{self.setting} {self.address}"
+
+
+def doors(listen: ListenSection, peers: Sequence[Peer], gateway: GatewaySection) -> Iterator[Door]:
+    """All that are open with these settings."""
+    yield Door("listen.grpc", listen.grpc, Way.TCP)
+    yield Door("listen.admin", listen.admin, Way.TCP)
+    if listen.ca is not None:
+        yield Door("listen.ca", listen.ca, Way.TCP)
+    for peer in peers:
+        yield Door("peer", peer.address, Way.OUT)
+    if gateway.exmp.tcp is not None:
+        yield Door("gateway.exmp.tcp", gateway.exmp.tcp, Way.TCP)
+    if gateway.exmp.tls is not None:
+        yield Door("gateway.exmp.tls", gateway.exmp.tls, Way.TCP)
+    yield from _of_emm(gateway.emm)
+    if gateway.coaty.namespace is not None:
+        yield from _of_coaty(gateway.coaty)
+
+
+def _of_emm(emm: EmmSection) -> Iterator[Door]:
+    if emm.udp is not None:
+        yield Door("gateway.emm.udp", emm.udp, Way.UDP)
+    if emm.quic is not None:
+        yield Door("gateway.emm.quic", emm.quic, Way.UDP)
+    for address in emm.join:
+        yield Door("gateway.emm.join", address, Way.OUT)
+    for out in emm.out:
+        for address in out.targets:
+            yield Door("gateway.emm.out.targets", address, Way.OUT)
+
+
+def _of_coaty(coaty: CoatySection) -> Iterator[Door]:
+    yield Door("gateway.coaty.listen", coaty.listen, Way.TCP)
+    for interface in coaty.mdns:
+        yield Door("gateway.coaty.mdns", Address(interface, 0), Way.OUT)
+    for text in coaty.bootstrap:
+        endpoint = multiaddr.parse(text).tcp_endpoint
+        yield Door("gateway.coaty.bootstrap", Address(*(endpoint or (text, 0))), Way.OUT)
