@@ -105,6 +105,8 @@ def write_contexts(path: Path, contexts: Contexts) -> None:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.writelines(f"{line}\n" for line in _lines(contexts))
+            stream.flush()
+            os.fsync(stream.fileno())  # the only copy of a node's first key may be in it
         fresh.replace(path)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from weft.cli.local_context import remember
 from weft.contexts import Context, Contexts, read_contexts, write_contexts
+from weft.node.first_key import FirstKey
 from weft.node.protection import ClientFiles
 from weft.security import Secret
 
-FILES = ClientFiles(Path("/a/client/root.pem"), Path("/a/client/identity.pem"), Secret("weft_k1_00"))
-KNOWN = ClientFiles(FILES.root, FILES.identity, None)
+PLACE = Path("/a/client")
+FILES = ClientFiles(PLACE / "root.pem", PLACE / "identity.pem", Secret("weft_k1_00"), FirstKey(PLACE.parent, PLACE))
+KNOWN = replace(FILES, key=None)
 
 
 def test_the_first_is_the_default_and_the_current_one(tmp_path: Path) -> None:

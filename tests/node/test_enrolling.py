@@ -90,7 +90,7 @@ def test_a_ca_of_another_mesh_is_not_used(tmp_path: Path) -> None:
         ("a", None, NOW_S - 1, ""),
         ("b", None, NOW_S - 1, "certificate is of node b, but its owner says it is node a"),
         ("a", "ab" * 32, NOW_S - 1, "is of another CA than --ca-fingerprint names"),
-        ("a", None, NOW_S - 100_000, "the certificate of node a is good no more: `weft ca token"),
+        ("a", None, NOW_S - 100_000, "node a has a certificate that is good no more: `weft ca token"),
     ],
     ids=["good", "another node's", "another CA's", "expired"],
 )
@@ -145,7 +145,7 @@ def test_tokens_that_do_not_work(tmp_path: Path) -> None:
                     token_for(ca, "d", time.time()),
                     url,
                     {},
-                    "certificate is of node d, but its owner says it is node c",
+                    "the token is for node d of mesh weft, this is to be node c of mesh weft; the token was not used",
                 ),
                 ("c", token_for(other, "c", time.time()), url, {}, "another fingerprint|refused"),
                 (

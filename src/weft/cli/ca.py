@@ -16,7 +16,7 @@ from weft.cli.secret_input import STDIN, read_secret
 from weft.cli.tables import human_time, print_json
 from weft.errors import UsageError
 from weft.limits import CERTIFICATE_LIFETIME_S, TOKEN_BYTES_MAX
-from weft.security.authority import Authority, AuthoritySettings
+from weft.security.authority import ROOT_KEY_ADVICE, Authority, AuthoritySettings, read_root_key
 from weft.security.ca.rotation import rehearse as rehearse_rotation
 from weft.security.ca.rotation import rotate as rotate_authority
 from weft.security.certificates import Names, end_s, fingerprint
@@ -31,7 +31,7 @@ from weft.security.issuing import check_not_revoked, provisioner_of, read_revoke
 from weft.security.issuing import revoke as revoke_name
 from weft.security.paths import ca_directory
 from weft.security.rotation import LocalSource
-from weft.security.tokens import read_token_untrusted
+from weft.security.tokens import read_token_file, read_token_untrusted
 
 app = typer.Typer(help="The mesh's certificates: a CA of its own, or a step-ca.", no_args_is_help=True)
 
@@ -63,11 +63,22 @@ def init(
     lifetime: Annotated[
         str | None, typer.Option(metavar="AGE", help="Of certificates, like 12h.", show_default="24h")
     ] = None,
+    offline_root: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where the root's key goes, off this machine.", show_default="beside the CA"),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Make a CA: a root, an intermediate, and the key that signs enrolment tokens."""
+    """Make a CA: a root, an intermediate, and the key that signs enrolment tokens.
+
+    The root's key is needed for 'weft ca rotate' alone. Whoever has it can pose as every node: --offline-root keeps it
+    off this machine, on a stick or a mounted safe.
+    """
     settings = AuthoritySettings(mesh, url, _lifetime_s(lifetime))
-    _show(Authority.create(ca_directory(data), settings, time.time()), json)
+    authority = Authority.create(ca_directory(data), settings, time.time(), offline_root)
+    if offline_root is None:
+        err.print(f"{escape(ROOT_KEY_ADVICE.format(file=authority.root_key_file))}", soft_wrap=True)
+    _show(authority, json)
 
 
 @app.command()
@@ -91,7 +102,12 @@ def token(data: Data, name: Name, client: Client = False, host: Hosts = None, js
 @app.command()
 def enrol(
     to: Certificates,
-    token: Annotated[str, typer.Option(metavar="TOKEN", help="'-' reads it from standard input.")] = STDIN,
+    token: Annotated[
+        str, typer.Option(metavar="-", help="'-' reads the token from standard input.", show_default=True)
+    ] = STDIN,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file with the token, for its owner only.", show_default=False)
+    ] = None,
     url: Annotated[
         str | None, typer.Option(metavar="https://HOST:PORT", help="The CA.", show_default="as the token says")
     ] = None,
@@ -101,11 +117,11 @@ def enrol(
     json: Json = False,
 ) -> None:
     """Get a certificate for a token, from this CA or from a step-ca."""
-    secret = read_secret(token, TOKEN_BYTES_MAX + 1)
+    secret = read_secret(token, TOKEN_BYTES_MAX + 1) if token_file is None else read_token_file(token_file)
     found = enrol_at(secret, time.time(), url=url, root_fingerprint=fingerprint)
     store = CertificateStore(to)
-    store.save(found)
     store.save_ca_url(url or str(read_token_untrusted(secret).ca))
+    store.save(found)
     _show_certificate(found, json)
 
 
@@ -137,8 +153,8 @@ def issue(
     check_not_revoked(authority.directory, names.identity)
     found = LocalSource(authority).enrol(names, time.time())
     store = CertificateStore(to)
-    store.save(found)
     store.save_ca_url(authority.settings.url)
+    store.save(found)
     _show_certificate(found, json)
 
 
@@ -160,11 +176,15 @@ def allow(data: Data, name: Name, client: Client = False) -> None:
 def rotate(
     data: Data,
     rehearse: Annotated[bool, typer.Option("--rehearse", help="Try it all out and change nothing.")] = False,
+    root_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The root's key.", show_default="beside the CA")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Make a new intermediate. Certificates stay good; renewals bring the new one. Needs the root's key."""
     authority = _authority(data)
-    signer = rehearse_rotation(authority, time.time()) if rehearse else rotate_authority(authority, time.time())
+    turn = rehearse_rotation if rehearse else rotate_authority
+    signer = turn(authority, read_root_key(root_key or authority.root_key_file), time.time())
     facts = {"rotated": not rehearse, "intermediate": fingerprint(signer.certificate)}
     if json:
         print_json(facts)

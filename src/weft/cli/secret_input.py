@@ -1,19 +1,64 @@
-"""Secrets that are handed to commands: as an option, or by standard input, where no list of processes shows them."""
+"""Secrets that are handed to commands: by standard input or a file; or as an option, which others could see.
+
+Whoever is on the machine can list processes with their arguments. What was given as an option is overwritten there as
+soon as it is read, so it shows for the moment that the command takes to start, and not for as long as a node runs.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from weft.security.secret import Secret
 
 STDIN: Final = "-"
+OVERWRITTEN: Final = b"x"
+PROCESS: Final = Path("/proc/self")
+# proc(5), /proc/pid/stat: the 48th and 49th field; the first two are cut off with the name of the program.
+ARGUMENTS_BEGIN, ARGUMENTS_END = 48 - 3, 49 - 3
 
 
 def read_secret(given: str, chars_max: int) -> Secret[str]:
     """The option itself; or the first line of standard input for ``-``, cut where no honest one is as long."""
     if given != STDIN:
+        hide_argument(given)
         return Secret(given)
     with os.fdopen(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as stream:
         return Secret(stream.readline(chars_max + 1).decode("utf-8", "replace").strip())
+
+
+def hide_argument(text: str) -> bool:
+    """Overwrite the text wherever it stands among the arguments that the system shows of this process.
+
+    False if it does not stand there, or this system does not tell where arguments are.
+    """
+    secret = os.fsencode(text)
+    place = _arguments()
+    if place is None or not secret or secret not in place.content:
+        return False
+    hidden = place.content.replace(secret, OVERWRITTEN * len(secret))
+    assert len(hidden) == len(place.content), "what stands behind it stays where it is"
+    ctypes.memmove(place.address, hidden, len(hidden))
+    return True
+
+
+class _Arguments(NamedTuple):
+    address: int
+    content: bytes
+
+
+def _arguments() -> _Arguments | None:
+    """Where the arguments of this process are in its memory: what is there has to be what the system shows of them."""
+    try:
+        fields = (PROCESS / "stat").read_bytes().rpartition(b")")[2].split()
+        begin, end = int(fields[ARGUMENTS_BEGIN]), int(fields[ARGUMENTS_END])
+        shown = (PROCESS / "cmdline").read_bytes()
+    except (OSError, ValueError, IndexError):
+        return None
+    if not shown or begin == 0 or end - begin != len(shown):
+        return None
+    content = ctypes.string_at(begin, len(shown))
+    return _Arguments(begin, content) if content == shown else None

@@ -20,6 +20,7 @@ from weft.contexts import contexts_path
 from weft.errors import StorageError, UsageError
 from weft.node.config import NodeConfig
 from weft.node.config.loading import load_config
+from weft.node.descriptors import raise_descriptor_limit
 from weft.node.logs import configure_logs, plain_logger
 from weft.node.runtime import Node
 from weft.security.exposure import close_to_others
@@ -35,6 +36,7 @@ def serve(file: Path | None, flags: Mapping[str, object]) -> None:
     config = load_config(file, os.environ, flags)
     configure_logs(config.log.level, config.log.format)
     _close_data(config.node.data)
+    _take_descriptors(config.limits.connections_max)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         failure = runner.run(run(config))
     if failure is not None:
@@ -53,6 +55,15 @@ def _close_data(data: Path) -> None:
     if (left := exposure.left).count:
         advice = "only their owner can close them; what the node writes there is closed"
         logger.warning("data_stays_open", path=str(data), to=left.to, count=left.count, first=left.first, advice=advice)
+
+
+def _take_descriptors(connections_max: int) -> None:
+    limit = raise_descriptor_limit()
+    logger = plain_logger()
+    logger.info("descriptors", limit=limit.now, before=limit.before)
+    if lacking := limit.lacks(connections_max):
+        advice = "raise the limit (ulimit -Hn, LimitNOFILE=), or set limits.connections_max lower"
+        logger.warning("descriptors_few", limit=limit.now, lacking=lacking, connections=connections_max, advice=advice)
 
 
 async def run(config: NodeConfig) -> StorageError | None:
@@ -107,8 +118,11 @@ def _remember(config: NodeConfig, node: Node) -> None:
         return
     try:
         said = remember(contexts_path(os.environ), node.node_id, _near(node.grpc_address), files)
+        files.first_key.kept()
     except UsageError as error:
         said = f"no context was written: {error}"
+        if files.key is not None:
+            said += f"; its key is in {files.first_key.file} until one is, at this node's next start"
     if said:
         err.print(escape(said), style="dim", soft_wrap=True)
 

@@ -48,7 +48,12 @@ def up(
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(metavar="TOKEN", help="To enrol (weft ca token); '-' reads it from standard input."),
+        typer.Option(
+            metavar="-", help="To enrol (weft ca token): '-' reads the token from standard input.", show_default=False
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file with the token, for its owner only.", show_default=False)
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Plain text, no keys; loopback addresses only.")] = False,
     log_level: Annotated[
@@ -78,6 +83,7 @@ def up(
         "security.ca_url": ca,
         "security.ca_fingerprint": ca_fingerprint,
         "security.token": None if token is None else read_secret(token, TOKEN_BYTES_MAX + 1),
+        "security.token_file": token_file,
         "insecure": insecure or None,
         "log.level": log_level,
         "log.format": log_format,

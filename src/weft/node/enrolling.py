@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.errors import UsageError
-from weft.limits import TOKEN_BYTES_MAX
-from weft.model import NodeId
+from weft.model import NodeId, parse_node_id
 from weft.node.config import NodeConfig
 from weft.security import (
     Authority,
@@ -20,6 +19,7 @@ from weft.security import (
     CertificateRefused,
     CertificateStore,
     Credentials,
+    Kind,
     LocalSource,
     Names,
     RemoteSource,
@@ -37,8 +37,7 @@ from weft.security import (
 )
 from weft.security.authority import SETTINGS
 from weft.security.certificates import fingerprint
-from weft.security.files import read_private
-from weft.security.tokens import read_token_untrusted
+from weft.security.tokens import read_token_file, read_token_untrusted
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 CA_URL: Final = "https://127.0.0.1:7443"  # in tokens, until somebody says where the CA is served
@@ -61,15 +60,24 @@ def read_token(config: NodeConfig) -> Secret[str] | None:
     security = config.security
     if security.token is not None or security.token_file is None:
         return security.token
-    text = read_private(security.token_file)
-    if text is None:
-        raise UsageError(f"there is no file {security.token_file} (security.token_file)")
-    return Secret(text[: TOKEN_BYTES_MAX + 1].decode("ascii", "replace").strip())
+    return read_token_file(security.token_file)
 
 
-def node_id_in(token: Secret[str]) -> str:
-    """Whom a token is for; raise TokenRefused."""
-    return read_token_untrusted(token).names.identity.name
+def wanted_node_id(config: NodeConfig, token: Secret[str] | None) -> NodeId | None:
+    """The id that the configuration or the token asks for. Raise UsageError if the two differ, TokenRefused.
+
+    Asked before anything is written or sent: a token is good once, and a slip must not cost it.
+    """
+    wanted = config.node.id
+    if token is None:
+        return wanted
+    granted = read_token_untrusted(token).names.identity
+    if granted.kind is not Kind.NODE or granted.mesh != config.node.mesh or wanted not in (None, granted.name):
+        raise UsageError(
+            f"the token is for {granted.kind} {granted.name} of mesh {granted.mesh}, this is to be node "
+            f"{wanted or granted.name} of mesh {config.node.mesh}; the token was not used"
+        )
+    return parse_node_id(granted.name)
 
 
 def settle_credentials(config: NodeConfig, node_id: NodeId, token: Secret[str] | None, now_s: float) -> Settled:
@@ -159,12 +167,14 @@ def _from_elsewhere(
     current = store.load()
     if current is None or not _is_good(current, now_s):
         if token is None:
-            raise UsageError(f"the certificate of node {node_id} is good no more: {HOW_TO_ENROL}")
+            what = "has no certificate yet" if current is None else "has a certificate that is good no more"
+            raise UsageError(f"node {node_id} {what}: {HOW_TO_ENROL}")
         url = config.security.ca_url
+        wanted_node_id(config, token)
         current = enrol(token, now_s, url=url, root_fingerprint=config.security.ca_fingerprint)
         check_node(current.identity, config.node.mesh, node_id)
+        store.save_ca_url(url or str(read_token_untrusted(token).ca))  # first: a certificate says where it is renewed
         store.save(current)
-        store.save_ca_url(url or str(read_token_untrusted(token).ca))
     check_node(current.identity, config.node.mesh, node_id)
     _check_root(config, current)
     place = config.security.ca_url or store.load_ca_url()

@@ -21,6 +21,7 @@ from weft.limits import SECURITY_RELOAD_INTERVAL_S
 from weft.model import NodeId
 from weft.node.config import NodeConfig
 from weft.node.enrolling import Settled, settle_client, settle_credentials
+from weft.node.first_key import FirstKey
 from weft.node.refusals import Refusals
 from weft.node.wiring import link_settings
 from weft.port.access import KeyAccess, OpenAccess
@@ -30,29 +31,27 @@ from weft.security import (
     Authenticator,
     Authority,
     Credentials,
-    KeyRequest,
     KeyStore,
     Rotation,
     Secret,
-    create_key,
-    read_keys,
 )
+from weft.security.authority import ROOT_KEY_ADVICE
 from weft.security.ca.server import CaServer
 from weft.transport.http2.tls import for_http2
 from weft.transport.peers.gate import PlainGate, TlsGate
 from weft.transport.tcp.tls import server_context
 
 CACHE_KEY_BYTES: Final = 32
-EVERYTHING: Final = KeyRequest("the first key", publish=(">",), subscribe=(">",), admin=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFiles:
-    """What a client on this machine needs: for a context. The key is there when it has just been made."""
+    """What a client on this machine needs: for a context. The key is there until somebody has said that it is kept."""
 
     root: Path
     identity: Path  # certificate and private key
     key: Secret[str] | None
+    first_key: FirstKey
 
 
 class Plain:
@@ -115,6 +114,7 @@ class Secured:
         client = None
         if settled.authority is not None:
             client = await asyncio.to_thread(_prepare_client, config.node.data, settled.authority)
+            _ask_for_root_key(settled.authority, logger)
         return cls(config, settled, client, refusals, logger)
 
     def server_context(self) -> ssl.SSLContext:
@@ -229,10 +229,15 @@ class _Client:
 
 def _prepare_client(data: Path, authority: Authority) -> _Client:
     client = settle_client(data, authority, time.time())
-    key = None
-    if not read_keys(data):
-        _, key = create_key(data, EVERYTHING, secrets.token_bytes(SECRET_BYTES + SALT_BYTES), time.time())
-    return _Client(client, ClientFiles(client.store.root_file, client.store.identity_file, key))
+    first_key = FirstKey(data, client.store.directory)
+    key = first_key.settle(secrets.token_bytes(SECRET_BYTES + SALT_BYTES), time.time())
+    return _Client(client, ClientFiles(client.store.root_file, client.store.identity_file, key, first_key))
+
+
+def _ask_for_root_key(authority: Authority, logger: BoundLogger) -> None:
+    file = authority.root_key_file
+    if file.exists():
+        logger.info("root_key_here", advice=ROOT_KEY_ADVICE.format(file=file))
 
 
 async def _nothing_to_do(fresh: Credentials) -> None:

@@ -21,13 +21,13 @@ from weft.gateway import DatagramGateway, Gateway
 from weft.log import Log
 from weft.log.syncer import Syncer
 from weft.membership import Members, NodeState
-from weft.model import NodeId, parse_node_id
+from weft.model import NodeId
 from weft.node.admin_http import AdminServer
 from weft.node.answers import NodeAnswers
 from weft.node.clients import Clients
 from weft.node.config import NodeConfig
 from weft.node.disk_watch import DiskWatch
-from weft.node.enrolling import is_ca_here, node_id_in, read_token
+from weft.node.enrolling import is_ca_here, read_token, wanted_node_id
 from weft.node.figures import NodeFigures
 from weft.node.gateways import Surroundings, make_gateways
 from weft.node.identity import settle_node_id
@@ -146,9 +146,7 @@ class Node:
         await self._start_gateways()
 
     def _settle_node_id(self, token: Secret[str] | None) -> NodeId:
-        wanted = self.config.node.id
-        if wanted is None and token is not None:
-            wanted = parse_node_id(node_id_in(token))
+        wanted = wanted_node_id(self.config, token)
         if not self.config.insecure:
             is_ca_here(self.config, token)  # raises what is wrong before anything is written
             private_directory(self.config.node.data)

@@ -3,7 +3,7 @@
 ``<data>/ca`` holds, for its owner only::
 
     ca.json                settings: mesh, address, lifetime of certificates
-    root.pem root-key.pem  for ten years; the key is needed for a rotation only, and may be kept elsewhere
+    root.pem root-key.pem  for ten years; the key is needed for a rotation only, and is better kept elsewhere
     intermediate.pem       certificate and key that sign all others
     provisioner.jwk        signs enrolment tokens
     used-tokens revoked.json server.pem    what the service keeps
@@ -43,7 +43,7 @@ from weft.security.certificates import (
     subject_names,
     to_pem,
 )
-from weft.security.files import private_directory, read_private, write_private
+from weft.security.files import private_directory, read_private, remove_private, write_private
 from weft.security.identity import Kind, check_mesh
 from weft.security.jwt import SigningKey, new_jwk
 from weft.security.secret import Secret
@@ -58,6 +58,10 @@ ROOT, ROOT_KEY = "root.pem", "root-key.pem"
 INTERMEDIATE: Final = "intermediate.pem"
 PROVISIONER: Final = "provisioner.jwk"
 MESH_CHARS_MAX: Final = 48  # in the names of the CA's own certificates
+ROOT_KEY_ADVICE: Final = (
+    "the key of the mesh's root is in {file}: move it to a safe place off this machine, where no thief of this machine "
+    "finds it; only `weft ca rotate --root-key FILE` needs it"
+)
 
 SIGNS: Final = x509.KeyUsage(
     digital_signature=True,
@@ -116,14 +120,23 @@ class Authority:
         self.root = root
 
     @classmethod
-    def create(cls, directory: Path, settings: AuthoritySettings, now_s: float) -> Authority:
-        """Make a new CA; raise UsageError if there is one already. ``now_s`` is Unix time, here and below."""
+    def create(
+        cls, directory: Path, settings: AuthoritySettings, now_s: float, offline_root: Path | None = None
+    ) -> Authority:
+        """Make a new CA; raise UsageError if there is one already. ``now_s`` is Unix time, here and below.
+
+        The root's key goes to the file ``offline_root``, which must not be there; without one, beside the rest.
+        """
         if (directory / SETTINGS).exists():
             raise UsageError(f"{directory} has a CA already; it is not made anew, nodes trust it")
+        if offline_root is not None:
+            _check_offline(offline_root, directory)
         private_directory(directory)
         key = new_key()
         root = _certify(key, _subject(settings.mesh, "root"), key.public_key(), None, 1, now_s)
-        write_private(directory / ROOT_KEY, key_pem(key).reveal())
+        if offline_root is not None:
+            remove_private(directory / ROOT_KEY)  # of an attempt that came to nothing
+        write_private(offline_root or directory / ROOT_KEY, key_pem(key).reveal())
         write_private(directory / ROOT, to_pem([root]))
         write_signer(directory, new_signer(settings.mesh, root, key, now_s))
         write_private(directory / PROVISIONER, new_jwk().reveal())
@@ -143,6 +156,11 @@ class Authority:
             raise StorageError(f"{directory / SETTINGS} is damaged: {error}") from None
         root = _read(directory / ROOT, read_chain_untrusted)[0]
         return cls(directory, settings, root)
+
+    @property
+    def root_key_file(self) -> Path:
+        """Where the root's key is, unless it is kept elsewhere, as it should be."""
+        return self.directory / ROOT_KEY
 
     @property
     def root_pem(self) -> bytes:
@@ -230,10 +248,21 @@ def write_signer(directory: Path, signer: Signer) -> None:
     write_private(directory / INTERMEDIATE, key_pem(signer.key).reveal() + to_pem([signer.certificate]))
 
 
-def read_root_key(directory: Path) -> PrivateKey:
-    if not (directory / ROOT_KEY).exists():
-        raise UsageError(f"{directory / ROOT_KEY} is not there: bring it back from where it is kept while this runs")
-    return _read(directory / ROOT_KEY, lambda pem: load_key(Secret(pem)))
+def read_root_key(file: Path) -> PrivateKey:
+    if not file.exists():
+        raise UsageError(f"the root's key is not in {file}: say where it is kept (--root-key FILE)")
+    return _read(file, lambda pem: load_key(Secret(pem)))
+
+
+def _check_offline(file: Path, directory: Path) -> None:
+    """A new file, outside of the node's data directory: whoever takes that must not have the root's key."""
+    if file.exists():
+        raise UsageError(f"{file} is there already: name a new file for the root's key")
+    if not file.parent.is_dir():
+        raise UsageError(f"there is no directory {file.parent} for the root's key")
+    data = directory.parent.resolve()
+    if file.resolve().is_relative_to(data):
+        raise UsageError(f"{file} is in the data directory {data}: keep the root's key somewhere else")
 
 
 def backdate_s(lifetime_s: float) -> float:

@@ -62,7 +62,7 @@ class CertificateStore:
     """Credentials in a directory. ``identity_file`` and ``root_file`` are for libraries that take paths."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self.identity_file = directory / IDENTITY
         self.root_file = directory / ROOT
 
@@ -78,15 +78,15 @@ class CertificateStore:
             raise StorageError(f"{self.identity_file} is damaged: {error}; remove it and enrol again") from None
 
     def save(self, found: Credentials) -> None:
-        private_directory(self._directory)
+        private_directory(self.directory)
         write_private(self.root_file, found.root_pem)
         write_private(self.identity_file, found.key_pem.reveal() + found.chain_pem)
 
     def load_ca_url(self) -> str | None:
         """Where to renew; None if the certificates did not come from a CA's service."""
-        text = read_file(self._directory / CA_URL)
+        text = read_file(self.directory / CA_URL)
         return None if text is None else text.decode("ascii", "replace").strip()
 
     def save_ca_url(self, url: str) -> None:
-        private_directory(self._directory)
-        write_private(self._directory / CA_URL, f"{url}\n".encode())
+        private_directory(self.directory)
+        write_private(self.directory / CA_URL, f"{url}\n".encode())

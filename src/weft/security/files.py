@@ -76,6 +76,14 @@ def write_private(path: Path, data: bytes) -> None:
         raise StorageError(f"cannot write {path}: {error.strerror}") from None
 
 
+def remove_private(path: Path) -> None:
+    """Remove the file, if it is there; after a power cut it may be there again."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot remove {path}: {error.strerror}") from None
+
+
 def sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:

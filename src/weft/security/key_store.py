@@ -51,6 +51,11 @@ def read_keys(data: Path) -> tuple[KeyRecord, ...]:
     return _parse(read_private(data / FILE)).keys
 
 
+def next_key_id(data: Path) -> str:
+    """What the next key will be called, if nobody makes one meanwhile."""
+    return f"k{_parse(read_private(data / FILE)).next}"
+
+
 def create_key(data: Path, wanted: KeyRequest, entropy: bytes, now_s: float) -> tuple[KeyRecord, Secret[str]]:
     """Add a key, and return it as it is shown once. ``entropy``: SECRET_BYTES for the secret, the rest is the salt."""
     private_directory(data)

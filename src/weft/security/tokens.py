@@ -7,13 +7,16 @@ CA (``aud``) and its root (``sha``), so that a new node needs nothing but the to
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from weft.errors import UsageError
+from weft.limits import TOKEN_BYTES_MAX
 from weft.security.certificates import Names
 from weft.security.errors import TokenRefused
+from weft.security.files import read_private
 from weft.security.identity import parse_identity_untrusted
 from weft.security.jwt import SigningKey, claims_untrusted
 from weft.security.secret import Secret
@@ -108,6 +111,14 @@ class Provisioner:
         if claims.names.identity.mesh != self._mesh:
             raise TokenRefused(f"the token is for mesh {claims.names.identity.mesh}, this CA is of {self._mesh}")
         return claims
+
+
+def read_token_file(file: Path) -> Secret[str]:
+    """The token in a file that nobody else can read; raise UsageError if there is none, StorageError."""
+    text = read_private(file)
+    if text is None:
+        raise UsageError(f"there is no file {file} with a token")
+    return Secret(text[: TOKEN_BYTES_MAX + 1].decode("ascii", "replace").strip())
 
 
 def read_token_untrusted(token: Secret[str]) -> Claims:

@@ -28,6 +28,7 @@ from weft.security import (
     renew,
     verify_untrusted,
 )
+from weft.security.authority import read_root_key
 from weft.security.ca.messages import SignRequest
 from weft.security.ca.rotation import rotate
 from weft.security.ca.server import CaServer
@@ -88,7 +89,9 @@ def test_enrol_then_renew(tmp_path: Path) -> None:
             verify_untrusted(first.chain_pem, there.ca.root_pem, Usage.SERVER, pki.wall())
             store = CertificateStore(tmp_path / "tls")
             store.save(first)
-            rotate(there.ca, pki.wall())  # a running service takes the new intermediate
+            rotate(
+                there.ca, read_root_key(there.ca.root_key_file), pki.wall()
+            )  # a running service takes the new intermediate
             second = await there.renew(store)
             assert second.key_pem == first.key_pem
             assert second.leaf.issuer == there.ca.signer.certificate.subject

@@ -6,27 +6,29 @@ end, and renewals bring the new one. Nobody has to be restarted.
 
 from __future__ import annotations
 
+from weft.errors import UsageError
 from weft.security.authority import (
     PURPOSES,
     Authority,
     Signer,
     issue_leaf,
     new_signer,
-    read_root_key,
     write_signer,
 )
-from weft.security.certificates import Names, new_key, subject_names
+from weft.security.certificates import Names, PrivateKey, new_key, public_bytes, subject_names
 from weft.security.identity import Kind, node
 from weft.security.verification import Usage, verify_untrusted
 
 
-def rehearse(authority: Authority, now_s: float) -> Signer:
+def rehearse(authority: Authority, root_key: PrivateKey, now_s: float) -> Signer:
     """Make a new intermediate and try it; change nothing. Raise what would go wrong, CertificateRefused for a bad one.
 
-    ``now_s`` is Unix time.
+    ``root_key`` is that of the CA's root; ``now_s`` is Unix time.
     """
     settings = authority.settings
-    signer = new_signer(settings.mesh, authority.root, read_root_key(authority.directory), now_s)
+    if public_bytes(root_key.public_key()) != public_bytes(authority.root.public_key()):
+        raise UsageError("the root's key is that of another CA", root=authority.fingerprint)
+    signer = new_signer(settings.mesh, authority.root, root_key, now_s)
     names = Names(node(settings.mesh, "rehearsal"))
     chain = issue_leaf(
         signer,
@@ -41,8 +43,8 @@ def rehearse(authority: Authority, now_s: float) -> Signer:
     return signer
 
 
-def rotate(authority: Authority, now_s: float) -> Signer:
+def rotate(authority: Authority, root_key: PrivateKey, now_s: float) -> Signer:
     """The same for good. A CA service that runs uses the new one from its next certificate on."""
-    signer = rehearse(authority, now_s)
+    signer = rehearse(authority, root_key, now_s)
     write_signer(authority.directory, signer)
     return signer
