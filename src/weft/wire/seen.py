@@ -39,7 +39,8 @@ class Seen:
     """Hashes of the marks of taken packets. An entry lives for the window and as long as a packet may be dated ahead,
     at least.
 
-    When there is no room the oldest generation goes, and ``evicted`` counts it: those packets could be replayed.
+    When there is no room the oldest generation goes, and ``evicted`` counts it: those packets could be replayed. With
+    ``journalled``, ``take_new`` has what was added, for somebody to write down; it grows until it is taken.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Seen:
         entries_max: int = SEEN_MAX,
         window_s: float = REPLAY_WINDOW_S,
         skew_s_max: float = CLOCK_SKEW_S_MAX,
+        journalled: bool = False,
     ) -> None:
         assert len(salt) == SALT_BYTES, "three odd multipliers of 64 bits"
         self.evicted = 0
@@ -58,12 +60,26 @@ class Seen:
         self._span_s = self._lifetime_s / (GENERATIONS - 1)
         self._entries_max = max(entries_max // GENERATIONS, 1)
         self._generations: deque[_Generation] = deque()
+        self._new: set[int] | None = set() if journalled else None
 
     def __len__(self) -> int:
         return sum(len(each.hashes) for each in self._generations)
 
     def __contains__(self, value: int) -> bool:
         return any(value in each.hashes for each in self._generations)
+
+    # --- beyond a restart --------------------------------------------------------------------------------------------
+
+    def take_new(self) -> list[int]:
+        """Hashes that were added since this was last called."""
+        if not self._new:
+            return []
+        new, self._new = self._new, set()
+        return list(new)
+
+    def restore(self, values: Sequence[int], at_s: float) -> None:
+        """Packets that were taken at that time, before a restart: the oldest first."""
+        self._note(set(values), at_s)
 
     # --- one mark: ``recent.ReplayMarks`` ----------------------------------------------------------------------------
 
@@ -118,6 +134,11 @@ class Seen:
         return known
 
     def _add(self, values: set[int], now_s: float) -> None:
+        if self._new is not None:
+            self._new |= values
+        self._note(values, now_s)
+
+    def _note(self, values: set[int], now_s: float) -> None:
         newest = self._newest(now_s)
         newest.hashes |= values
         newest.last_s = now_s

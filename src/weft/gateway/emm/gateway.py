@@ -12,7 +12,7 @@ from uuid import UUID
 from structlog.stdlib import BoundLogger
 
 from weft.datagram_node import Instant
-from weft.errors import UsageError, WeftError
+from weft.errors import StorageError, UsageError, WeftError
 from weft.gateway.emm.accepting import Acceptance
 from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.compact_judge import CompactJudge
@@ -23,6 +23,7 @@ from weft.gateway.emm.outbound import Outbound
 from weft.gateway.emm.packing import Packed, Packer
 from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.relations import Relations
+from weft.gateway.emm.replay_journal import ReplayJournal
 from weft.gateway.emm.rows import Accepted, Header
 from weft.gateway.emm.settings import GatewaySettings, Out
 from weft.gateway.emm.sources import Sources
@@ -72,7 +73,11 @@ class EmmGateway:
         self._packer = Packer(
             self._identity.node_id, secrets.randbits, at.unix_s, rules, settings.seal, self._find_seal_key
         )
-        seen, topics = Seen(secrets.token_bytes(SALT_BYTES)), TopicMap(settings.rules, settings.prefix)
+        self._journal = ReplayJournal(data, secrets.token_bytes(SALT_BYTES), at.unix_s)
+        self._journal_failed = False
+        self._seen = seen = Seen(self._journal.salt, journalled=True)
+        self._journal.restore(seen, at.unix_s)
+        topics = TopicMap(settings.rules, settings.prefix)
         self._checkers = Checkers()
         acceptance = Acceptance(topics, settings.payload)
         terms = Terms(rules, settings.unsigned_allowed, settings.seal)
@@ -81,7 +86,14 @@ class EmmGateway:
         self._take_over(self._trust_file.current(at.steady_s), at)
         quarantine = Quarantine(at.steady_s, per_s=settings.quarantine_per_s)
         self.inbound = Inbound(
-            mesh, self._judge, self._compact, quarantine, _now, self._on_accepted, rules.packet_bytes_max
+            mesh,
+            self._judge,
+            self._compact,
+            quarantine,
+            _now,
+            self._on_accepted,
+            rules.packet_bytes_max,
+            self._keep_marks,
         )
         self.outbound = Outbound(
             mesh, self._packer, settings.out, self._targets, self._send, _now, settings.rate_per_s_max, logger
@@ -138,6 +150,8 @@ class EmmGateway:
         self.inbound.close()
         self._checkers.close()
         await self._write_pins_down()
+        await self._sync_marks()
+        self._journal.close()
 
     # --- for the metrics -----------------------------------------------------------------------------------------
 
@@ -170,6 +184,7 @@ class EmmGateway:
             at = _now()
             self._take_over(self._trust_file.current(at.steady_s), at)
             await self._write_pins_down()
+            await self._sync_marks()
             if self._certificate is not None and (current := self._certificate()) is not shown:
                 shown = current
                 self._quic.renew(current)
@@ -188,6 +203,28 @@ class EmmGateway:
             self._pins_failed = True  # tried again in a while
         else:
             self._pins, self._pins_failed = {}, False
+
+    def _keep_marks(self, unix_s: float) -> None:
+        """Packets that become events now are not to be taken again after a restart (EMM-19)."""
+        if new := self._seen.take_new():
+            try:
+                self._journal.append(new, unix_s)
+            except StorageError as error:
+                self._tell_of_journal(error)
+            else:
+                self._journal_failed = False
+
+    async def _sync_marks(self) -> None:
+        try:
+            await asyncio.to_thread(self._journal.sync)
+        except StorageError as error:
+            self._tell_of_journal(error)
+
+    def _tell_of_journal(self, error: StorageError) -> None:
+        """Devices go on sending meanwhile: what they send now could be replayed after a restart."""
+        if not self._journal_failed:
+            self._logger.error("replays_not_kept", reason=str(error))
+        self._journal_failed = True
 
     def _find_seal_key(self, key_id: bytes) -> bytes | None:
         return self._seal_keys.get(key_id)

@@ -48,7 +48,8 @@ class Figures:
 
 
 class Inbound:
-    """A publisher of the node. ``on_accepted`` sees what was taken: neighbours are found there."""
+    """A publisher of the node. ``on_accepted`` sees what was taken: neighbours are found there. ``keep_marks`` writes
+    down which packets were taken, before their events are published (SEC-07)."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class Inbound:
         clock: Callable[[], Instant],
         on_accepted: Callable[[Accepted], None],
         packet_bytes_max: int = EMM_PACKET_BYTES_MAX,
+        keep_marks: Callable[[float], None] = lambda unix_s: None,
     ) -> None:
         self.figures = Figures()
         self.line = Line(intake_max(packet_bytes_max))
@@ -69,6 +71,7 @@ class Inbound:
         self._compact = compact
         self._clock = clock
         self._on_accepted = on_accepted
+        self._keep_marks = keep_marks
         self._loop = asyncio.get_running_loop()
         self._turn: asyncio.TimerHandle | None = None
         self._turn_s = 0.0  # when it is due
@@ -151,6 +154,8 @@ class Inbound:
                 self._take(judged, at)
 
     def _take(self, judged: Judged, at: Instant) -> None:
+        if judged.accepted:
+            self._keep_marks(at.unix_s)
         for accepted in judged.accepted:
             self._on_accepted(accepted)
         for topic, batch in batches(judged.accepted):
