@@ -18,7 +18,7 @@ CLIENT_OPTIONS = ["--node", "--insecure", "--context", "--json"]
 NAMES = {
     "up": [
         *("--config", "--data", "--node-id", "--listen", "--advertise", "--peer", "--admin", "--insecure"),
-        *("--ca-listen", "--ca", "--ca-fingerprint", "--token"),
+        *("--ca-listen", "--ca", "--ca-fingerprint", "--token", "--token-file"),
     ],
     "pub": ["--key", "--header", "--file", "--lines", "--copies", *CLIENT_OPTIONS],
     "sub": ["--from", "--group", "--count", "--timeout", *CLIENT_OPTIONS],
@@ -35,6 +35,7 @@ NAMES = {
     "context remove": [],
     "log ls": ["--data"],
     "packet decode": [],
+    "doctor": ["--config", "--data", "--listen", "--admin", "--peer", "--insecure", "--json"],
 }
 
 

@@ -12,6 +12,7 @@ from weft import __version__
 from weft.cli import context, mesh
 from weft.cli.console import fail
 from weft.cli.deferred import deferred
+from weft.cli.doctor import doctor
 from weft.cli.pub import pub
 from weft.cli.sub import sub
 from weft.cli.up import up
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.command()(up)
 app.command()(pub)
 app.command()(sub)
+app.command()(doctor)
 for command in (mesh.topics, mesh.peers, mesh.groups, mesh.lag, mesh.explain, mesh.status):
     app.command()(command)
 app.add_typer(context.app, name="context")

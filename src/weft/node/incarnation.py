@@ -17,6 +17,11 @@ FILE: Final = "incarnation"
 DIGITS_MAX: Final = 20
 
 
+def last_incarnation(data: Path) -> int:
+    """Of the last start, in milliseconds since 1970 unless the clock was behind; 0 if there was none."""
+    return _read(data / FILE)
+
+
 def next_incarnation(data: Path, now_ms: int) -> int:
     """One more than the last, or the clock if that is higher; kept before it is used.
 

@@ -48,6 +48,22 @@ class Exposure:
     left: Exposed = field(default_factory=Exposed)
 
 
+def survey(directory: Path) -> Exposed:
+    """What others could use of a directory and what is in it. Changes nothing; links and mounts as below."""
+    exposed = Exposed()
+    top = directory.resolve()
+    for place, inner, files, descriptor in os.fwalk(top):
+        if os.fstat(descriptor).st_dev != top.stat().st_dev:
+            inner.clear()
+            continue
+        for name in (".", *files):
+            with suppress(FileNotFoundError):  # gone meanwhile
+                found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                if found.st_mode & OTHERS and (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+                    exposed.add(str((Path(place) / name).relative_to(top)), found.st_mode)
+    return exposed
+
+
 def close_to_others(directory: Path) -> Exposure:
     """Take all rights of group and others to a directory and everything in it, as far as it is ours.
 

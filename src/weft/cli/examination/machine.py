@@ -1,0 +1,131 @@
+"""The machine a node is on: its data directory, disk, clock, file descriptors, and settings that cannot be meant."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from weft.cli.examination import Finding, Patient, bad, ok, warning
+from weft.cli.tables import human_bytes, human_time
+from weft.node.config import NodeConfig
+from weft.node.config.doors import Way
+from weft.node.descriptors import FOR_LOG, UNLIMITED, DescriptorLimit, descriptor_limit
+from weft.node.incarnation import last_incarnation
+from weft.security.exposure import survey
+
+EARLIEST_S: Final = 1_735_689_600  # 2025: a clock before that was never set
+CLOCK_SLACK_S: Final = 60.0  # as much as certificates allow for
+RESERVES_LEFT: Final = 2  # so many times the reserve should be free
+US_PER_S: Final = 1_000_000
+
+
+def settings(patient: Patient) -> Iterator[Finding]:
+    """Settings that are possible, and that nobody means."""
+    found = list(_odd_settings(patient.config))
+    yield from found or [ok("settings", "nothing in them contradicts the rest")]
+
+
+def _odd_settings(config: NodeConfig) -> Iterator[Finding]:
+    own = {config.listen.grpc, config.listen.advertise}
+    for peer in config.peers:
+        if peer.address in own:
+            yield warning("settings", f"the node is its own peer: {peer.address}", "take it out of `peers`")
+    if config.insecure:
+        yield warning(
+            "settings", "insecure: plain text, no keys", "leave --insecure out, unless nobody else uses this machine"
+        )
+    if not config.listen.admin.is_loopback:
+        yield warning(
+            "settings",
+            f"metrics and health are plain HTTP for everybody who reaches {config.listen.admin}",
+            "let listen.admin be a loopback address, or let a firewall see to who gets there",
+        )
+    listening = [door for door in config.doors() if door.way is not Way.OUT and door.address.port]
+    places = [(door.address, door.way) for door in listening]
+    for door in listening:
+        if places.count((door.address, door.way)) > 1:
+            yield bad("settings", f"{door} is there twice", "give each listener a port of its own")
+
+
+def data_directory(patient: Patient) -> Iterator[Finding]:
+    data = patient.config.node.data
+    if data.exists() and not data.is_dir():
+        yield bad("data directory", f"{data} is not a directory", "name another one (--data)")
+        return
+    if not data.is_dir():
+        yield ok("data directory", f"{data} is not there yet: the first start makes it")
+        return
+    owner = data.stat().st_uid
+    if owner != os.geteuid():
+        yield warning(
+            "data directory",
+            f"{data} belongs to user {owner}, you are {os.geteuid()}",
+            "run this as that user: what follows may be wrong otherwise",
+        )
+    exposed = survey(data)
+    if exposed.count:
+        yield bad(
+            "data directory",
+            f"{exposed.count} files and directories in {data} are open to {exposed.to}: {exposed.first}",
+            f"chmod -R go= {data}, or start the node, which does it; what is secret in it may have been read",
+        )
+    else:
+        yield ok("data directory", f"{data} is for its owner only")
+
+
+def disk(patient: Patient) -> Iterator[Finding]:
+    place = patient.config.node.data
+    while not place.exists():
+        place = place.absolute().parent
+    found = os.statvfs(place)
+    yield judge_disk(place, found.f_bavail * found.f_frsize, patient.config.storage.disk_reserve_bytes)
+    if found.f_files and not found.f_favail:
+        yield bad("disk", f"no more files can be made in {place}", "remove some: the file system has no inodes left")
+
+
+def judge_disk(place: Path, free: int, reserve: int) -> Finding:
+    told = f"{human_bytes(free)} free in {place}, reserve {human_bytes(reserve)}"
+    if free <= reserve:
+        advice = "make room, or let retention keep less: the node refuses events until there is more than the reserve"
+        return bad("disk", told, advice)
+    if free < RESERVES_LEFT * reserve:
+        return warning("disk", told, "make room soon: below the reserve, the node refuses events")
+    return ok("disk", told)
+
+
+def clock(patient: Patient) -> Iterator[Finding]:
+    yield judge_clock(patient.now_s, last_incarnation(patient.config.node.data) / 1000)
+
+
+def judge_clock(now_s: float, last_start_s: float) -> Finding:
+    """``last_start_s``: when the node was last started, by the clock of then; 0 if never."""
+    told = f"it is {human_time(int(now_s) * US_PER_S)}"
+    if now_s < EARLIEST_S:
+        return bad("clock", told, "set the clock, and let it be kept right (NTP): certificates are not valid yet")
+    if last_start_s > now_s + CLOCK_SLACK_S:
+        return bad(
+            "clock",
+            f"{told}, before the last start of the node ({human_time(int(last_start_s) * US_PER_S)})",
+            "set the clock, and let it be kept right (NTP)",
+        )
+    return ok("clock", told)
+
+
+def descriptors(patient: Patient) -> Iterator[Finding]:
+    yield judge_descriptors(descriptor_limit(), patient.config.limits.connections_max)
+
+
+def judge_descriptors(limit: DescriptorLimit, connections_max: int) -> Finding:
+    """Of a shell, which a node is started from: the node raises its limit to the hard one."""
+    raised = DescriptorLimit(limit.before, limit.hard, limit.hard)
+    hard = "unlimited" if limit.hard == UNLIMITED else str(limit.hard)
+    told = f"a node may have {hard} (the shell {limit.now})"
+    if lacking := raised.lacks(connections_max):
+        return warning(
+            "file descriptors",
+            f"{told}; {connections_max} connections and the log ({FOR_LOG}) need {lacking} more",
+            "raise the hard limit (ulimit -Hn, LimitNOFILE=), or set limits.connections_max lower",
+        )
+    return ok("file descriptors", told)
