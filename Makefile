@@ -10,7 +10,7 @@ PEERS := $(CURDIR)/build/interop
 # Spark needs a Java: the machine's own, or the one of a wheel.
 EXTRAS := dev$(if $(shell command -v java),,$(shell printf ,java))
 
-.PHONY: help demo test check format bench fuzz sim soak requirements proto clean
+.PHONY: help demo test check audit format bench fuzz sim soak requirements proto clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -21,11 +21,14 @@ demo: $(READY)  ## a two-minute tour
 test: $(READY) node peers  ## every test (under 10 minutes)
 	$(BIN)/pytest -n 2
 
-check: $(READY)  ## ruff, mypy --strict, import contracts
+check: $(READY)  ## ruff with its security rules, mypy --strict, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+audit: $(READY)  ## known vulnerabilities of what is installed, from PyPI; fails where PyPI cannot be asked
+	$(BIN)/python -m tools.audit $(ARGS)
 
 format: $(READY)  ## rewrite the sources in the one style
 	$(BIN)/ruff check --fix .

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 from weft.model import Pattern, Topic, matches, parse_pattern
 from weft.routing import Trie
 
-OWN_TOKEN: Final = "weft"
+OWN_TOKEN: Final = "weft"  # noqa: S105  of topics, no secret
 GROUPS_PREFIX: Final = "weft.groups."
 GROUPS: Final = parse_pattern("weft.groups.>")
 PLAIN_PREFIX: Final = "weft.plain."

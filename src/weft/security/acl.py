@@ -14,7 +14,7 @@ from typing import Final
 from weft.model import Pattern, Topic, covers, matches
 from weft.security.errors import Cause, NotAllowed
 
-OWN_TOKEN: Final = "weft"
+OWN_TOKEN: Final = "weft"  # noqa: S105  of topics, no secret
 OPEN_PREFIXES: Final = ("weft.inbox.", "weft.staging.", "weft.decisions.")
 OPEN_DOTS: Final = 2  # a prefix and an id, nothing behind it
 WILDCARDS: Final = ("*", ">")

@@ -75,7 +75,7 @@ def _candidates(environ: Mapping[str, str]) -> list[tuple[str, Path]]:
 
 def _major(program: Path) -> int | None:
     try:
-        asked = subprocess.run(
+        asked = subprocess.run(  # noqa: S603  a Java of this machine
             [program, "-version"], check=False, capture_output=True, text=True, timeout=VERSION_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -44,7 +44,7 @@ TYPES: Final = {
     "timestamp": ("timestamp",),
     "partition": ("int",),
 }
-OWN_TOKEN: Final = "weft"
+OWN_TOKEN: Final = "weft"  # noqa: S105  of topics, no secret
 
 
 class BadRows(UsageError):

@@ -143,7 +143,8 @@ class Staging:
 
 
 def _stage(parcels: DataFrame, staging: Staging) -> Staged:
-    shares: list[Staged] = [pickle.loads(row.staged) for row in parcels.mapInArrow(staging, "staged binary").collect()]
+    rows = parcels.mapInArrow(staging, "staged binary").collect()
+    shares: list[Staged] = [pickle.loads(row.staged) for row in rows]  # noqa: S301  from our own tasks, through Spark
     return Staged(
         [file for share in shares for file in share.events], [file for share in shares for file in share.quarantine]
     )
