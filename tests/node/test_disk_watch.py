@@ -63,7 +63,7 @@ def publishing(node: RunningNode, *arguments: str) -> Iterator[tuple[subprocess.
             reader.join()
 
 
-@pytest.mark.req("OBS-01")
+@pytest.mark.req("OBS-01", "SEC-07")
 def test_a_disk_below_its_reserve_is_told_until_there_is_room(small_disk: Path, tmp_path: Path) -> None:
     data, settings = small_disk / "data", tmp_path / "weft.toml"
     settings.write_text(f"[storage]\ndisk_reserve_bytes = {RESERVE_BYTES}\n")

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-import weft
+import weft as sdk
+from tests.cli.commands import Weft
+from tests.cli.conftest import weft as weft
 from tests.node.secured import key_for
 from tests.up import up
 from weft.client import Unauthenticated
@@ -57,10 +59,10 @@ def test_wrong_keys_do_not_lock_out_a_good_one_behind_the_same_address(tmp_path:
         with up(tmp_path / "data") as node:
             context = node.context
             assert context.tls_root is not None
-            tls = weft.TlsFiles(Path(context.tls_root))
+            tls = sdk.TlsFiles(Path(context.tls_root))
 
             async def publish(key: str) -> Receipt:
-                async with weft.connect(node.grpc, token=key, tls=tls) as client:
+                async with sdk.connect(node.grpc, token=key, tls=tls) as client:
                     return await client.publish("plant.t", b"x")
 
             for _ in range(FAILURES_BURST):
@@ -93,6 +95,16 @@ def test_guessing_at_every_key_there_is_slows_down_what_was_guessed_at_and_nothi
 
 
 # --- no door is exempt (rule 5) ----------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SEC-07")
+def test_weft_up_refuses_an_insecure_door(weft: Weft, tmp_path: Path) -> None:
+    file = tmp_path / "weft.toml"
+    file.write_text('[gateway.coaty]\nnamespace = "plant"\nlisten = "0.0.0.0:0"\n')
+    outcome = weft("up", "--insecure", "--data", tmp_path / "data", "--config", file)
+    assert outcome.status == 1
+    assert "which is not so for gateway.coaty.listen 0.0.0.0:0" in outcome.err.replace("\n", " ")
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.req("SEC-07")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -12,10 +15,11 @@ from typing import Any
 
 import pytest
 
+import weft as sdk
 from tests.cli.commands import Weft
 from tests.cli.conftest import weft as weft
 from tests.node.secured import authority_of, secure_config, secured, token_for
-from tests.up import COMMAND, END_TIMEOUT_S, up
+from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
 from weft.cli.secret_input import hide_argument
 from weft.contexts import FILE, read_contexts
 from weft.errors import UsageError
@@ -65,9 +69,58 @@ def test_a_context_that_cannot_be_written_is_written_by_the_next_start(tmp_path:
         asyncio.run(_publishes(node))
 
 
-async def _publishes(node: Any) -> None:
+async def _publishes(node: RunningNode) -> None:
     async with asyncio.timeout(END_TIMEOUT_S), node.client() as client:
         assert (await client.publish("plant.t", b"x")).first_offset == 0
+
+
+@pytest.mark.req("SEC-07")
+def test_a_first_start_that_fails_heals(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        flags = ("--listen", f"127.0.0.1:{taken.getsockname()[1]}", "--admin", "127.0.0.1:0")
+        environ = {**os.environ, "WEFT_CONFIG_DIR": str(tmp_path / "config")}
+        command = [*COMMAND, "up", "--data", str(tmp_path / "data"), *flags]
+        ended = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=END_TIMEOUT_S, check=False)
+        assert (ended.returncode, ended.stdout) == (1, "")
+    with up(tmp_path / "data", config=tmp_path / "config") as node:
+        asyncio.run(_publishes(node))
+
+
+# --- the disk ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SEC-07")
+def test_a_publisher_is_told_what_it_waits_for(tmp_path: Path) -> None:
+    """The SDK's; tests/node/test_disk_watch.py has the log, /readyz and `weft pub`, and the end of it."""
+    reserve = 1 << 40
+    if shutil.disk_usage(tmp_path).free >= reserve:
+        pytest.skip("more than 1 TiB is free here, and no reserve may be larger")
+    settings = tmp_path / "weft.toml"
+    settings.write_text(f"[storage]\ndisk_reserve_bytes = {reserve}\n")
+
+    class Told(sdk.Hooks):
+        def __init__(self) -> None:
+            self.reason = asyncio.get_running_loop().create_future()
+
+        def on_retry(self, purpose: str, delay_s: float, reason: str) -> None:
+            if "disk is full" in reason and not self.reason.done():
+                self.reason.set_result(reason)
+
+    async def story(node: RunningNode) -> None:
+        context = node.context
+        assert context.tls_root is not None
+        hooks = Told()
+        tls = sdk.TlsFiles(Path(context.tls_root))
+        async with (
+            asyncio.timeout(END_TIMEOUT_S),
+            sdk.connect(node.grpc, token=context.token, tls=tls, hooks=hooks) as client,
+        ):
+            publishing = client.publish_nowait("plant.t", b"x")
+            assert f"reserve {reserve}" in await hooks.reason
+            assert not publishing.done(), "it still waits"
+
+    with up(tmp_path / "data", "--config", str(settings)) as node:
+        asyncio.run(story(node))
 
 
 # --- tokens ------------------------------------------------------------------------------------------------------

@@ -70,14 +70,17 @@ class CaApi:
         return _answer(200, RootResponse(self._issuer.authority.root_pem.decode()))
 
     async def _sign(self, request: Request) -> Response:
-        """Whoever brings wrong tokens has to wait, so that nobody tries them out."""
+        """Whoever brings wrong tokens is told to wait. A good one is taken all the same: signatures cannot be guessed,
+        and somebody else may be behind the same address."""
         source = source_of(request.client.host) if request.client else ""
-        if wait_s := self._limiter.wait_s(source, self._clock()):
-            raise _Problem(429, "too many failed attempts from this address", wait_s=round(wait_s + 0.5))
         try:
             return await self._sign_once(request)
         except PeerError:
+            wait_s = self._limiter.wait_s(source, self._clock())
             self._limiter.failed(source, self._clock())
+            if wait_s:
+                problem = "too many failed attempts from this address"
+                raise _Problem(429, problem, wait_s=round(wait_s + 0.5)) from None
             raise
 
     async def _sign_once(self, request: Request) -> Response:
