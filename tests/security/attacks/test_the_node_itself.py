@@ -111,10 +111,9 @@ def test_a_publisher_is_told_what_it_waits_for(tmp_path: Path) -> None:
         assert context.tls_root is not None
         hooks = Told()
         tls = sdk.TlsFiles(Path(context.tls_root))
-        async with (
-            asyncio.timeout(END_TIMEOUT_S),
-            sdk.connect(node.grpc, token=context.token, tls=tls, hooks=hooks) as client,
-        ):
+        impatient = sdk.Options(close_timeout_s=0.1)
+        connecting = sdk.connect(node.grpc, token=context.token, tls=tls, hooks=hooks, options=impatient)
+        async with asyncio.timeout(END_TIMEOUT_S), connecting as client:
             publishing = client.publish_nowait("plant.t", b"x")
             assert f"reserve {reserve}" in await hooks.reason
             assert not publishing.done(), "it still waits"
