@@ -121,6 +121,22 @@ def test_status(weft: Weft, answers: Answers) -> None:
     assert weft("status", "--json").document["draining"] is True
 
 
+@pytest.mark.req("OPS-02")
+def test_leave(weft: Weft, answers: Answers) -> None:
+    answers.answer = "node-[a]"
+    assert weft("leave").out == "node-[a] leaves the mesh: it finishes what is under way and stops\n"
+    assert answers.asked == [("leave",)]
+
+
+@pytest.mark.req("OPS-02")
+def test_leave_wants_one_node(weft: Weft, node: RunningNode) -> None:
+    """Never the next one, because the first did not answer."""
+    outcome = weft("leave", *node.flags, "--node", "127.0.0.1:1")
+    assert outcome.status == 1
+    assert "name one node only, the one that is to leave" in outcome.err
+    assert weft("status", *node.flags).status == 0
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [

@@ -10,13 +10,18 @@ from tests.membership.world import Faults, World, edge_of
 from weft.membership import (
     Dial,
     Effect,
+    Gossip,
     HealthChanged,
     Leave,
     LinkUp,
+    Liveness,
     MemberChanged,
     MemberForgotten,
     Members,
+    Message,
     NodeState,
+    PeerLeaves,
+    Send,
     SetAddresses,
     SetInterest,
     Settings,
@@ -165,6 +170,49 @@ def test_leaving_is_said_not_found_out() -> None:
     story.world.tell(C, Leave())
     assert story.told(3.0) == ["c: stops", "b: c left", "a: c left", "b: link to c disconnected"]
     assert story.told(30.0) == []
+
+
+@pytest.mark.req("PL-03", "OPS-02")
+def test_a_goodbye_on_the_link_is_believed_at_once_and_only_of_that_life() -> None:
+    story = Story()
+    story.chain()
+    incarnation = story.world.nodes[C].members.own.incarnation
+    story.world.tell(B, PeerLeaves(C, incarnation - 1))
+    assert story.told(0.0) == []
+    story.world.crash(C)
+    story.world.tell(B, PeerLeaves(C, incarnation))
+    lines = story.told(30.0)
+    assert lines[0] == "b: c left"
+    assert [line for line in lines if ": c " in line] == ["b: c left", "a: c left"]
+
+
+def test_a_goodbye_that_was_meant_for_an_earlier_life_is_refuted() -> None:
+    story = Story()
+    story.chain()
+    story.world.tell(B, PeerLeaves(C, story.world.nodes[C].members.own.incarnation))
+    lines = story.told(3.0)
+    assert {"b: c left", "c: refutes", "b: c alive"} <= set(lines)
+
+
+@pytest.mark.req("PL-03", "OPS-02")
+def test_a_goodbye_goes_to_every_neighbour() -> None:
+    """Other changes go to a few, who pass them on."""
+    own = NodeState(A, 1, 1, Epoch(1))
+    members = Members(own, Settings(gossip_fan_out=16), Random(1))  # noqa: S311
+    members.step(Start(), 0.0)
+    peers = {NodeId(f"peer-{number}") for number in range(16)}
+    for peer in peers:
+        members.step(LinkUp(peer), 0.0)
+    members.step(Leave(), 0.1)
+    effects = members.step(Tick(), 0.2)
+    told = {each.peer for each in effects if isinstance(each, Send) and _tells_that_it_left(each.message)}
+    assert told == peers
+    assert effects[-1] == Stopped()
+
+
+def _tells_that_it_left(message: Message) -> bool:
+    states = message.states if isinstance(message, Gossip) else ()
+    return any((state.node_id, state.liveness) == (A, Liveness.LEFT) for state in states)
 
 
 def test_a_node_alone_stops_at_once() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from typing import Final
 import pytest
 
 import weft
+from tests.mesh.watching import until
 from tests.node.secured import key_for
 from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
 from weft.client import Connecting
@@ -56,6 +59,43 @@ def test_what_is_published_at_one_node_arrives_at_the_other(tmp_path: Path) -> N
         asyncio.run(story(a, b))
         b.end_quietly()
         a.end_quietly()
+
+
+def lives(node: RunningNode, member: str) -> list[tuple[str, int]]:
+    """What a node has seen of another: liveness and incarnation, in order."""
+    seen = (line for line in node.logged() if line["event"] == "member_changed" and line["member"] == member)
+    return [(line["liveness"], line["incarnation"]) for line in seen]
+
+
+@pytest.mark.req("PL-03", "PL-07", "OPS-02")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_is_asked_to_stop_says_goodbye_and_may_come_back(tmp_path: Path, number: signal.Signals) -> None:
+    with pair(tmp_path) as (a, b):
+        asyncio.run(until(lambda: len(lives(a, "b")) == 1))
+        assert b.end(number) == 0, b.said()
+        asyncio.run(until(lambda: len(lives(a, "b")) == 2))
+        with up(tmp_path / "b", "--peer", a.grpc, "--ca", f"https://{a.ready['ca']}") as again:
+            asyncio.run(until(lambda: len(lives(a, "b")) == 3))
+            (first, first_life), (goodbye, same_life), (back, second_life) = lives(a, "b")
+            assert (first, goodbye, back) == ("alive", "left", "alive")
+            assert first_life == same_life < second_life
+            again.end_quietly()
+        a.end_quietly()
+
+
+@pytest.mark.req("OPS-02", "PL-03")
+def test_weft_leave_ends_a_node_that_says_goodbye(tmp_path: Path) -> None:
+    with pair(tmp_path) as (a, b):
+        asyncio.run(until(lambda: bool(lives(b, "a"))))
+        environ = {**os.environ, "WEFT_CONFIG_DIR": str(a.config)}
+        asked = subprocess.run(
+            [*COMMAND, "leave"], capture_output=True, text=True, timeout=END_TIMEOUT_S, env=environ, check=False
+        )
+        assert (asked.returncode, asked.stdout) == (0, "a leaves the mesh: it finishes what is under way and stops\n")
+        assert a.process.wait(END_TIMEOUT_S) == 0, a.said()
+        asyncio.run(until(lambda: lives(b, "a")[-1][0] == "left"))
+        assert [liveness for liveness, _ in lives(b, "a")] == ["alive", "left"]
+        b.end_quietly()
 
 
 @pytest.mark.req("PL-02")

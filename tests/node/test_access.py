@@ -69,6 +69,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
     "peers": (lambda client: client.peers(), "see the peers"),
     "groups": (lambda client: client.groups(), "see groups"),
     "explain": (lambda client: client.explain("open.t"), "see routes"),
+    "leave": (lambda client: client.leave(), "have the node leave the mesh"),
 }
 
 
@@ -108,7 +109,7 @@ def test_every_call_of_both_services_asks_for_rights(tmp_path: Path) -> None:
                         pytest.fail(f"{name} was allowed")
                 assert {each.topic for each in await client.topics()} == {"open.t"}
             causes = node._refusals.totals
-            assert (causes["publish"], causes["subscribe"], causes["admin"]) == (1, 5, 4)
+            assert (causes["publish"], causes["subscribe"], causes["admin"]) == (1, 5, 5)
 
     run(story())
 

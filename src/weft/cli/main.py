@@ -35,7 +35,7 @@ app.command()(up)
 app.command()(pub)
 app.command()(sub)
 app.command()(doctor)
-for command in (mesh.topics, mesh.peers, mesh.groups, mesh.lag, mesh.explain, mesh.status):
+for command in (mesh.topics, mesh.peers, mesh.groups, mesh.lag, mesh.explain, mesh.status, mesh.leave):
     app.command()(command)
 app.add_typer(context.app, name="context")
 app.add_typer(deferred("weft.cli.ca", "The mesh's certificates: a CA of its own, or a step-ca."), name="ca")

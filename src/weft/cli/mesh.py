@@ -1,4 +1,4 @@
-"""Commands that ask a node: ``topics``, ``peers``, ``groups``, ``lag``, ``explain``, ``status``."""
+"""Commands that ask a node: ``topics``, ``peers``, ``groups``, ``lag``, ``explain``, ``status``; and ``leave``."""
 
 from __future__ import annotations
 
@@ -78,3 +78,10 @@ def status(json: Json = False, node: Nodes = None, insecure: Insecure = False, c
     from weft.cli.views import show_status
 
     show_status(Where(node, insecure, context), json)
+
+
+def leave(node: Nodes = None, insecure: Insecure = False, context: ContextName = None) -> None:
+    """Have a node leave the mesh and stop, as SIGTERM does. Needs a key with the right to administer."""
+    from weft.cli.views import ask_to_leave
+
+    ask_to_leave(Where(node, insecure, context))

@@ -98,11 +98,13 @@ def _spare_garbage_searches() -> None:
 
 async def _until_end(node: Node, stopping: asyncio.Task[None]) -> StorageError | None:
     failing = asyncio.create_task(node.wait_failed(), name="weft-failed")
+    leaving = asyncio.create_task(node.wait_asked_to_leave(), name="weft-leave")
     try:
-        await asyncio.wait((failing, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((failing, stopping, leaving), return_when=asyncio.FIRST_COMPLETED)
         return failing.result() if failing.done() else None
     finally:
         await _end(failing)
+        await _end(leaving)
 
 
 async def _end(task: asyncio.Task[object]) -> None:

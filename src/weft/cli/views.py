@@ -199,3 +199,11 @@ def _status_facts(status: Status) -> Iterable[tuple[str, str]]:
 def _print_facts(facts: Iterable[tuple[str, str]]) -> None:
     for name, value in facts:
         out.print(f"{name}: {escape(value)}", soft_wrap=True)
+
+
+# --- leaving -----------------------------------------------------------------------------------------------------
+
+
+def ask_to_leave(where: Where) -> None:
+    left = with_client(where, lambda client: client.leave())
+    out.print(escape(f"{left} leaves the mesh: it finishes what is under way and stops"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from weft.client.nodes import Nodes
 from weft.client.refs import read_position_untrusted, read_stream_untrusted
+from weft.errors import UsageError
 from weft.model import Epoch, Position, Stream
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -182,6 +183,14 @@ class Admin:
         request = pb.ExplainRequest(topic=topic, origin=origin)
         reply = await self._nodes.call("/weft.mesh.v1.Admin/Explain", request, pb.ExplainReply)
         return [Recipient(found.node_id, found.pattern, tuple(found.path), found.reason) for found in reply.recipients]
+
+    async def leave(self) -> str:
+        """Asked of one node only, and once: the next one is not the one that is meant."""
+        given = self._nodes.book.given
+        if len(given) != 1:
+            raise UsageError("name one node only, the one that is to leave", nodes=", ".join(given))
+        reply = await self._nodes.call_one(given[0], "/weft.mesh.v1.Admin/Leave", pb.LeaveRequest(), pb.LeaveReply)
+        return str(reply.node_id)
 
 
 def _read_positions_untrusted(found: pb.PositionsOfStream) -> StreamPositions:

@@ -295,6 +295,9 @@ class Client:
     def explain(self, topic: str, origin: str = "") -> list[Recipient]:
         return self._thread.run(self._client.explain(topic, origin))
 
+    def leave(self) -> str:
+        return self._thread.run(self._client.leave())
+
     # --- life ------------------------------------------------------------------------------------------------------
 
     @property

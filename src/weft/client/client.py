@@ -248,6 +248,13 @@ class Client:
         """Who would get an event of this topic published at ``origin`` (here), over which path, and why."""
         return await self._admin.explain(parse_topic(topic), origin)
 
+    async def leave(self) -> str:
+        """Have the node leave the mesh and stop, as SIGTERM does; its id. Needs the right to administer.
+
+        The client has to be connected to that node only.
+        """
+        return await self._admin.leave()
+
     # --- life ------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:

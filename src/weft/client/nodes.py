@@ -142,7 +142,7 @@ class Nodes:
                 while True:
                     address = await attempts.next(last)
                     try:
-                        reply = await self._call_once(address, method, request, reply_type)
+                        reply = await self.call_one(address, method, request, reply_type)
                         if check is not None:
                             check(reply)
                     except RETRYABLE as error:
@@ -165,7 +165,8 @@ class Nodes:
         for channel in channels:
             await channel.wait_closed()
 
-    async def _call_once(self, address: str, method: str, request: Message, reply_type: type[R]) -> R:
+    async def call_one(self, address: str, method: str, request: Message, reply_type: type[R]) -> R:
+        """The answer of this node, or what is wrong with it."""
         try:
             data = await self.channel(address).unary(
                 method, request.SerializeToString(), self.metadata, self.options.open_timeout_s

@@ -88,6 +88,12 @@ class Exchange:
             self._outboxes[peer].add(node_id, whole)
             self._waiting[peer] = None
 
+    def tell_everybody(self, node_id: NodeId) -> None:
+        """For a goodbye: whoever is told later would find out by itself, and take the node for dead."""
+        for peer, outbox in self._outboxes.items():
+            outbox.add(node_id, whole=True)
+            self._waiting[peer] = None
+
     def flush(self) -> list[Send]:
         """A message each to the next few peers that something waits for."""
         peers = list(islice(self._waiting, self._settings.gossip_fan_out))

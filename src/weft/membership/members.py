@@ -27,6 +27,7 @@ from weft.membership.messages import (
     MemberForgotten,
     Message,
     MessageReceived,
+    PeerLeaves,
     Ping,
     PingFor,
     Pong,
@@ -119,13 +120,14 @@ class Members:
                 return self._link_down(peer, now_s)
             case MessageReceived(peer, message):
                 return self._received(peer, message, now_s)
+            case PeerLeaves():
+                return self._peer_leaves(event, now_s)
             case SetAddresses(addresses):
                 return self._say(now_s, addresses=addresses)
             case SetInterest(patterns, capped):
                 return self._say(now_s, interest=patterns, interest_capped=capped)
             case Leave():
-                self._timers_s["leave"] = now_s + self._settings.leave_timeout_s
-                return self._say(now_s, liveness=Liveness.LEFT)
+                return self._leave(now_s)
             case _:
                 assert_never(event)
 
@@ -171,6 +173,12 @@ class Members:
             self._timers_s[name] = now_s + again_s
         return True
 
+    def _leave(self, now_s: float) -> list[Effect]:
+        self._timers_s["leave"] = now_s + self._settings.leave_timeout_s
+        effects = self._say(now_s, liveness=Liveness.LEFT)
+        self._exchange.tell_everybody(self._me)
+        return effects
+
     def _goodbye(self, now_s: float) -> list[Effect]:
         """Stop once everybody who is to be told has been told that this node leaves, or has not for too long."""
         leave_s = self._timers_s.get("leave")
@@ -201,6 +209,13 @@ class Members:
         if state is not None and state.liveness is Liveness.ALIVE:
             effects += self._prober.lost(peer, now_s)
         return effects
+
+    def _peer_leaves(self, goodbye: PeerLeaves, now_s: float) -> list[Effect]:
+        """An old link may end after the peer has come back: a goodbye of an earlier life says nothing."""
+        state = self._table.states.get(goodbye.peer)
+        if state is None or state.incarnation != goodbye.incarnation:
+            return []
+        return self._find(goodbye.peer, Liveness.LEFT, now_s)
 
     def _rejoin(self) -> list[Effect]:
         """A node without any link tries the addresses it was given and those it has learned, in turn."""

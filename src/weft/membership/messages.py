@@ -94,6 +94,14 @@ class MessageReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerLeaves:
+    """The peer said goodbye on its link, whose handshake named this incarnation."""
+
+    peer: NodeId
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
 class SetAddresses:
     addresses: tuple[str, ...]
 
@@ -106,10 +114,10 @@ class SetInterest:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Say goodbye for good; ``Stopped`` follows."""
+    """Say goodbye to the mesh; ``Stopped`` follows. The next life has a higher incarnation, and is alive at once."""
 
 
-Input: TypeAlias = Start | Tick | LinkUp | LinkDown | MessageReceived | SetAddresses | SetInterest | Leave
+Input: TypeAlias = Start | Tick | LinkUp | LinkDown | MessageReceived | PeerLeaves | SetAddresses | SetInterest | Leave
 
 # --- effects ---------------------------------------------------------------------------------------------------------
 

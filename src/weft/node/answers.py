@@ -20,7 +20,8 @@ from weft.wire.mesh.streams import stream_position
 
 
 class NodeAnswers:
-    """``Answers`` of the Admin service. ``links`` and ``rtt_ms`` are asked for what they say now."""
+    """``Answers`` of the Admin service. ``links`` and ``rtt_ms`` are asked for what they say now; ``leave`` begins a
+    shutdown."""
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class NodeAnswers:
         rtt_ms: Callable[[NodeId], float | None],
         listeners: Callable[[], list[str]],
         draining: Callable[[], bool],
+        leave: Callable[[], None],
     ) -> None:
         self._broker = broker
         self._log = broker.log
@@ -39,6 +41,7 @@ class NodeAnswers:
         self._rtt_ms = rtt_ms
         self._listeners = listeners
         self._draining = draining
+        self._leave = leave
         self._started_at_s = time.monotonic()
 
     def status(self) -> pb.StatusReply:
@@ -56,6 +59,10 @@ class NodeAnswers:
             listeners=self._listeners(),
             draining=self._draining(),
         )
+
+    def leave(self) -> pb.LeaveReply:
+        self._leave()
+        return pb.LeaveReply(node_id=self._broker.me)
 
     # --- peers ---------------------------------------------------------------------------------------------------
 

@@ -70,6 +70,7 @@ class Engine:
         self._now_s = now_s
         self._loop = asyncio.get_running_loop()
         self._line: deque[tuple[Callable[[Any], None], core.Input | membership.Input | None]] = deque()
+        self.left = asyncio.Event()  # the goodbye is said, or nothing is said any more
         self._stepping = False
         self._over = False
         self._has_stepped = False  # since the alarm was set
@@ -88,6 +89,7 @@ class Engine:
 
     def stop(self) -> None:
         self._over = True
+        self.left.set()
         if self._alarm is not None:
             self._alarm.cancel()
 
@@ -186,7 +188,8 @@ class Engine:
                 case membership.Dial(address):
                     self.links.dial(address)
                 case membership.MemberChanged(_, after):
-                    self.feed(core.MemberKnown(after))
+                    if not (after.node_id == self.broker.me and after.liveness.gone):
+                        self.feed(core.MemberKnown(after))  # who leaves still hands out what it owes
                     self._news(effect)
                 case membership.MemberForgotten(node_id):
                     self.feed(core.MemberForgotten(node_id))
@@ -198,7 +201,7 @@ class Engine:
                 case membership.RoundTrip():
                     self._news(effect)
                 case membership.Stopped():
-                    pass  # only a node that leaves for good gets this
+                    self.left.set()
                 case _:
                     assert_never(effect)
 

@@ -20,7 +20,7 @@ from weft.core import Broker
 from weft.core.messages import Input
 from weft.core.settings import BrokerSettings
 from weft.errors import StorageError
-from weft.membership import Chance, Liveness, Members, NodeState
+from weft.membership import Chance, Members, NodeState
 from weft.node.clients import Clients
 from weft.node.engine import Engine
 from weft.node.metrics import Metrics
@@ -84,7 +84,7 @@ class Machinery:
             settings.clients,
             self._feed,
             self._addresses,
-            self._other_members,
+            self._other_states,
             metrics,
             refusals.batch,
         )
@@ -119,6 +119,12 @@ class Machinery:
                 self.engine.finish()
                 await self._storage.wait_synced()
 
+    async def leave(self) -> None:
+        """Say goodbye, within ``membership.leave_timeout_s``, and close the links: nobody takes this node for dead."""
+        self.engine.feed_member(membership.Leave())
+        await self.engine.left.wait()
+        await self.links.stop("the node is shutting down", leaving=True)
+
     def fail(self, error: StorageError) -> None:
         """Nothing is promised any more."""
         self.engine.stop()
@@ -142,12 +148,9 @@ class Machinery:
         others = (state.addresses[0] for state in self._other_states() if state.addresses and not state.liveness.gone)
         return [*self.members.own.addresses, *islice(others, CLIENT_ADDRESSES_MAX - 1)]
 
-    def _other_members(self) -> list[NodeState]:
-        """Also those that are down: they hold what was published there. Those that left for good are not missed."""
-        return [each for each in self._other_states() if each.liveness is not Liveness.LEFT]
-
-    def _other_states(self) -> Iterable[NodeState]:
-        return (state for state in self.members.states.values() if state.node_id != self.node_id)
+    def _other_states(self) -> list[NodeState]:
+        """Also those that are down, or have said goodbye: they hold what was published there."""
+        return [state for state in self.members.states.values() if state.node_id != self.node_id]
 
     def _on_damage(self, error: StorageError) -> None:
         """A stream that peers want cannot be read on: the node goes on with the others."""

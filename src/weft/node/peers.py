@@ -41,6 +41,9 @@ class LinkInputs:
         self._engine.feed_member(membership.LinkDown(peer))
         self._engine.feed(core.LinkDown(peer))
 
+    def peer_leaves(self, peer: NodeId, incarnation: int) -> None:
+        self._engine.feed_member(membership.PeerLeaves(peer, incarnation))
+
     def received(self, event: LinkInput) -> None:
         self._engine.feed(event)
 

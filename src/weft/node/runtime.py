@@ -94,6 +94,7 @@ class Node:
         self._topics = TopicSettings(config)
         self._parts = AsyncExitStack()  # what has been started, ended in reverse order
         self._phase = Phase.NEW
+        self._asked_to_leave = asyncio.Event()
         self._failure: asyncio.Future[StorageError]
         self._started_at_s = 0.0
 
@@ -240,6 +241,7 @@ class Node:
             lambda peer: self._metrics.peer(peer).rtt_ms,
             self._listeners,
             lambda: self.clients.draining,
+            self._asked_to_leave.set,
         )
 
     def _listeners(self) -> list[str]:
@@ -252,14 +254,16 @@ class Node:
     # --- ending --------------------------------------------------------------------------------------------------
 
     async def stop(self, drain: bool = True) -> None:
-        """Let out what is owed, within ``shutdown.drain_timeout_s``; then close everything. Not a goodbye for good."""
+        """Let out what is owed, within ``shutdown.drain_timeout_s``; say goodbye, and close everything."""
         if self._phase is not Phase.RUNNING:
             return
         self._phase = Phase.DRAINING
         self._logger.info("node_stopping", drain=drain)
         if drain and not self._failure.done():
             await self._machinery.drain(self.config.shutdown.drain_timeout_s)
-        await self.links.stop("the node is shutting down", leaving=False)
+            await self._machinery.leave()
+        else:
+            await self.links.stop("the node is shutting down", leaving=False)
         await self._parts.aclose()
         self._phase = Phase.STOPPED
         self._logger.info("node_stopped")
@@ -267,6 +271,10 @@ class Node:
     async def wait_failed(self) -> StorageError:
         """Return once the node cannot keep its promises any more, with the reason."""
         return await asyncio.shield(self._failure)
+
+    async def wait_asked_to_leave(self) -> None:
+        """Return once somebody with the right to has asked for it (``weft leave``): then call ``stop``."""
+        await self._asked_to_leave.wait()
 
     def _fail(self, error: StorageError) -> None:
         if self._failure.done():

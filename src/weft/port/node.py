@@ -69,7 +69,7 @@ class MeshNode(Protocol):
         """Where clients may go: this node first, then others that are alive."""
 
     def members(self) -> list[NodeState]:
-        """The other nodes of the mesh, also those that are down, but not those that have left for good."""
+        """The other nodes of the mesh, also those that are down or have left: they hold what was published there."""
 
     def check_open(self) -> None:
         """Raise ShuttingDown if this node takes on nothing more."""

@@ -69,6 +69,10 @@ class Record:
         self.reasons.append(reason)
         self._changed.set()
 
+    def peer_leaves(self, peer: NodeId, incarnation: int) -> None:
+        self.told.append(f"{peer} {incarnation} leaves")
+        self._changed.set()
+
     def received(self, event: LinkInput) -> None:
         self.inputs.append(event)
         self._changed.set()

@@ -10,7 +10,7 @@ import pytest
 from tests.transport.peers.nodes import PATIENCE_S, SETTINGS, TestNode, copy, running
 from tests.transport.peers.raw_peer import raw_peer
 from weft.core.messages import SendCopies
-from weft.membership import Heartbeat
+from weft.membership import Digest, Gossip, Heartbeat, Liveness
 from weft.model import NodeId
 from weft.transport.peers import LinkSettings
 from weft.wire.mesh import peerlink_pb2 as pb
@@ -36,6 +36,30 @@ def test_stop_lets_everything_out_that_waits_and_says_goodbye(who_dialled: str) 
             assert b.record.reasons[0] == "the peer is closing: going home"
             assert a.record.told == ["up node-b", "down node-b"]
             assert [view for view in a.links.links() if view.connected] == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("PL-03", "PL-07")
+@pytest.mark.parametrize("leaving", [True, False])
+def test_a_goodbye_is_told_before_the_link_is_down(leaving: bool) -> None:
+    """And what membership said before it, on the other stream, has been written by then."""
+    gossip = Gossip(digests=tuple(Digest(NodeId(f"n{number}"), 1, 1, Liveness.ALIVE) for number in range(200)))
+
+    async def story() -> None:
+        a, b = TestNode("node-a"), TestNode("node-b")
+        async with running(a, b):
+            a.links.dial(b.address)
+            await a.linked(b)
+            await b.linked(a)
+            for _ in range(20):
+                a.links.send_member(b.id, gossip)
+            await a.links.stop("going home", leaving=leaving)
+            await b.record.until(lambda: "down node-a" in b.record.told)
+            told = ["up node-a", "node-a 1 leaves", "down node-a"]
+            assert b.record.told == (told if leaving else ["up node-a", "down node-a"])
+            if leaving:
+                assert a.record.frames_sent >= 20
 
     asyncio.run(story())
 

@@ -68,7 +68,7 @@ control: st.SearchStrategy[Message] = st.one_of(
 
 def take(frame: bytes, *, plain: bool = False, on_control: bool = False) -> Record:
     record = Record()
-    receiver = Receiver(PEER, plain, PEER_FRAME_BYTES_MAX, record, lambda: False)
+    receiver = Receiver(PEER, 1, plain, PEER_FRAME_BYTES_MAX, record, lambda: False)
     if on_control:
         receiver.take_control_frame(frame)
     else:

@@ -206,7 +206,7 @@ class SimNode:
     async def _stop(self) -> None:
         """As ``weft.node.runtime`` does."""
         await self.machinery.drain(DRAIN_S)
-        await self.machinery.links.stop("the node is shutting down", leaving=False)
+        await self.machinery.leave()
         self.machinery.engine.stop()
         try:
             await self._storage.close()

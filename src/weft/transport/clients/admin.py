@@ -1,4 +1,5 @@
-"""The service for operators: what the node says of itself, of its peers, of groups, and of where a topic goes."""
+"""The service for operators: what the node says of itself, of its peers, of groups, of where a topic goes; and how to
+have it leave."""
 
 from __future__ import annotations
 
@@ -20,6 +21,9 @@ class Answers(Protocol):
     def groups(self, group: str) -> pb.GroupsReply: ...
 
     def explain(self, topic: Topic, origin: NodeId | None) -> pb.ExplainReply: ...
+
+    def leave(self) -> pb.LeaveReply:
+        """Begin to shut down; what is under way is finished, this answer included."""
 
 
 Method = Callable[[Any, Caller], Awaitable[Any]]
@@ -44,4 +48,5 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
         "Peers": (answering("see the peers", lambda _: answers.peers()), pb.PeersRequest),
         "Groups": (answering("see groups", lambda request: answers.groups(request.group)), pb.GroupsRequest),
         "Explain": (answering("see routes", explain), pb.ExplainRequest),
+        "Leave": (answering("have the node leave the mesh", lambda _: answers.leave()), pb.LeaveRequest),
     }

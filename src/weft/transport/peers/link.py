@@ -77,11 +77,15 @@ class PeerConnection:
         self._settings = settings
         self._listener = listener
         self._observer = observer
-        self._receiver = Receiver(self.peer, self.plain, settings.max_message_bytes, listener, self.ended.done)
+        self._receiver = Receiver(
+            self.peer, self.incarnation, self.plain, settings.max_message_bytes, listener, self.ended.done
+        )
         self._outbox = PeerOutbox(self.peer, settings)
         self._control_queue = ControlQueue()
         self._something = asyncio.Event()  # to send
         self._something_to_control = asyncio.Event()
+        self._control_written = asyncio.Event()  # all of it
+        self._control_written.set()
         self._farewell: PeerClosing | None = None
         self._expiry: asyncio.TimerHandle | None = None  # of what waits for room
         self._telling: asyncio.TimerHandle | None = None  # of what was thrown away
@@ -111,6 +115,7 @@ class PeerConnection:
             self._something.set()
         elif not self.plain:
             self._control_queue.put(message)
+            self._control_written.clear()
             self._something_to_control.set()
 
     def _watch_data(self) -> None:
@@ -225,6 +230,8 @@ class PeerConnection:
             if portion is not None:
                 await self._write(self._events, self._message_of(portion.what), portion.since_s)
             elif self._farewell is not None:
+                if self._farewell.leaving and self.control is not None:
+                    await self._control_written.wait()  # the goodbye itself: the peer stops reading at the closing
                 if Feature.CLOSING in self.features:
                     await self._write(self._events, PeerMessage(closing=self._farewell), self._loop.time())
                 await self._events.finish()
@@ -244,6 +251,7 @@ class PeerConnection:
         while True:
             message = self._control_queue.take()
             if message is None:
+                self._control_written.set()
                 self._something_to_control.clear()
                 await self._something_to_control.wait()
             else:

@@ -26,9 +26,16 @@ class Receiver:
     """For one link. Raise BadMeshMessage for what cannot be meant, LinkBroken when the peer says goodbye."""
 
     def __init__(
-        self, peer: NodeId, plain: bool, bytes_max: int, listener: LinkListener, is_over: Callable[[], bool]
+        self,
+        peer: NodeId,
+        incarnation: int,
+        plain: bool,
+        bytes_max: int,
+        listener: LinkListener,
+        is_over: Callable[[], bool],
     ) -> None:
         self._peer = peer
+        self._incarnation = incarnation
         self._plain = plain
         self._bytes_max = bytes_max
         self._listener = listener
@@ -42,6 +49,8 @@ class Receiver:
             case "heartbeat":
                 self._listener.received_member(self._peer, read_heartbeat(message.heartbeat))
             case "closing":
+                if message.closing.leaving:
+                    self._listener.peer_leaves(self._peer, self._incarnation)
                 raise LinkBroken(f"the peer is closing: {clipped(message.closing.reason)}")
             case kind if self._plain:
                 self._take_plain(kind, message)

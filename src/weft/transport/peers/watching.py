@@ -57,6 +57,9 @@ class LinkListener(Protocol):
 
     def link_down(self, peer: NodeId, reason: str) -> None: ...
 
+    def peer_leaves(self, peer: NodeId, incarnation: int) -> None:
+        """The peer says goodbye; that the link is down comes next. ``incarnation``: what its handshake named."""
+
     def received(self, event: LinkInput) -> None: ...
 
     def received_member(self, peer: NodeId, message: Message) -> None: ...
