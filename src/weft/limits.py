@@ -96,6 +96,7 @@ LINK_LATENCIES_KEPT: Final = 512  # the last so many frames make the quantiles o
 # --- routing -----------------------------------------------------------------------------------------------------
 
 INTEREST_PATTERNS_MAX: Final = 256  # told by one node: 5 KiB of gossip as people name topics, 64 KiB at worst
+INTEREST_FILTER_BYTES_MAX: Final = 64 * KIB  # of one node's filter: 43,000 patterns with 0.3 % of mistakes
 MATCHES_KEPT_MAX: Final = 4096  # topics whose subscribers are remembered: those that are published again and again
 
 # --- core --------------------------------------------------------------------------------------------------------
@@ -110,7 +111,7 @@ MEMBERS_MAX: Final = 10_000  # ten times what is simulated; states of more nodes
 INCARNATION_MAX: Final = (1 << 62) - 1  # a counter or a clock stays far below, so a suspicion can always be refuted
 GOSSIP_DIGESTS_MAX: Final = 128  # in one message, about 3 KiB; more follow in the next ones
 GOSSIP_STATES_MAX: Final = 32  # in one message, about 5 KiB as people name things
-GOSSIP_BYTES_MAX: Final = 256 * KIB  # of one message: more than the largest state takes (140 KiB)
+GOSSIP_BYTES_MAX: Final = 256 * KIB  # of one message: more than the largest state takes (205 KiB)
 
 # --- Capture files -----------------------------------------------------------------------------------------------
 

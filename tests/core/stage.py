@@ -180,8 +180,8 @@ class Actor:
                 self.readers[number].assigned.append(effect)
             case Ended(number, error):
                 self.readers[number].error = error
-            case TellInterest(patterns, capped):
-                self.say(interest=patterns, interest_capped=capped)
+            case TellInterest(patterns, capped, summary):
+                self.say(interest=patterns, interest_capped=capped, interest_summary=summary)
             case SendCopies(peer) | SendAcks(peer) | SendResume(peer):
                 self.sent.append(effect)
                 self.stage.send(self.id, peer, effect)

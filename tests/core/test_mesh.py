@@ -19,7 +19,9 @@ from weft.core.messages import (
     Synced,
 )
 from weft.core.replication import RESUME_PARTS_MAX
+from weft.core.settings import InterestSettings
 from weft.core.views import explain, link_lags
+from weft.limits import KIB
 from weft.log.errors import EventsLost, Loss
 from weft.log.retention import RetentionRule, retain
 from weft.model import Batch, Epoch, NodeId, Stream, parse_pattern, parse_position, parse_topic
@@ -111,6 +113,50 @@ def test_a_copy_that_is_behind_is_not_taken_for_new() -> None:
     stage["a"].publish("t", "3")
     stage.run()
     assert reader.texts == ["3"]
+
+
+@pytest.mark.req("MSH-02")
+@pytest.mark.parametrize(("filter_bytes_max", "in_vain_max"), [(32 * KIB, 5), (0, 500)])
+def test_very_many_subscriptions_at_a_node_do_not_bring_it_what_it_does_not_want(
+    filter_bytes_max: int, in_vain_max: int
+) -> None:
+    """Without a filter everything comes that looks alike: what the filter is for."""
+    settings = BrokerSettings(interest=InterestSettings(filter_bytes_max=filter_bytes_max))
+    stage = Stage("a", "b", "c", settings=settings)
+    stage.link("a-b", "b-c")
+    readers = [stage["c"].subscribe(f"plant.device{number}.command") for number in range(2000)]
+    odd = [stage["c"].subscribe(pattern) for pattern in ("office.*.temp", "home.>", "garage")]
+    stage.run()
+    for number in range(1500, 2500):
+        stage["a"].publish(f"plant.device{number}.command", str(number))
+    for topic in ("office.1.temp", "home.x.y", "garage", "office.1.noise", "home", "attic"):
+        stage["a"].publish(topic, topic)
+    stage.run()
+    assert [text for reader in readers for text in reader.texts] == [str(number) for number in range(1500, 2000)]
+    assert [reader.texts for reader in odd] == [["office.1.temp"], ["home.x.y"], ["garage"]]
+    in_vain = stage["c"].broker.replication.events_in_vain
+    unwanted = [
+        info for info in stage["c"].log.streams() if not stage["c"].broker.subscriptions.wants(info.stream.topic)
+    ]
+    assert in_vain == len(unwanted) <= in_vain_max
+    assert filter_bytes_max or in_vain == 500, "these are all that the wider patterns bring"
+    assert stage["b"].broker.replication.events_in_vain == 0, "somebody behind it wants it, as far as it knows"
+
+
+@pytest.mark.req("MSH-02")
+def test_many_inboxes_of_the_mesh_itself_get_only_their_own() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    readers = [stage["b"].subscribe(f"weft.inbox.{number}") for number in range(100)]
+    stage.run()
+    for number in (7, 99, 100, 101):
+        stage["a"].publish(f"weft.inbox.{number}", str(number))
+    stage.run()
+    assert [(number, reader.texts) for number, reader in enumerate(readers) if reader.texts] == [
+        (7, ["7"]),
+        (99, ["99"]),
+    ]
+    assert stage["b"].broker.replication.events_in_vain == 0
 
 
 @pytest.mark.req("PL-04")

@@ -70,6 +70,7 @@ def test_clients_and_the_log() -> None:
     figures = NodeFigures(
         log_bytes=5, log_streams=4, log_appended=9, log_synced=8, log_cuts=1, log_lost_events=2, disk_free_bytes=7,
         disk_full=True, members={"alive": 3, "dead": 1}, clients=6, subscriptions=11,
+        events_in_vain=12,
     )  # fmt: skip
     metrics = Metrics(lambda: figures)
     metrics.published(100, 1000)
@@ -95,6 +96,7 @@ def test_clients_and_the_log() -> None:
     assert plain["weft_disk_free_bytes"] == 7
     assert plain["weft_disk_full"] == 1
     assert plain["weft_clients"] == 6
+    assert plain["weft_events_in_vain_total"] == 12
     assert plain["weft_subscriptions"] == 11
     assert plain["weft_log_sync_seconds_count"] == 2
     assert plain["weft_log_sync_seconds_sum"] == pytest.approx(99.0003)

@@ -28,14 +28,18 @@ from weft.core.messages import (
     SendCopies,
     SendResume,
     Synced,
+    TellInterest,
 )
 from weft.core.plain import PLAIN_EPOCH
+from weft.core.routes import ALWAYS
 from weft.core.topics import selects
 from weft.errors import StorageError
+from weft.limits import KIB
 from weft.log.log import Advanced
 from weft.model import Batch, Epoch, Position, Stream
 from weft.node.engine import Engine
 from weft.node.storage import Storage
+from weft.routing import summarize
 from weft.transport.peers.election import Election
 from weft.transport.peers.outbox import DataQueue, Item
 
@@ -174,6 +178,19 @@ class BelievesGaps(Broker):
         return super().step(event, now_s)
 
 
+class LeavesOneOut(Broker):
+    """The summary of what it wants lacks one of the patterns."""
+
+    def _tell_interest(self, now_s: float) -> list[Effect]:
+        told: list[Effect] = []
+        for effect in super()._tell_interest(now_s):
+            if isinstance(effect, TellInterest) and effect.summary is not None:
+                summary = summarize([*sorted(self.subscriptions.patterns())[1:], *ALWAYS], KIB)
+                effect = replace(effect, summary=summary)
+            told.append(effect)
+        return told
+
+
 # --- the engine ------------------------------------------------------------------------------------------------------
 
 
@@ -304,6 +321,7 @@ MUTANTS: Final = (
     SendsTwice,
     MixesEpochs,
     BelievesGaps,
+    LeavesOneOut,
     LosesWhatFollows,
     LosesTrackOfTime,
     IgnoresHealth,

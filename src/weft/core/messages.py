@@ -18,6 +18,7 @@ from weft.errors import StorageError, WeftError
 from weft.log import Appended
 from weft.membership import NodeState
 from weft.model import Batch, Epoch, NodeId, Pattern, Position, Receipt, Stream, Topic
+from weft.routing import Summary
 
 StreamKey: TypeAlias = tuple[Stream, Epoch]
 
@@ -404,6 +405,7 @@ class TellInterest:
 
     patterns: tuple[Pattern, ...]
     capped: bool
+    summary: Summary | None = None
 
 
 Effect: TypeAlias = (

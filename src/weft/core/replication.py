@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from weft.core.incoming import Incoming, Taken, end_of
 from weft.core.messages import (
+    Copy,
     DamageFound,
     DropLink,
     Effect,
@@ -50,10 +51,17 @@ class PeerFlows:
 
 
 class Replication:
-    """``floors``: of each stream, where it ended when its sender heard of our interest."""
+    """``floors``: of each stream, where it ended when its sender heard of our interest. ``is_wanted_here``: whether
+    somebody at this node wants a topic."""
 
     def __init__(
-        self, me: NodeId, log: Log, routes: Routes, settings: BrokerSettings, floors: MutableMapping[StreamKey, int]
+        self,
+        me: NodeId,
+        log: Log,
+        routes: Routes,
+        settings: BrokerSettings,
+        floors: MutableMapping[StreamKey, int],
+        is_wanted_here: Callable[[Topic], bool],
     ) -> None:
         self.links: dict[NodeId, PeerFlows] = {}
         self.plain: dict[NodeId, PlainLink] = {}
@@ -63,6 +71,8 @@ class Replication:
         self._routes = routes
         self._settings = settings
         self._floors = floors
+        self._is_wanted_here = is_wanted_here
+        self.events_in_vain = 0  # copied to this node though nobody here or behind it wants them
         self._followers = Followers()
         self._owing: dict[NodeId, None] = {}  # peers that are owed acknowledgements
         self._acks_due_s: float | None = None  # when to see who has not acknowledged for too long; never too late
@@ -197,6 +207,8 @@ class Replication:
             match taken:
                 case Taken.KEPT:
                     self._floors[key] = max(copy.latest, self._floors.get(key, 0))
+                    if self._is_in_vain(copy, received.peer):
+                        self.events_in_vain += len(copy.batch)
                 case Taken.KNOWN:
                     known = True
                 case Taken.MISSING:
@@ -205,6 +217,13 @@ class Replication:
                         missing.append(Position(copy.stream, copy.epoch, end))
         effects: list[Effect] = [SendResume(received.peer, (), tuple(missing))] if missing else []
         return [*effects, *self._acks(link)] if known else effects
+
+    def _is_in_vain(self, copy: Copy, sender: NodeId) -> bool:
+        """The sender had to guess from a summary or wider patterns, or who wanted it has just gone."""
+        stream, epoch = copy.stream, copy.epoch
+        if copy.keep or self._is_wanted_here(stream.topic) or self._followers.of((stream, epoch)):
+            return False
+        return not any(self._routes.wants(peer, stream.origin, stream.topic) for peer in self.links if peer != sender)
 
     def received_acks(self, acks: ReceivedAcks, now_s: float) -> list[StreamKey]:
         """The streams of which the peer now has more."""

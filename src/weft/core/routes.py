@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from typing import Final
 
+from weft.core.messages import TellInterest
+from weft.core.settings import INTEREST_OWN_PATTERNS_MAX, InterestSettings
 from weft.core.topics import GROUPS, is_own
-from weft.limits import INTEREST_PATTERNS_MAX
 from weft.membership import NodeState
 from weft.model import NodeId, Pattern, Topic
-from weft.routing import Interest, InterestTable, Topology, aggregate
+from weft.routing import Interest, InterestTable, Topology, aggregate, begin_alike, summarize
 
-INTEREST_OWN_PATTERNS_MAX: Final = 32  # of INTEREST_PATTERNS_MAX, for topics of the mesh itself: groups and inboxes
+MERGED_PATTERNS_MAX: Final = 1000  # merged with care in 20 ms; ten times as many take ten times as long
 ALWAYS: Final = (GROUPS,)  # every node knows where every group stands
 
 
@@ -35,11 +36,12 @@ class Routes:
             return self.forget(state.node_id)
         self._states[state.node_id] = state
         version = (state.incarnation, state.version)
-        self._users.update(state.node_id, version, (each for each in state.interest if not is_own(each)))
-        self._own.update(state.node_id, version, (each for each in state.interest if is_own(each)))
+        summary = state.interest_summary
+        self._users.update(state.node_id, version, (each for each in state.interest if not is_own(each)), summary)
+        self._own.update(state.node_id, version, (each for each in state.interest if is_own(each)), summary)
         if before is None or before.neighbours != state.neighbours:
             self._stale = True
-        return self._stale or before is None or before.interest != state.interest
+        return self._stale or before is None or not before.wants_as(state)
 
     def forget(self, node: NodeId) -> bool:
         if self._states.pop(node, None) is None:
@@ -95,10 +97,21 @@ def _links(states: Iterable[NodeState]) -> dict[NodeId, Iterable[NodeId]]:
     return {**links, **strangers}
 
 
-def told_interest(patterns: Iterable[Pattern]) -> Interest:
+def told_interest(patterns: set[Pattern], settings: InterestSettings) -> TellInterest:
     """What a node tells the mesh: its subscribers' patterns, and the mesh's own topics apart, so that widening one list
-    does not lose the other."""
-    users = [each for each in patterns if not is_own(each)]
-    own = aggregate([*ALWAYS, *(each for each in patterns if is_own(each))], INTEREST_OWN_PATTERNS_MAX)
-    others = aggregate(users, INTEREST_PATTERNS_MAX - INTEREST_OWN_PATTERNS_MAX) if users else Interest((), False)
-    return Interest(tuple(sorted((*own.patterns, *others.patterns))), own.widened or others.widened)
+    does not lose the other. If one is widened, a summary says which of it is meant."""
+    wanted = patterns.union(ALWAYS)
+    summarizes = settings.filter_bytes_max > 0
+    own = _told({each for each in wanted if is_own(each)}, INTEREST_OWN_PATTERNS_MAX, summarizes)
+    users = _told({each for each in wanted if not is_own(each)}, settings.patterns_max, summarizes)
+    widened = own.widened or users.widened
+    summary = summarize(wanted, settings.filter_bytes_max) if widened and summarizes else None
+    return TellInterest(tuple(sorted((*own.patterns, *users.patterns))), widened, summary)
+
+
+def _told(patterns: set[Pattern], patterns_max: int, summarizes: bool) -> Interest:
+    """If a summary goes with it, a long list is cut short before it is merged with care: that would take too long."""
+    if summarizes and len(patterns) > MERGED_PATTERNS_MAX:
+        cut = begin_alike(patterns, MERGED_PATTERNS_MAX)
+        return Interest(aggregate(cut, patterns_max).patterns, widened=True)
+    return aggregate(patterns, patterns_max) if patterns else Interest((), False)

@@ -10,12 +10,22 @@ from weft import limits
 from weft.core.groups import GroupSettings
 from weft.model import Pattern, Topic, parse_pattern
 
+INTEREST_OWN_PATTERNS_MAX: Final = 32  # of INTEREST_PATTERNS_MAX, for topics of the mesh itself: groups and inboxes
 EVERYTHING: Final = parse_pattern(">")
 
 
 def one_copy(topic: Topic) -> int:
     """The origin's own."""
     return 1
+
+
+@dataclass(frozen=True, slots=True)
+class InterestSettings:
+    """``patterns_max``: of its users, that a node tells the mesh one by one. If there are more, it tells wider ones and
+    a filter of at most ``filter_bytes_max`` bytes (0: none) that says which topics below them are meant."""
+
+    patterns_max: int = limits.INTEREST_PATTERNS_MAX - INTEREST_OWN_PATTERNS_MAX
+    filter_bytes_max: int = 32 * limits.KIB  # 21,000 patterns with 0.3 % of mistakes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,4 +40,5 @@ class BrokerSettings:
     copies_timeout_s: float = 10.0  # longer than a link needs to come back, shorter than publishers wait
     copies_of: Callable[[Topic], int] = one_copy
     plain_patterns: tuple[Pattern, ...] = (EVERYTHING,)
+    interest: InterestSettings = field(default_factory=InterestSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)

@@ -14,7 +14,7 @@ from weft.core.topics import Selection, selects
 from weft.errors import UsageError, WeftError
 from weft.limits import MIB
 from weft.log import Log, StreamInfo
-from weft.model import NodeId, Pattern, Position
+from weft.model import NodeId, Pattern, Position, Topic
 from weft.model.batch_header import end_offset
 
 PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
@@ -75,6 +75,9 @@ class Subscriptions:
 
     def patterns(self) -> set[Pattern]:
         return {each.pattern for each in self._all.values()}
+
+    def wants(self, topic: Topic) -> bool:
+        return bool(self._selection.match(topic))
 
     # --- coming and going ----------------------------------------------------------------------------------------
 

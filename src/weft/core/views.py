@@ -51,7 +51,10 @@ def _reason(broker: Broker, topic: Topic, source: NodeId, node: NodeId, path: tu
         return who if here else "the mesh's own" if is_own(topic) else "a subscription that has just gone"
     if not path:
         return f"interested, but there is no path from {source}: it gets the events once there is one"
-    if broker.routes.states[node].interest_capped:
+    state = broker.routes.states[node]
+    if state.interest_summary is not None:
+        return "interested, as far as the summary of its many patterns can tell"
+    if state.interest_capped:
         return "interested; its patterns were widened, so it may get more than it asked for"
     return "interested"
 

@@ -124,8 +124,8 @@ class Members:
                 return self._peer_leaves(event, now_s)
             case SetAddresses(addresses):
                 return self._say(now_s, addresses=addresses)
-            case SetInterest(patterns, capped):
-                return self._say(now_s, interest=patterns, interest_capped=capped)
+            case SetInterest(patterns, capped, summary):
+                return self._say(now_s, interest=patterns, interest_capped=capped, interest_summary=summary)
             case Leave():
                 return self._leave(now_s)
             case _:

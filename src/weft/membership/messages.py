@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, assert_never
 
 from weft.membership.state import Digest, NodeState
 from weft.model import NodeId, Pattern
+from weft.routing import Summary
 
 # --- messages --------------------------------------------------------------------------------------------------------
 
@@ -110,6 +111,7 @@ class SetAddresses:
 class SetInterest:
     patterns: tuple[Pattern, ...]
     capped: bool = False
+    summary: Summary | None = None
 
 
 @dataclass(frozen=True, slots=True)

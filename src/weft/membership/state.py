@@ -23,6 +23,7 @@ from weft.limits import (
     TOPIC_BYTES_MAX,
 )
 from weft.model import Epoch, NodeId, Pattern
+from weft.routing import Summary
 
 NEIGHBOURS_MAX: Final = 1024  # links one node tells of: a hub; 67 KiB of gossip at worst
 
@@ -30,6 +31,9 @@ NEIGHBOURS_MAX: Final = 1024  # links one node tells of: a hub; 67 KiB of gossip
 # Of a state or digest, each with its tag: incarnation (6, as ms since 1970), version (2), liveness (1), epoch and
 # whether interest is capped (1 each), and the length of it all (3).
 NUMBERS_BYTES: Final = 20
+
+
+SUMMARY_BYTES: Final = 80  # of a summary beside its bits: tags and lengths of the shapes, and the hashes
 
 
 class Liveness(IntEnum):
@@ -82,6 +86,7 @@ class NodeState:
     neighbours: tuple[NodeId, ...] = ()
     interest: tuple[Pattern, ...] = ()
     interest_capped: bool = False
+    interest_summary: Summary | None = None  # of what the patterns select, only what this may select is wanted
     # Both follow from the rest, and are asked for in every exchange.
     digest: Digest = field(init=False, repr=False, compare=False)
     size_bytes: int = field(init=False, repr=False, compare=False)  # about, as protobuf
@@ -98,7 +103,12 @@ class NodeState:
         )
         digest = Digest(self.node_id, self.incarnation, self.version, self.liveness)
         object.__setattr__(self, "digest", digest)
-        object.__setattr__(self, "size_bytes", NUMBERS_BYTES + texts_bytes)
+        summary_bytes = 0 if self.interest_summary is None else SUMMARY_BYTES + self.interest_summary.size_bytes
+        object.__setattr__(self, "size_bytes", NUMBERS_BYTES + texts_bytes + summary_bytes)
+
+    def wants_as(self, other: NodeState) -> bool:
+        """Whether it is interested in the same."""
+        return (self.interest, self.interest_summary) == (other.interest, other.interest_summary)
 
     def found(self, liveness: Liveness) -> NodeState:
         """The same node, found to be at least as badly off as this."""

@@ -164,8 +164,8 @@ class Engine:
     def _perform(self, effects: Iterable[core.Effect]) -> None:
         for effect in effects:
             match effect:
-                case core.TellInterest(patterns, capped):
-                    self.feed_member(membership.SetInterest(patterns, capped))
+                case core.TellInterest(patterns, capped, summary):
+                    self.feed_member(membership.SetInterest(patterns, capped, summary))
                 case core.DropLink(peer, reason):
                     self.links.disconnect(peer, reason)
                 case core.DamageFound(error):

@@ -103,6 +103,7 @@ class NodeFigures:
     disk_free_bytes: int = 0
     disk_full: bool = False  # publishes are refused for want of room
     members: Mapping[str, int] = field(default_factory=dict)  # liveness -> nodes
+    events_in_vain: int = 0  # copied here by peers though nobody wants them
     clients: int = 0
     subscriptions: int = 0
     groups: Sequence[GroupFigures] = ()

@@ -83,6 +83,11 @@ DISK_FREE: Final = Definition("weft_disk_free_bytes", Kind.GAUGE, "Free space on
 DISK_FULL: Final = Definition("weft_disk_full", Kind.GAUGE, "1 while events are refused for want of space, else 0.")
 
 MEMBERS: Final = Definition("weft_members", Kind.GAUGE, "Nodes known, this one included, by liveness.", ("liveness",))
+IN_VAIN: Final = Definition(
+    "weft_events_in_vain_total",
+    Kind.COUNTER,
+    "Events copied here from other nodes, which nobody here or behind wants.",
+)
 CLIENTS: Final = Definition("weft_clients", Kind.GAUGE, "Client streams that are open.")
 SUBSCRIPTIONS: Final = Definition("weft_subscriptions", Kind.GAUGE, "Subscriptions that are open.")
 GROUP_MEMBERS: Final = Definition("weft_group_members", Kind.GAUGE, "Members of the group on this node.", ("group",))
@@ -244,6 +249,7 @@ class _Flow:
 
 def _of_mesh(figures: NodeFigures) -> Iterator[Metric]:
     yield _family(MEMBERS, [((liveness,), count) for liveness, count in figures.members.items()])
+    yield _single(IN_VAIN, figures.events_in_vain)
     yield _single(CLIENTS, figures.clients)
     yield _single(SUBSCRIPTIONS, figures.subscriptions)
     groups = bounded_groups(figures.groups)

@@ -328,6 +328,7 @@ class Node:
             disk_free_bytes=self.log.store.free_bytes(),
             disk_full=self._disk.look() is not None,
             members=Counter(state.liveness.name.lower() for state in self.members.states.values()),
+            events_in_vain=self.broker.replication.events_in_vain,
             clients=self.clients.streams,
             subscriptions=self.clients.subscriptions,
             groups=self.answers.group_figures(),

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from weft.core.groups import GroupSettings
-from weft.core.settings import BrokerSettings
+from weft.core.settings import BrokerSettings, InterestSettings
 from weft.core.topics import GROUPS, PLAIN_PREFIX, is_own
 from weft.limits import BATCH_BYTES_MAX, MATCHES_KEPT_MAX, MIB, OFFSET_MAX, STAGING_AGE_S
 from weft.log.retention import RetentionRule
@@ -71,6 +71,7 @@ def broker_settings(config: NodeConfig, topics: TopicSettings) -> BrokerSettings
         ack_timeout_s=config.link.ack_timeout_s,
         copies_of=topics.copies,
         plain_patterns=config.legacy_peers,
+        interest=InterestSettings(filter_bytes_max=config.link.interest_filter_bytes_max),
         groups=GroupSettings(release_timeout_s=config.groups.handover_timeout_s),
     )
 

@@ -4,6 +4,7 @@ Read in this order:
 
 - ``trie``: from patterns to whoever gave them, for subscribers of this node and for interest of others.
 - ``interest``: a node's many patterns told as few, and the table of which node is interested in what.
+- ``summary``: patterns beyond number told as a filter, which never leaves one out and rarely adds one.
 - ``tree``: the shortest-path tree of an origin, from the links that nodes told.
 
 An event of ``origin`` on ``topic`` goes from ``me`` to ``topology.next_hops(origin, me, interest.who(topic))``.
@@ -11,8 +12,19 @@ Every answer is the same wherever the same facts are known, in whatever order th
 is Python's, answers come in order.
 """
 
-from weft.routing.interest import Interest, InterestTable, Version, aggregate
+from weft.routing.interest import Interest, InterestTable, Version, aggregate, begin_alike
+from weft.routing.summary import Summary, summarize
 from weft.routing.tree import Topology
 from weft.routing.trie import Trie
 
-__all__ = ["Interest", "InterestTable", "Topology", "Trie", "Version", "aggregate"]
+__all__ = [
+    "Interest",
+    "InterestTable",
+    "Summary",
+    "Topology",
+    "Trie",
+    "Version",
+    "aggregate",
+    "begin_alike",
+    "summarize",
+]

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from weft.errors import UsageError
-from weft.limits import INTEREST_PATTERNS_MAX
+from weft.limits import INTEREST_PATTERNS_MAX, MATCHES_KEPT_MAX
 from weft.model import NodeId, Pattern, Topic
 from weft.model.topic import ONE, REST
 from weft.routing.trie import Trie
@@ -48,6 +48,19 @@ def aggregate(patterns: Iterable[Pattern], patterns_max: int = INTEREST_PATTERNS
             break
         told = _uncovered(_merged(told, widening, patterns_max))
     return Interest(tuple(sorted(told)), widened=told is not exact)
+
+
+def begin_alike(patterns: Iterable[Pattern], patterns_max: int) -> set[Pattern]:
+    """At most ``patterns_max`` patterns that cover all of ``patterns``, cut after as many tokens as that allows.
+
+    Cheaper than ``aggregate``, and wider: for lists that are long and told by a ``Summary`` as well.
+    """
+    wide = set(patterns)
+    for tokens_kept in reversed(range(max((each.count(".") + 1 for each in wide), default=0))):
+        if len(wide) <= patterns_max:
+            break
+        wide = {next(_with_open_end(tokens_kept, each), each) for each in wide}
+    return wide
 
 
 def _uncovered(patterns: Iterable[Pattern]) -> list[Pattern]:
@@ -105,10 +118,17 @@ def _merged(patterns: list[Pattern], widening: Widening, patterns_max: int) -> s
     return left
 
 
+class Selecting(Protocol):
+    """What says more exactly which topics a list of patterns is for (``Summary``)."""
+
+    def may_select(self, topic: Topic) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Told:
     version: Version
     patterns: tuple[Pattern, ...]
+    summary: Selecting | None
 
 
 class InterestTable:
@@ -120,14 +140,20 @@ class InterestTable:
     def __init__(self) -> None:
         self._told: dict[NodeId, _Told] = {}
         self._trie: Trie[NodeId] = Trie()
+        self._kept: dict[Topic, frozenset[NodeId]] = {}  # answers, until something changes
 
-    def update(self, node: NodeId, version: Version, patterns: Iterable[Pattern]) -> bool:
-        """Take over all that ``node`` is interested in; whether it was news. What is not newer is ignored."""
+    def update(
+        self, node: NodeId, version: Version, patterns: Iterable[Pattern], summary: Selecting | None = None
+    ) -> bool:
+        """Take over all that ``node`` is interested in; whether it was news. What is not newer is ignored.
+
+        With a summary, it is interested in what a pattern selects and the summary does not rule out.
+        """
         known = self._told.get(node)
         if known is not None and version <= known.version:
             return False
-        told = _Told(version, tuple(dict.fromkeys(patterns)))
-        self._replace(node, known.patterns if known else (), told.patterns)
+        told = _Told(version, tuple(dict.fromkeys(patterns)), summary)
+        self._replace(node, known, told)
         self._told[node] = told
         return True
 
@@ -136,7 +162,7 @@ class InterestTable:
         known = self._told.pop(node, None)
         if known is None:
             return False
-        self._replace(node, known.patterns, ())
+        self._replace(node, known, None)
         return True
 
     def patterns(self) -> Mapping[NodeId, tuple[Pattern, ...]]:
@@ -144,12 +170,25 @@ class InterestTable:
         return {node: told.patterns for node, told in self._told.items()}
 
     def who(self, topic: Topic) -> frozenset[NodeId]:
-        """The nodes that want ``topic``."""
-        return frozenset(self._trie.match(topic))
+        """The nodes that want ``topic``, and by mistake some whose summary cannot tell."""
+        answer = self._kept.get(topic)
+        if answer is None:
+            answer = frozenset(node for node in self._trie.match(topic) if self._may_want(node, topic))
+            if len(self._kept) >= MATCHES_KEPT_MAX:
+                self._kept.clear()
+            self._kept[topic] = answer
+        return answer
 
-    def _replace(self, node: NodeId, old: tuple[Pattern, ...], new: tuple[Pattern, ...]) -> None:
-        """Touch only what differs: unchanged interest leaves the answers that the trie keeps alone."""
-        for pattern in set(old).difference(new):
+    def _may_want(self, node: NodeId, topic: Topic) -> bool:
+        summary = self._told[node].summary
+        return summary is None or summary.may_select(topic)
+
+    def _replace(self, node: NodeId, old: _Told | None, new: _Told | None) -> None:
+        """Touch only what differs: unchanged interest leaves the answers that are kept alone."""
+        before, after = (() if each is None else each.patterns for each in (old, new))
+        if before != after or (old and old.summary) != (new and new.summary):
+            self._kept.clear()
+        for pattern in set(before).difference(after):
             self._trie.remove(pattern, node)
-        for pattern in new:
+        for pattern in after:
             self._trie.add(pattern, node)

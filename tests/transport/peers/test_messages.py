@@ -26,6 +26,7 @@ from weft.errors import PeerError
 from weft.limits import OFFSET_MAX, PEER_FRAME_BYTES_MAX
 from weft.membership import Digest, Gossip, Heartbeat, Liveness, Message, NodeState, Ping, PingFor, Pong
 from weft.model import Epoch, NodeId, Position, parse_pattern
+from weft.routing import summarize
 from weft.transport.peers.member_messages import member_message
 from weft.transport.peers.messages import Sendable, message_of
 from weft.transport.peers.receiving import Receiver
@@ -55,6 +56,7 @@ states = st.builds(
     st.lists(node_ids, max_size=3).map(tuple),
     st.sampled_from([(), (parse_pattern("a.*"), parse_pattern(">"))]),
     st.booleans(),
+    st.sampled_from([None, summarize([parse_pattern("a.b"), parse_pattern("c.>")], 100)]),
 )
 digests = st.builds(Digest, node_ids, st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.sampled_from(Liveness))
 numbers = st.integers(0, (1 << 64) - 1)

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 from weft.configuration import Section
 from weft.core.groups import GroupSettings
 from weft.core.groups.settings import RANGES as GROUP_RANGES
+from weft.core.settings import InterestSettings
 from weft.errors import UsageError
 from weft.limits import (
     BATCH_BYTES_MAX,
@@ -25,6 +26,7 @@ from weft.limits import (
     CERTIFICATE_NAMES_MAX,
     COPIES_MAX,
     DISK_RESERVE_BYTES,
+    INTEREST_FILTER_BYTES_MAX,
     KIB,
     LINK_ACK_TIMEOUT_S,
     LINK_WINDOW_BYTES,
@@ -220,6 +222,13 @@ class LinkSection(Section):
         1.0,
         600.0,
         "A peer that owes acknowledgements and sends none for so long gets it all again.",
+    )
+    interest_filter_bytes_max: Int = knob(
+        InterestSettings().filter_bytes_max,
+        0,
+        INTEREST_FILTER_BYTES_MAX,
+        "Of the filter by which a node with more than 224 patterns tells what it wants; 12 bits for each "
+        "keep mistakes at 0.3 %. 0: it tells wider patterns only, and gets more than it wants.",
     )
     compression: bool = Field(
         default=False, description="Compress batches for peers that can take it: less network, more CPU."

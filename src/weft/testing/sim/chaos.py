@@ -88,6 +88,7 @@ def draw(seed: int, *, large: bool) -> Mix:
             queue_frames_max=dice.choice([16, 64, 8192]),
             send_timeout_s=dice.choice([0.0, 0.3, 1.0]),
             drop_policy=dice.choice(list(DropPolicy)),
+            patterns_max=chance_of(seed, "interest").choice([1, 224]),
         ),
         conditions=Conditions(
             delay_s_max=chance.choice([0.005, 0.05, 0.5]),

@@ -9,8 +9,9 @@ from typing import Final, Protocol
 from weft import membership
 from weft.core import BrokerSettings
 from weft.core.groups import GroupSettings
+from weft.core.settings import InterestSettings
 from weft.membership import NodeState
-from weft.model import NodeId, Pattern, parse_node_id
+from weft.model import NodeId, parse_node_id
 from weft.node.machinery import MachinerySettings
 from weft.port.node import ClientLimits
 from weft.testing.sim.disk import Disk, SimStore
@@ -49,6 +50,7 @@ class Hardware:
     queue_frames_max: int = 8192  # of the outbox of a link
     send_timeout_s: float = 5.0
     drop_policy: DropPolicy = DropPolicy.NEWEST
+    patterns_max: int = 224  # told one by one; if there are more, a summary says what is wanted
 
 
 class Lacking(Protocol):
@@ -104,6 +106,7 @@ class World:
             window_bytes=hardware.window_bytes,
             ack_timeout_s=3.0,
             copies_timeout_s=5.0,
+            interest=InterestSettings(patterns_max=hardware.patterns_max),
             groups=GroupSettings(release_timeout_s=3.0),
         )
         links = LinkSettings(
@@ -206,5 +209,5 @@ class World:
         self.truth.check_refusals()
 
 
-def _routing(state: NodeState) -> tuple[tuple[NodeId, ...], tuple[Pattern, ...]]:
-    return state.neighbours, state.interest
+def _routing(state: NodeState) -> tuple[object, ...]:
+    return state.neighbours, state.interest, state.interest_summary

@@ -12,6 +12,7 @@ from weft.errors import UsageError
 from weft.limits import GOSSIP_DIGESTS_MAX, GOSSIP_STATES_MAX, INCARNATION_MAX, OFFSET_MAX
 from weft.membership import Digest, Gossip, Liveness, NodeState, Ping, PingFor, Pong
 from weft.model import Epoch, NodeId, parse_node_id, parse_pattern
+from weft.routing import Summary
 from weft.wire.mesh import peerlink_pb2 as pb
 from weft.wire.mesh.errors import BadMeshMessage
 
@@ -63,7 +64,12 @@ def _state(state: NodeState) -> pb.NodeState:
         neighbours=state.neighbours,
         interest=state.interest,
         interest_capped=state.interest_capped,
+        interest_summary=None if state.interest_summary is None else _summary(state.interest_summary),
     )
+
+
+def _summary(summary: Summary) -> pb.InterestSummary:
+    return pb.InterestSummary(bits=summary.bits, hashes=summary.hashes, shapes=summary.shapes)
 
 
 def _liveness(liveness: Liveness) -> str:
@@ -120,9 +126,15 @@ def _read_state_untrusted(message: pb.NodeState) -> NodeState:
             tuple(map(parse_node_id, message.neighbours)),
             tuple(map(parse_pattern, message.interest)),
             message.interest_capped,
+            _read_summary_untrusted(message.interest_summary) if message.HasField("interest_summary") else None,
         )
     except UsageError as error:
         raise BadMeshMessage(f"bad state of a node in gossip: {error}") from None
+
+
+def _read_summary_untrusted(message: pb.InterestSummary) -> Summary:
+    """UsageError as the other parts of a state."""
+    return Summary(message.bits, message.hashes, tuple(message.shapes))
 
 
 def _read_liveness_untrusted(number: int) -> Liveness:

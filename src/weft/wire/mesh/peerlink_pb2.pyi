@@ -161,7 +161,7 @@ class NodeDigest(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., liveness: _Optional[_Union[Liveness, str]] = ...) -> None: ...
 
 class NodeState(_message.Message):
-    __slots__ = ("node_id", "incarnation", "version", "liveness", "epoch", "addresses", "neighbours", "interest", "interest_capped")
+    __slots__ = ("node_id", "incarnation", "version", "liveness", "epoch", "addresses", "neighbours", "interest", "interest_capped", "interest_summary")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +171,7 @@ class NodeState(_message.Message):
     NEIGHBOURS_FIELD_NUMBER: _ClassVar[int]
     INTEREST_FIELD_NUMBER: _ClassVar[int]
     INTEREST_CAPPED_FIELD_NUMBER: _ClassVar[int]
+    INTEREST_SUMMARY_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     incarnation: int
     version: int
@@ -180,7 +181,18 @@ class NodeState(_message.Message):
     neighbours: _containers.RepeatedScalarFieldContainer[str]
     interest: _containers.RepeatedScalarFieldContainer[str]
     interest_capped: bool
-    def __init__(self, node_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ..., interest_capped: bool = ...) -> None: ...
+    interest_summary: InterestSummary
+    def __init__(self, node_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ..., interest_capped: bool = ..., interest_summary: _Optional[_Union[InterestSummary, _Mapping]] = ...) -> None: ...
+
+class InterestSummary(_message.Message):
+    __slots__ = ("bits", "hashes", "shapes")
+    BITS_FIELD_NUMBER: _ClassVar[int]
+    HASHES_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_FIELD_NUMBER: _ClassVar[int]
+    bits: bytes
+    hashes: int
+    shapes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, bits: _Optional[bytes] = ..., hashes: _Optional[int] = ..., shapes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PeerProbe(_message.Message):
     __slots__ = ("sequence", "ping", "pong", "indirect")

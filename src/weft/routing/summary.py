@@ -1,0 +1,135 @@
+"""Very many patterns told in few bytes: a Bloom filter of them, and the shapes that they have (ADR 28).
+
+A shape is what is left of a pattern without its names: ``plant.*.temp`` has the shape ``n*n``, ``plant.line1.>`` has
+``nn>``. For each shape there is one pattern that could select a topic, and the filter says whether it is in the set.
+
+- What one of the patterns selects is always selected: there are no false negatives.
+- What none of them selects is selected once in about 300 times for every shape that fits, with ``PATTERN_BITS`` bits
+  for each pattern. Where the filter may not grow so large, more often.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from math import ceil, log
+from typing import Final
+
+from weft.errors import UsageError
+from weft.limits import INTEREST_FILTER_BYTES_MAX, MATCHES_KEPT_MAX, TOPIC_BYTES_MAX
+from weft.model import Pattern, Topic
+from weft.model.topic import ONE, REST
+from weft.routing.interest import aggregate
+
+PATTERN_BITS: Final = 12  # of the filter, for each pattern: with 8 hashes 0.3 % of what is asked is there by mistake
+HASHES_MAX: Final = 16  # a filter that is nearly empty needs no more, and each costs whoever asks
+FILTER_BYTES_MIN: Final = 64  # what a handful of patterns gets: their mistakes are then one in a billion
+SHAPES_MAX: Final = 32  # of one filter: people have one or two, and each is a question to the filter
+SHAPES_EXACT: Final = 24  # the most common ones; patterns of others are widened to as few as there is room for
+
+NAME: Final = "n"  # in a shape, stands for any token that is no wildcard
+SHAPE_CHARS_MAX: Final = (TOPIC_BYTES_MAX + 1) // 2  # tokens of one byte, and the dots between them
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A set of patterns, nearly. ``shapes`` in order; ``bits`` is the filter, read with ``hashes`` hash functions."""
+
+    bits: bytes
+    hashes: int
+    shapes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """From outside it comes as it likes: what it may cost whoever asks it is bounded here."""
+        if not 1 <= len(self.bits) <= INTEREST_FILTER_BYTES_MAX:
+            raise UsageError(f"a filter of interest has 1 to {INTEREST_FILTER_BYTES_MAX} bytes", have=len(self.bits))
+        if not 1 <= self.hashes <= HASHES_MAX:
+            raise UsageError(f"a filter of interest has 1 to {HASHES_MAX} hashes", have=self.hashes)
+        if len(self.shapes) > SHAPES_MAX:
+            raise UsageError("too many shapes of patterns", have=len(self.shapes), limit=SHAPES_MAX)
+        for shape in self.shapes:
+            if not 1 <= len(shape) <= SHAPE_CHARS_MAX or set(shape[:-1]) - {NAME, ONE} or shape[-1] not in "n*>":
+                raise UsageError(f"no shape of a pattern: {shape[:SHAPE_CHARS_MAX]!r}", limit=SHAPE_CHARS_MAX)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.bits) + sum(map(len, self.shapes))
+
+    def may_select(self, topic: Topic) -> bool:
+        """False: none of the patterns selects the topic. True: one does, or it is a mistake."""
+        tokens = topic.split(".")
+        return any(
+            pattern is not None and self._has(pattern)
+            for pattern in (_pattern_of(tokens, shape) for shape in self.shapes)
+        )
+
+    def _has(self, pattern: Pattern) -> bool:
+        bits = self.bits
+        places = _places(_kept_hashes_of(pattern), self.hashes, 8 * len(bits))
+        return all(bits[place >> 3] >> (place & 7) & 1 for place in places)
+
+
+def summarize(patterns: Iterable[Pattern], bytes_max: int) -> Summary:
+    """The filter of these patterns, which may have so many bytes: the same for the same set, in whatever order."""
+    kept = _with_few_shapes(set(patterns))
+    size = min(max(ceil(len(kept) * PATTERN_BITS / 8), FILTER_BYTES_MIN), bytes_max)
+    hashes = min(max(round(8 * size / max(len(kept), 1) * log(2)), 1), HASHES_MAX)
+    return Summary(_filter_of(kept, hashes, size), hashes, tuple(sorted(set(map(shape_of, kept)))))
+
+
+def _filter_of(patterns: Iterable[Pattern], hashes: int, size: int) -> bytes:
+    """With all bits of ``_places`` set; spelt out, because there may be 10,000 patterns and the node waits."""
+    bits = bytearray(size)
+    count = 8 * size
+    for pattern in patterns:
+        first, step = _hashes_of(pattern)
+        place, step = first % count, step % count
+        for _ in range(hashes):
+            bits[place >> 3] |= 1 << (place & 7)
+            place += step
+            if place >= count:
+                place -= count
+    return bytes(bits)
+
+
+def shape_of(pattern: Pattern) -> str:
+    return "".join(token if token in (ONE, REST) else NAME for token in pattern.split("."))
+
+
+def _with_few_shapes(patterns: set[Pattern]) -> set[Pattern]:
+    """These, or patterns that cover them, with at most ``SHAPES_MAX`` shapes."""
+    counts = Counter(map(shape_of, patterns))
+    if len(counts) <= SHAPES_MAX:
+        return patterns
+    common = set(sorted(counts, key=lambda shape: (-counts[shape], shape))[:SHAPES_EXACT])
+    rare = {pattern for pattern in patterns if shape_of(pattern) not in common}
+    return (patterns - rare).union(aggregate(rare, SHAPES_MAX - SHAPES_EXACT).patterns)
+
+
+def _pattern_of(tokens: list[str], shape: str) -> Pattern | None:
+    """The one pattern of a shape that selects the topic with these tokens; None if there is none."""
+    if shape[-1] == REST:
+        if len(tokens) < len(shape):
+            return None
+        tokens = [*tokens[: len(shape) - 1], REST]
+    elif len(tokens) != len(shape):
+        return None
+    return Pattern(".".join(token if kind == NAME else kind for token, kind in zip(tokens, shape, strict=True)))
+
+
+def _places(hashes_of: tuple[int, int], hashes: int, bits: int) -> Iterable[int]:
+    """The bits of a pattern, from two hashes of it (Kirsch and Mitzenmacher)."""
+    first, step = hashes_of
+    return ((first + number * step) % bits for number in range(hashes))
+
+
+def _hashes_of(pattern: Pattern) -> tuple[int, int]:
+    """Part of the protocol: every node has to find the same ones."""
+    digest = blake2b(pattern.encode(), digest_size=16).digest()
+    return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big") | 1
+
+
+_kept_hashes_of = lru_cache(MATCHES_KEPT_MAX)(_hashes_of)  # the filters of many nodes are asked for one topic
