@@ -46,6 +46,7 @@ class Reject(StrEnum):
     # Rules on top
     PROFILE = "profile"  # lacks what the interop profile requires
     UNSEALED = "unsealed"  # an event in the clear whose name says that it must be encrypted
+    EXPIRED = "expired"  # older than its own expiry hint allows
 
 
 # Reasons as numbers, for judges of columns: places in ``REASONS``, or ``OK``.

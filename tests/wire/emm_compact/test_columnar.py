@@ -14,7 +14,7 @@ from tests.wire.emm_compact.packets import DATAGRAMS, assemble, datagrams, mutat
 from tests.wire.emm_compact.test_rejections import CASES
 from weft.errors import UsageError
 from weft.wire.columns import BLOCK_ROWS
-from weft.wire.emm_compact import Notification, decode_untrusted, node_id_of
+from weft.wire.emm_compact import Notification, decode_untrusted, expiry_s_of, node_id_of
 from weft.wire.emm_compact.codes import label
 from weft.wire.emm_compact.columnar import SCHEMA, decode_column
 from weft.wire.reject import BadPacket
@@ -38,6 +38,7 @@ def expected(datagram: bytes | None) -> dict[str, Any]:
         "type": label(header.type),
         "signature": packet.signature,
         "node_id": node_id_of(packet.body),
+        "expiry_s": expiry_s_of(packet.body),
     }
     if isinstance(packet.body, Notification):
         body = packet.body
@@ -126,6 +127,7 @@ def test_a_known_row() -> None:
         "format": "json",
         "message": '{"°C": 99.5}'.encode(),
         "node_id": None,
+        "expiry_s": None,
     }
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.emm_compact.world import GROUP_KEY, UNIX_AT_0_S, notification, signer
+from tests.emm_compact.world import GROUP_KEY, UNIX_AT_0_S, node_id, notification, ring_of, signer
 from tests.wire.emm_compact.packets import datagrams, mutated
 from weft.errors import UsageError
-from weft.wire.emm_compact import EventType, Header, KeyRing, Packet, seal
+from weft.wire.emm_compact import Command, EventType, Field, FieldType, Header, KeyRing, Packet, seal
 from weft.wire.emm_compact.judge import Epochs, Judge, Terms
 from weft.wire.recent import Recent
 from weft.wire.reject import BadPacket, Reject
@@ -50,6 +50,28 @@ def refusal(judge: Judge, data: bytes, now_s: float) -> Reject | None:
 )
 def test_the_epoch_tells_the_age(age_s: int, expected: Reject | None) -> None:
     assert refusal(Judge(RING), made(NOW_S - age_s).raw, NOW_S) == expected
+
+
+@pytest.mark.req("EMC-10")
+@pytest.mark.parametrize(
+    ("age_s", "hint_s", "expected"),
+    [
+        (0, 0, None),
+        (1, 0, Reject.EXPIRED),
+        (30, 30, None),
+        (31, 30, Reject.EXPIRED),
+        (256, 255, Reject.EXPIRED),
+        (301, 255, Reject.STALE),
+        (-10, 0, None),
+    ],
+)
+def test_an_expiry_hint_makes_it_shorter(age_s: int, hint_s: int, expected: Reject | None) -> None:
+    who = node_id(1)
+    body = Command("stop", b"", (Field(FieldType.NODE_ID, who.bytes), Field(FieldType.EXPIRY_HINT, bytes((hint_s,)))))
+    packet = seal(Header(body.TYPE, 1, int(NOW_S - age_s) % 65536, 0), body, signer(1))
+    assert refusal(Judge(ring_of([1])), packet.raw, NOW_S) == expected
+    if expected is Reject.EXPIRED:
+        assert refusal(Judge(ring_of([1]), Terms(epochs=Epochs.ANY)), packet.raw, NOW_S) is None, "no age is known"
 
 
 @pytest.mark.req("EMC-13")

@@ -60,6 +60,7 @@ BODIES = [
             Command("stop", b"", (Field(FieldType.NODE_ID, node),)),
         )
     ),
+    Command("stop", b"", (Field(FieldType.NODE_ID, NODES[0]), Field(FieldType.EXPIRY_HINT, b"\x05"))),
     Command("stop", b""),  # by nobody
 ]
 
@@ -68,7 +69,7 @@ BODIES = [
 def packets(draw: st.DrawFn) -> bytes:
     """Few senders, few numbers: most things happen twice."""
     body = draw(st.sampled_from(BODIES))
-    epoch = (NOW + draw(st.sampled_from([0, 0, 0, 0, -301, -300, 120, 121, 30_000]))) % 65536
+    epoch = (NOW + draw(st.sampled_from([0, 0, 0, -5, -6, -301, -300, 120, 121, 30_000]))) % 65536
     header = Header(body.TYPE, draw(st.integers(1, 2)), epoch, 0, draw(st.booleans()))
     return seal(header, body, draw(st.sampled_from([*SIGNERS[:4], *SIGNERS[:2], SIGNERS[4]]))).raw
 

@@ -1,11 +1,12 @@
 """EMM-C: the compact, 8-byte-header draft of the Event Mesh Protocol, as bytes and values.
 
-A packet is a header (``header``), a signature field whose size follows from the event type (``packet``), and a body:
-a notification, a command, a heartbeat or a join (``body``). Bodies other than notifications are made of fields, all of
+A packet is a header (``header``), a signature field whose size follows from the event type (``packet``), and a body: a
+notification, a command, a heartbeat or a join (``body``). Bodies other than notifications are made of fields, all of
 which stand in one table with their sizes and ranges (``fields``); the ones with an inside are values of their own
-(``values``). ``auth`` says who vouches for a packet, ``commands`` which commands are carried out, ``numbering`` gives a
-node's events their triples, ``marking`` what belongs into the IP header around them. ``describe`` and ``document`` show
-packets to people. ``columnar``, which needs Arrow and is therefore not imported here, decodes whole columns.
+(``values``), and ``content`` undoes encoding and compression. ``auth`` says who vouches for a packet, ``commands``
+which commands are carried out, ``numbering`` gives a node's events their triples, ``marking`` what belongs into the IP
+header around them. ``describe`` and ``document`` show packets to people. ``columnar``, which needs Arrow and is
+therefore not imported here, decodes whole columns.
 
     packet = decode_untrusted(datagram)      # well formed, or BadPacket with a reason
     proof = verify_untrusted(packet, ring)   # and believed, or BadPacket with a reason
@@ -14,7 +15,18 @@ Where the document contradicts itself, the ledger's rulings EMC-01 to EMC-10 hol
 """
 
 from weft.wire.emm_compact.auth import KeyRing, Proof, Signer, fingerprint, seal, verify_untrusted
-from weft.wire.emm_compact.body import Body, Command, Field, Heartbeat, Join, Notification, find, node_id_of
+from weft.wire.emm_compact.body import (
+    Body,
+    Command,
+    Field,
+    Heartbeat,
+    Join,
+    Notification,
+    expiry_s_of,
+    find,
+    more_of,
+    node_id_of,
+)
 from weft.wire.emm_compact.codes import (
     Compression,
     Ecn,
@@ -27,6 +39,7 @@ from weft.wire.emm_compact.codes import (
     TopologyField,
 )
 from weft.wire.emm_compact.commands import Handler, execute_untrusted
+from weft.wire.emm_compact.content import compressed_if_smaller, content_untrusted
 from weft.wire.emm_compact.describe import describe_untrusted
 from weft.wire.emm_compact.document import from_document, to_document_untrusted
 from weft.wire.emm_compact.header import Header, Triple
@@ -65,15 +78,19 @@ __all__ = [
     "TopologyField",
     "TopologyHint",
     "Triple",
+    "compressed_if_smaller",
+    "content_untrusted",
     "decode_untrusted",
     "describe_untrusted",
     "dscp",
     "ecn_of",
     "encode",
     "execute_untrusted",
+    "expiry_s_of",
     "find",
     "fingerprint",
     "from_document",
+    "more_of",
     "next_ttl",
     "node_id_of",
     "seal",

@@ -201,6 +201,17 @@ def find(more: Iterable[Field], field_type: FieldType) -> bytes | None:
     return next((field.value for field in more if field.type == field_type), None)
 
 
+def more_of(body: Body) -> tuple[Field, ...]:
+    """The fields that a body has beyond those it must have."""
+    return () if isinstance(body, Notification) else body.more
+
+
+def expiry_s_of(body: Body) -> int | None:
+    """For how many seconds after its epoch a packet counts, if it says so (0xAC)."""
+    value = find(more_of(body), FieldType.EXPIRY_HINT)
+    return None if value is None else value[0]
+
+
 class _Found:
     """The fields of one body: what is required is taken out by type, the rest keeps its order."""
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from weft.limits import EMC_PACKET_BYTES_MAX
 from weft.wire.columns import Block, Mask, Positions, binary_column, blocks, nullify, number_column
-from weft.wire.emm_compact.body import NOTIFICATION_HEAD_BYTES, node_id_of
+from weft.wire.emm_compact.body import NOTIFICATION_HEAD_BYTES, expiry_s_of, node_id_of
 from weft.wire.emm_compact.codes import PRIORITY_BASE, EventType, FieldType, Format, Priority, label
 from weft.wire.emm_compact.columnar_text import not_text
 from weft.wire.emm_compact.header import HEADER_BYTES, RESERVED_BIT, TYPE_MASK, URGENT_BIT, VERSION, VERSION_SHIFT
@@ -25,8 +25,8 @@ from weft.wire.emm_compact.text import is_json
 from weft.wire.emm_compact.values import NODE_ID_BYTES
 from weft.wire.reject import BadPacket, Reject
 
-# A refused row has nothing but ``reject``. Notifications alone have priority, format and message; a node id is there
-# when the packet names one.
+# A refused row has nothing but ``reject``. Notifications alone have priority, format and message; a node id and an
+# expiry hint are there when the packet has them.
 SCHEMA: Final = pa.schema(
     {
         "reject": pa.string(),
@@ -40,6 +40,7 @@ SCHEMA: Final = pa.schema(
         "format": pa.string(),
         "message": pa.binary(),
         "node_id": pa.binary(NODE_ID_BYTES),
+        "expiry_s": pa.uint8(),
     }
 )
 
@@ -82,7 +83,7 @@ def _decode_block(block: Block) -> pa.RecordBatch:
     notifications &= reasons == GOOD
     messages = _messages(block, notifications)
     _refuse_messages(block, messages, reasons, notifications, formats)
-    node_ids = _decode_one_by_one(block, others, reasons)
+    node_ids, expiries = _decode_one_by_one(block, others, reasons)
 
     good = reasons == GOOD
     notifications &= good
@@ -98,6 +99,7 @@ def _decode_block(block: Block) -> pa.RecordBatch:
         "format": _names(FORMAT_NAMES, formats, notifications),
         "message": nullify(messages, notifications),
         "node_id": node_ids,
+        "expiry_s": expiries,
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
@@ -159,18 +161,21 @@ def _messages(block: Block, rows: Mask) -> pa.Array:
     return binary_column(block, at, block.ends - at, rows)
 
 
-def _decode_one_by_one(block: Block, rows: Mask, reasons: Codes) -> pa.Array:
-    """The node ids of ``rows``, which are no notifications; refuses those that the scalar decoder refuses."""
+def _decode_one_by_one(block: Block, rows: Mask, reasons: Codes) -> tuple[pa.Array, pa.Array]:
+    """Node ids and expiry hints of ``rows``, which are no notifications; refuses what the scalar decoder refuses."""
+    node_type, expiry_type = SCHEMA.field("node_id").type, SCHEMA.field("expiry_s").type
     if not rows.any():
-        return pa.nulls(len(block), SCHEMA.field("node_id").type)
+        return pa.nulls(len(block), node_type), pa.nulls(len(block), expiry_type)
     node_ids: list[bytes | None] = [None] * len(block)
+    expiries: list[int | None] = [None] * len(block)
     data = block.data.tobytes()
     for row in np.flatnonzero(rows):
         try:
-            node_ids[row] = node_id_of(decode_untrusted(data[block.starts[row] : block.ends[row]]).body)
+            body = decode_untrusted(data[block.starts[row] : block.ends[row]]).body
+            node_ids[row], expiries[row] = node_id_of(body), expiry_s_of(body)
         except BadPacket as refusal:
             reasons[row] = CODES[refusal.reason]
-    return pa.array(node_ids, SCHEMA.field("node_id").type)
+    return pa.array(node_ids, node_type), pa.array(expiries, expiry_type)
 
 
 def _names(names: pa.Array, places: npt.NDArray[Any], rows: Mask) -> pa.Array:

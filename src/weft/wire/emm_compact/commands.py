@@ -9,6 +9,7 @@ from typing import Any
 from weft.errors import UsageError
 from weft.wire.emm_compact.auth import KeyRing, verify_untrusted
 from weft.wire.emm_compact.body import Command
+from weft.wire.emm_compact.content import content_untrusted
 from weft.wire.emm_compact.packet import Packet
 from weft.wire.reject import BadPacket, Reject
 
@@ -17,8 +18,8 @@ from weft.wire.reject import BadPacket, Reject
 class Handler:
     """What to do for one command name.
 
-    ``check`` turns the parameters, as they came, into arguments; it refuses them with a ValueError, as the decoders of
-    msgspec do. ``run`` gets what it returns.
+    ``check`` turns the parameters, decompressed and as UTF-8 (see ``content``), into arguments; it refuses them with a
+    ValueError, as the decoders of msgspec do. ``run`` gets what it returns.
     """
 
     check: Callable[[bytes], Any]
@@ -37,7 +38,7 @@ def execute_untrusted(packet: Packet, ring: KeyRing, handlers: Mapping[str, Hand
     if handler is None:
         return False
     try:
-        arguments = handler.check(packet.body.parameters)
+        arguments = handler.check(content_untrusted(packet.body.parameters, packet.body.more))
     except (ValueError, RecursionError) as error:
         raise BadPacket(Reject.TLV_VALUE, f"parameters of {packet.body.name} are refused", why=error) from None
     handler.run(arguments)

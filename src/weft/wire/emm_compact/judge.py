@@ -1,9 +1,9 @@
 """What becomes of an EMM-C datagram: the one definition for the library, the gateway and Spark.
 
-The questions come in one order: form, age, seen before, proof. In a mesh most refused packets are honest ones that came
-another way before; they cost a look into the memory. ``sift`` asks all but the signatures of joins and commands, which
-``verify`` checks. Only what was proven is marked, so a forgery keeps nothing out. ``judge_columns`` asks the same of a
-column of datagrams at once; a property test holds the two against each other.
+The questions come in one order: form, age, expiry, seen before, proof. In a mesh most refused packets are honest ones
+that came another way before; they cost a look into the memory. ``sift`` asks all but the signatures of joins and
+commands, which ``verify`` checks. Only what was proven is marked, so a forgery keeps nothing out. ``judge_columns``
+asks the same of a column of datagrams at once; a property test holds the two against each other.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from weft.errors import UsageError
 from weft.limits import CLOCK_SKEW_S_MAX
 from weft.wire.emm_compact.auth import KeyRing, Proof, verify_untrusted
+from weft.wire.emm_compact.body import expiry_s_of
 from weft.wire.emm_compact.codes import EventType
 from weft.wire.emm_compact.numbering import EPOCHS, TICK_S
 from weft.wire.emm_compact.packet import SIGNATURE_BYTES, Packet, decode_untrusted
@@ -112,6 +113,7 @@ class Judge:
 
     def _check(self, packet: Packet, now_s: float) -> tuple[bytes, float]:
         fresh_at_s = check_fresh(packet.header.epoch, now_s, self._terms)
+        check_expiry(expiry_s_of(packet.body), now_s - fresh_at_s)
         mark = replay_mark(packet)
         if self.marks.holds(mark, now_s):
             raise BadPacket(Reject.REPLAY, "packet was seen before", triple=tuple(packet.header.triple))
@@ -140,3 +142,12 @@ def check_fresh(epoch: int, now_s: float, terms: Terms) -> float:
     if -age_s > terms.skew_s_max:
         raise BadPacket(Reject.FUTURE, "packet is from the future", ahead_s=-age_s, limit_s=terms.skew_s_max)
     return now_s - age_s
+
+
+def check_expiry(expiry_s: int | None, age_s: float) -> None:
+    """Raise BadPacket if a packet is older than its sender wants it to get (0xAC).
+
+    Where nobody knows its age (``Epochs.ANY``, or no time of arrival), it has none.
+    """
+    if expiry_s is not None and age_s > expiry_s:
+        raise BadPacket(Reject.EXPIRED, "packet has expired", age_s=age_s, limit_s=expiry_s)

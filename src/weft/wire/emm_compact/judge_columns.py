@@ -163,6 +163,9 @@ class ColumnJudge:
         ages_s = self.ages_s(rows, now_s)
         rows.refuse(ages_s > self._terms.seen_s, Reject.STALE)
         rows.refuse(-ages_s > self._terms.skew_s_max, Reject.FUTURE)
+        hints = rows.columns.column("expiry_s")
+        if hints.null_count < len(hints):
+            rows.refuse(hints.is_valid().to_numpy(zero_copy_only=False) & (ages_s > numbers(hints)), Reject.EXPIRED)
 
     def _check_group(self, rows: JudgedRows, checked: Positions) -> None:
         """Any of the group keys will do; packets that the newest did not make are tried with the one before."""
