@@ -20,6 +20,7 @@ from weft.wire.emm_compact import (
 )
 
 INTERVAL_S = Settings().heartbeat_interval_s
+ALL_TYPES = SupportedTypes(0b1111)
 
 
 def made(
@@ -28,8 +29,8 @@ def made(
     return seal(Header(body.TYPE, 7, int(world.at.unix_s) % 65536, offset, urgent), body, signer(who))
 
 
-def join_of(who: int, interval_s: int = INTERVAL_S) -> Join:
-    return Join(node_id(who).bytes, SupportedTypes.NOTIFICATION, 10, interval_s, b"")
+def join_of(who: int, interval_s: int = INTERVAL_S, supported: SupportedTypes = ALL_TYPES) -> Join:
+    return Join(node_id(who).bytes, supported, 10, interval_s, b"")
 
 
 def heartbeat_of(who: int, ecn: Ecn = Ecn.ECT_0) -> Heartbeat:

@@ -94,7 +94,7 @@ def test_the_rate_is_kept() -> None:
     world.link((0, 1))
     session = world.places[0].session
     for number in range(500):
-        assert session.has_room(urgent=False)
+        assert session.has_room(EventType.NOTIFICATION, urgent=False)
         world.publish(0, str(number))
     world.run(1.0)
     assert len(world.places[1].events) in range(100, 120)
@@ -106,9 +106,9 @@ def test_a_full_outbox_holds_up_the_publisher_but_not_what_is_urgent() -> None:
     world = World(2, settings=Settings(rate_per_s_max=1, rate_per_s_min=1, outbox_max=2))
     world.link((0, 1))
     session = world.places[0].session
-    while session.has_room(urgent=False):
+    while session.has_room(EventType.NOTIFICATION, urgent=False):
         world.publish(0, "x")
-    assert session.has_room(urgent=True)
+    assert session.has_room(EventType.NOTIFICATION, urgent=True)
     assert world.publish(0, "one too many") == 0
     assert session.figures.unsent == 1
     assert world.publish(0, "alarm", urgent=True) == 1
@@ -138,7 +138,7 @@ def test_one_slow_neighbour_does_not_hold_up_the_publisher() -> None:
         world.run(1.01)
     assert rate(world, 0, 1) < 200
     for _ in range(100):
-        assert session.has_room(urgent=False)
+        assert session.has_room(EventType.NOTIFICATION, urgent=False)
         world.publish(0, "x")
         world.run(0.002)
     assert len(world.places[2].events) == 100

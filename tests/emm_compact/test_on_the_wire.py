@@ -26,7 +26,7 @@ from weft.wire.reject import Reject
 
 async def join_by_hand(plain: socket.socket, target: Node, number: int) -> None:
     """Make a plain socket a neighbour, with a join that is put together here."""
-    body = Join(node_id(number).bytes, SupportedTypes.NOTIFICATION, 10, 30, b"")
+    body = Join(node_id(number).bytes, SupportedTypes(0b1111), 10, 30, b"")
     packet = seal(Header(EventType.JOIN, 1, epoch_now(), 1), body, signer(number))
     plain.sendto(packet.raw, target.address)
     await until(lambda: any(each.node_id == node_id(number).bytes for each in target.relationships))

@@ -15,7 +15,7 @@ from uuid import UUID
 from weft.datagram_node import Instant
 from weft.emm_compact import CompactSession, Event, KeyRing, NeighbourChange, Settings, Signer
 from weft.emm_compact.event import Command
-from weft.wire.emm_compact import EventType, Format, Notification, Priority, decode_untrusted
+from weft.wire.emm_compact import EventType, Format, Notification, Priority, decode_untrusted, draft_command
 from weft.wire.udp import Address, Datagram, Outgoing
 
 GROUP_KEY = bytes(range(32))
@@ -124,6 +124,12 @@ class World:
 
     def publish(self, who: int, text: str, *, urgent: bool = False, ttl: int | None = None) -> int:
         sent_to = self.places[who].session.publish(notification(text), urgent, ttl, self.at)
+        self._pump(self.places[who])
+        return sent_to
+
+    def command(self, who: int, name: str, *, priority: Priority | None = None, expiry_s: int | None = None) -> int:
+        body = draft_command(name, b"", node_id(who), priority=priority, expiry_s=expiry_s)
+        sent_to = self.places[who].session.publish(body, False, None, self.at)
         self._pump(self.places[who])
         return sent_to
 

@@ -7,6 +7,7 @@
             print(event.priority, event.text)
 
 - ``session``   a node without its socket: datagrams, time and wishes in; datagrams, events and commands out
+- ``neighbours``  the node among others: joins, heartbeats, and what is sent on; shared with the gateway
 - ``outbox``    what waits to be sent, and how fast it may leave; ``pulse``: what heartbeats say
 - ``settings``, ``event``, ``errors``
 - ``node``      asyncio around it
@@ -17,7 +18,7 @@ datagram protocol share is in ``weft.datagram_node``. docs/emm-compact.md is for
 
 from weft.datagram_node import ChangeKind
 from weft.emm_compact.errors import NoAnswer
-from weft.emm_compact.event import About, Event, Figures, Neighbour, NeighbourChange
+from weft.emm_compact.event import About, Command, Event, Figures, Neighbour, NeighbourChange, Refusal
 from weft.emm_compact.node import Node
 from weft.emm_compact.session import CompactSession
 from weft.emm_compact.settings import Settings
@@ -27,6 +28,7 @@ from weft.wire.emm_compact.judge import Epochs
 __all__ = [
     "About",
     "ChangeKind",
+    "Command",
     "CompactSession",
     "Epochs",
     "Event",
@@ -38,6 +40,7 @@ __all__ = [
     "NoAnswer",
     "Node",
     "Priority",
+    "Refusal",
     "Settings",
     "Signer",
 ]

@@ -11,14 +11,14 @@ from uuid import UUID
 
 from weft.datagram_node import Instant
 from weft.emm_compact.errors import NoAnswer
-from weft.emm_compact.event import Command, Event, Figures, Neighbour, NeighbourChange
+from weft.emm_compact.event import Command, Event, Figures, Neighbour, NeighbourChange, Refusal
 from weft.emm_compact.session import CompactSession
 from weft.emm_compact.settings import Settings
 from weft.errors import UsageError
 from weft.limits import EMC_PACKET_BYTES_MAX
 from weft.transport.udp.open_node import HostAndPort, NodeOnUdp, OpenNode
 from weft.wire import emm_compact as wire
-from weft.wire.emm_compact import Field, FieldType, Format, Handler, KeyRing, Notification, Priority, Signer
+from weft.wire.emm_compact import Format, Handler, KeyRing, Notification, Priority, Signer
 from weft.wire.reject import BadPacket
 from weft.wire.udp import Address, Datagram, show
 
@@ -29,7 +29,8 @@ class Node(NodeOnUdp["_Opened"]):
     """One node of an EMM-C mesh.
 
     ``async with`` opens and closes it. ``join`` addresses are asked for a relationship from the start, and again
-    whenever it is lost. ``on_change`` hears of neighbours that come and go.
+    whenever it is lost. ``on_change`` hears of neighbours that come and go, ``on_unhandled`` of commands that nobody
+    registered, ``on_refused`` of every datagram that was not taken.
     """
 
     def __init__(
@@ -42,6 +43,8 @@ class Node(NodeOnUdp["_Opened"]):
         join: Iterable[HostAndPort] = (),
         settings: Settings | None = None,
         on_change: Callable[[NeighbourChange], None] = lambda _: None,
+        on_unhandled: Callable[[Command], None] = lambda _: None,
+        on_refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
         super().__init__(listen, join)
         self.node_id = node_id
@@ -49,13 +52,18 @@ class Node(NodeOnUdp["_Opened"]):
         self._keys = keys
         self._settings = Settings() if settings is None else settings
         self._on_change = on_change
+        self._on_unhandled = on_unhandled
+        self._on_refused = on_refused
         self._handlers: dict[str, Handler] = {}
 
     async def _start(self) -> _Opened:
+        def event_id() -> int:
+            return secrets.randbits(16)
+
         session = CompactSession(
-            self.node_id, self._signer, self._keys, self._settings, _now(), lambda: secrets.randbits(16)
+            self.node_id, self._signer, self._keys, self._settings, _now(), event_id, self._on_refused
         )
-        opened = _Opened(session, self._handlers, self._on_change)
+        opened = _Opened(session, self._handlers, self._on_change, self._on_unhandled)
         await opened.open(self._listen, EMC_PACKET_BYTES_MAX)
         return opened
 
@@ -92,11 +100,13 @@ class Node(NodeOnUdp["_Opened"]):
         """How many datagrams a second may go to a neighbour: less after congestion (EMC-14)."""
         return self._open.session.rate_per_s(neighbour, _now())
 
-    def use_keys(self, keys: KeyRing) -> None:
-        """Believe other keys from now on."""
+    def use_keys(self, keys: KeyRing, signer: Signer | None = None) -> None:
+        """Believe other keys from now on, and sign with others if they are given. Relationships stay (EMC-05)."""
         self._keys = keys
+        self._signer = self._signer if signer is None else signer
         if self._opened is not None:
             self._opened.session.ring = keys
+            self._opened.session.signer = self._signer
 
     @property
     def figures(self) -> Figures:
@@ -139,7 +149,7 @@ class Node(NodeOnUdp["_Opened"]):
     async def _send(self, body: Notification | wire.Command, urgent: bool, ttl: int | None) -> int:
         opened = self._open
         await asyncio.sleep(0)  # or a loop that publishes would leave no time to receive, or to join
-        while not opened.session.has_room(urgent):
+        while not opened.session.has_room(body.TYPE, urgent):
             await opened.turns.changed()
             opened.check()
         sent_to = opened.session.publish(body, urgent, ttl, _now())
@@ -165,22 +175,49 @@ class Node(NodeOnUdp["_Opened"]):
 
         return register
 
-    async def command(self, name: str, parameters: bytes = b"", *, urgent: bool = False, ttl: int | None = None) -> int:
-        """Send a command to all neighbours, who send it on; to how many of them. Nobody says whether it was obeyed."""
-        who = Field(FieldType.NODE_ID, self.node_id.bytes)
-        return await self._send(wire.Command(name, parameters, (who,)), urgent, ttl)
+    async def command(
+        self,
+        name: str,
+        parameters: bytes = b"",
+        *,
+        urgent: bool = False,
+        ttl: int | None = None,
+        priority: Priority | None = None,
+        expiry_s: int | None = None,
+        trace_id: UUID | None = None,
+        compress: bool = False,
+    ) -> int:
+        """Send a command to all neighbours, who send it on; to how many of them. Nobody says whether it was obeyed.
+
+        Nobody carries it out or sends it on once it is older than ``expiry_s`` whole seconds, 255 at most.
+        """
+        body = wire.draft_command(
+            name,
+            parameters,
+            self.node_id,
+            priority=priority,
+            expiry_s=expiry_s,
+            trace_id=trace_id,
+            compress=compress,
+        )
+        return await self._send(body, urgent, ttl)
 
 
 class _Opened(OpenNode):
     """The session on UDP."""
 
     def __init__(
-        self, session: CompactSession, handlers: dict[str, Handler], on_change: Callable[[NeighbourChange], None]
+        self,
+        session: CompactSession,
+        handlers: dict[str, Handler],
+        on_change: Callable[[NeighbourChange], None],
+        on_unhandled: Callable[[Command], None],
     ) -> None:
         super().__init__()
         self.session = session
         self._handlers = handlers
         self._on_change = on_change
+        self._on_unhandled = on_unhandled
 
     def seek(self, target: Address) -> None:
         self.session.join(target, _now())
@@ -207,7 +244,8 @@ class _Opened(OpenNode):
 
     def _obey(self, command: Command) -> None:
         try:
-            wire.execute_untrusted(command.packet, self.session.ring, self._handlers)
+            if not wire.execute_untrusted(command.packet, self.session.ring, self._handlers):
+                self._on_unhandled(command)
         except BadPacket as refusal:
             self.session.figures.rejected[refusal.reason] += 1
         except Exception as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from weft.datagram_node import Pace
 from weft.emm_compact.settings import Settings
-from weft.wire.emm_compact import Ecn, EventType, Packet, dscp, tos
+from weft.wire.emm_compact import Ecn, EventType, Packet, dscp, goes_first, tos
 from weft.wire.udp import Address, Outgoing
 from weft.wire.urgent_first import UrgentFirst
 
@@ -18,26 +19,35 @@ class _Way:
     """To one neighbour. Each has a pace of its own: congestion on one way does not slow down the others."""
 
     pace: Pace
-    waiting: UrgentFirst[Outgoing]
+    waiting: UrgentFirst[tuple[Outgoing, float]]  # and until when it is worth sending
 
 
 class CompactOutbox:
     """Joins and heartbeats are not held back: they are few, and a node that falls silent is dropped."""
 
     def __init__(self, settings: Settings) -> None:
+        self.expired = 0  # datagrams that nobody would have wanted any more when it was their turn
         self._settings = settings
         self._signals: deque[Outgoing] = deque()
         self._ways: dict[Address, _Way] = {}
 
-    def put(self, packet: Packet, targets: Collection[Address], ttl: int, ecn: Ecn, now_s: float) -> int:
-        """Send it to these; how many of them there was room for."""
-        urgent = packet.header.urgent
+    def put(
+        self,
+        packet: Packet,
+        targets: Collection[Address],
+        ttl: int,
+        ecn: Ecn,
+        now_s: float,
+        until_s: float = math.inf,
+    ) -> int:
+        """Send it to these, but not after ``until_s``; how many of them there was room for."""
+        urgent = goes_first(packet)
         mark = tos(dscp(packet), ecn)
         outgoing = [Outgoing(packet.raw, target, ttl, mark, urgent) for target in targets]
         if packet.header.type in (EventType.JOIN, EventType.HEARTBEAT):
             self._signals.extend(outgoing)
             return len(outgoing)
-        return sum(self._way(each.target, now_s).waiting.put(each, urgent) for each in outgoing)
+        return sum(self._way(each.target, now_s).waiting.put((each, until_s), urgent) for each in outgoing)
 
     def has_room(self, targets: Iterable[Address], urgent: bool) -> bool:
         """Whether one of them at least could take an event, or there is nobody to send to."""
@@ -49,8 +59,15 @@ class CompactOutbox:
         taken = list(self._signals)
         self._signals.clear()
         for way in self._ways.values():
-            while way.waiting and way.pace.take(now_s):
-                taken.append(way.waiting.pop())
+            while way.waiting:
+                outgoing, until_s = way.waiting.first()
+                if until_s < now_s:
+                    self.expired += 1
+                elif way.pace.take(now_s):
+                    taken.append(outgoing)
+                else:
+                    break
+                way.waiting.pop()
         return taken
 
     def ready_s(self) -> float | None:

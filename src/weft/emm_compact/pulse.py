@@ -25,11 +25,20 @@ UPTIME_S_MAX: Final = (1 << 32) - 1  # four bytes: 136 years
 class Pulse:
     """Counts between two heartbeats."""
 
-    def __init__(self, node_id: bytes, fingerprint: bytes, ttl: int, interval_s: int, now_s: float) -> None:
+    def __init__(
+        self,
+        node_id: bytes,
+        fingerprint: bytes,
+        ttl: int,
+        interval_s: int,
+        now_s: float,
+        more: tuple[Field, ...] = (),
+    ) -> None:
         self._node_id = node_id
-        self._propagation = PropagationMap.measured(0, ttl, fingerprint)  # of the heartbeat itself: it begins here
+        self._ttl = ttl
+        self.fingerprint = fingerprint  # of the key that the node signs with: may be replaced
         # Who learns of us by a heartbeat alone must know as well when to expect the next.
-        self._more = (Field(FieldType.HEARTBEAT_INTERVAL, bytes((interval_s,))),)
+        self._more = (Field(FieldType.HEARTBEAT_INTERVAL, bytes((interval_s,))), *more)
         self._started_s = now_s
         self._recent: deque[Triple] = deque(maxlen=RECENT_EVENTS)
         self._sent = 0
@@ -50,7 +59,7 @@ class Pulse:
             min(int(now_s - self._started_s), UPTIME_S_MAX),
             EventDigest.of(self._recent),
             RateSignal.measured(Ecn.ECT_0, self._sent, self._received),
-            self._propagation,
+            PropagationMap.measured(0, self._ttl, self.fingerprint),  # of the heartbeat itself: it begins here
             self._more,
         )
 

@@ -15,11 +15,11 @@ from weft.limits import (
     DATAGRAM_RATE_PER_S_MIN,
     DATAGRAM_RELATIONSHIPS_MIN,
 )
-from weft.wire.emm_compact import TTL_DEFAULT
+from weft.wire.emm_compact import TTL_DEFAULT, Field, FieldType, TopologyHint
 from weft.wire.emm_compact.judge import DEFAULT_TERMS, SEEN_MAX, Epochs, Terms
 
 EMC_RELATIONSHIPS_MAX: Final = 63  # a join tells it in six bits
-EMC_STATUS_BYTES_MAX: Final = 142  # what a join's other fields leave of its 255 bytes
+EMC_STATUS_BYTES_MAX: Final = 142  # what a join's other fields leave of its 255 bytes, without region and vendor
 HEARTBEAT_INTERVAL_S_MAX: Final = 255  # a join tells it in one byte
 TTL_MAX: Final = 255
 
@@ -33,6 +33,8 @@ class Settings:
     heartbeat_interval_s: int = DATAGRAM_HEARTBEAT_INTERVAL_S  # EMC-15
     ttl: int = TTL_DEFAULT  # of the node's own events (EMC-12)
     status: bytes = b""  # what joins say for the application (EMC-09); 142 bytes at most
+    region: str = ""  # where the node is, in joins and heartbeats (0xAD)
+    vendor: UUID | None = None  # who made it, in joins and heartbeats (0xAF)
     seen_s: float = DEFAULT_TERMS.seen_s  # EMC-13
     seen_max: int = SEEN_MAX
     skew_s_max: float = DEFAULT_TERMS.skew_s_max  # how far ahead of ours another node's clock may be
@@ -55,9 +57,19 @@ class Settings:
             value: int = getattr(self, name)
             if value < least or (most is not None and value > most):
                 raise UsageError(f"{name} is out of range", value=value, least=least, limit=most)
-        if len(self.status) > EMC_STATUS_BYTES_MAX:
-            raise UsageError("status is too long for a join", have=len(self.status), limit=EMC_STATUS_BYTES_MAX)
+        status_bytes_max = EMC_STATUS_BYTES_MAX - sum(2 + len(each.value) for each in self.told())
+        if len(self.status) > status_bytes_max:
+            raise UsageError("status is too long for a join", have=len(self.status), limit=max(status_bytes_max, 0))
         self.terms()
+
+    def told(self) -> tuple[Field, ...]:
+        """What joins and heartbeats say beside what they must."""
+        said = []
+        if self.region:
+            said.append(Field(FieldType.TOPOLOGY_HINT, TopologyHint(region=self.region).encode()))
+        if self.vendor is not None:
+            said.append(Field(FieldType.VENDOR_ID, self.vendor.bytes))
+        return tuple(said)
 
     def terms(self) -> Terms:
         """What received packets must be; UsageError if epochs are too short for it."""

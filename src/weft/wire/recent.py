@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class ReplayMarks(Protocol):
     """What a judge of datagrams remembers packets by. ``Recent`` is one, ``seen.Seen`` another for a great many."""
+
+    @property
+    def evicted(self) -> int:
+        """How many were forgotten before their time: they could come again."""
 
     def holds(self, key: bytes, now_s: float, /) -> bool: ...
 
@@ -19,6 +23,8 @@ class ReplayMarks(Protocol):
 
 class NoMarks:
     """For judges whose replays somebody else finds."""
+
+    evicted: Final = 0
 
     def holds(self, _key: bytes, _now_s: float) -> bool:
         return False

@@ -12,7 +12,7 @@ from tests.emm_compact.world import GROUP_KEY, UNIX_AT_0_S, node_id, notificatio
 from tests.wire.emm_compact.packets import datagrams, mutated
 from weft.errors import UsageError
 from weft.wire.emm_compact import Command, EventType, Field, FieldType, Header, KeyRing, Packet, seal
-from weft.wire.emm_compact.judge import Epochs, Judge, Terms
+from weft.wire.emm_compact.judge import Epochs, Judge, Terms, note_own
 from weft.wire.recent import Recent
 from weft.wire.reject import BadPacket, Reject
 
@@ -141,7 +141,7 @@ def test_the_cache_is_bounded() -> None:
 def test_own_events_are_seen_already() -> None:
     judge = Judge(RING)
     own = made(NOW_S)
-    judge.note_own(own, NOW_S)
+    note_own(judge.marks, own, NOW_S)
     assert refusal(judge, own.raw, NOW_S + 1) is Reject.REPLAY
 
 

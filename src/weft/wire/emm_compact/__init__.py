@@ -38,12 +38,12 @@ from weft.wire.emm_compact.codes import (
     SupportedTypes,
     TopologyField,
 )
-from weft.wire.emm_compact.commands import Handler, execute_untrusted
+from weft.wire.emm_compact.commands import Handler, draft_command, execute_untrusted
 from weft.wire.emm_compact.content import compressed_if_smaller, content_untrusted
 from weft.wire.emm_compact.describe import describe_untrusted
 from weft.wire.emm_compact.document import from_document, to_document_untrusted
 from weft.wire.emm_compact.header import Header, Triple
-from weft.wire.emm_compact.marking import TTL_DEFAULT, dscp, ecn_of, next_ttl, tos
+from weft.wire.emm_compact.marking import TTL_DEFAULT, dscp, ecn_of, goes_first, next_ttl, tos
 from weft.wire.emm_compact.numbering import Numbering
 from weft.wire.emm_compact.packet import SIGNATURE_BYTES, Packet, decode_untrusted, encode
 from weft.wire.emm_compact.values import EventDigest, PropagationMap, RateSignal, TopologyHint
@@ -82,6 +82,7 @@ __all__ = [
     "content_untrusted",
     "decode_untrusted",
     "describe_untrusted",
+    "draft_command",
     "dscp",
     "ecn_of",
     "encode",
@@ -90,6 +91,7 @@ __all__ = [
     "find",
     "fingerprint",
     "from_document",
+    "goes_first",
     "more_of",
     "next_ttl",
     "node_id_of",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from weft.errors import UsageError
 from weft.wire.emm_compact.auth import KeyRing, verify_untrusted
-from weft.wire.emm_compact.body import Command
-from weft.wire.emm_compact.content import content_untrusted
+from weft.wire.emm_compact.body import Command, Field
+from weft.wire.emm_compact.codes import FieldType, Priority
+from weft.wire.emm_compact.content import compressed_if_smaller, content_untrusted
 from weft.wire.emm_compact.packet import Packet
 from weft.wire.reject import BadPacket, Reject
+
+EXPIRY_S_MAX: Final = 255  # one byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,35 @@ class Handler:
 
     check: Callable[[bytes], Any]
     run: Callable[[Any], None]
+
+
+def draft_command(
+    name: str,
+    parameters: bytes,
+    node_id: UUID,
+    *,
+    priority: Priority | None = None,
+    expiry_s: int | None = None,
+    trace_id: UUID | None = None,
+    compress: bool = False,
+) -> Command:
+    """A command of that node, with what may be said beside it; UsageError for what no field can say.
+
+    ``expiry_s``: from when on nobody is to carry it out any more. ``compress``: where that makes it smaller.
+    """
+    more = [Field(FieldType.NODE_ID, node_id.bytes)]
+    if compress:
+        parameters, said = compressed_if_smaller(parameters)
+        more += said
+    if priority is not None:
+        more.append(Field(FieldType.EVENT_PRIORITY, bytes((priority,))))
+    if expiry_s is not None:
+        if not 0 <= expiry_s <= EXPIRY_S_MAX:
+            raise UsageError("expiry is out of range", value=expiry_s, limit=EXPIRY_S_MAX)
+        more.append(Field(FieldType.EXPIRY_HINT, bytes((expiry_s,))))
+    if trace_id is not None:
+        more.append(Field(FieldType.TRACE_ID, trace_id.bytes))
+    return Command(name, parameters, tuple(more))
 
 
 def execute_untrusted(packet: Packet, ring: KeyRing, handlers: Mapping[str, Handler]) -> bool:

@@ -100,10 +100,6 @@ class Judge:
         """The signature of a packet that ``sift`` had nothing against. Time may have passed, and keys have changed."""
         return self._proven(packet, now_s)
 
-    def note_own(self, packet: Packet, now_s: float) -> None:
-        """An event of ours, which will come back in a ring."""
-        self.marks.add(replay_mark(packet), now_s + self._terms.seen_s, now_s)
-
     def _proven(self, packet: Packet, now_s: float) -> Admitted:
         mark, fresh_at_s = self._check(packet, now_s)
         proof = verify_untrusted(packet, self.ring)
@@ -118,6 +114,11 @@ class Judge:
         if self.marks.holds(mark, now_s):
             raise BadPacket(Reject.REPLAY, "packet was seen before", triple=tuple(packet.header.triple))
         return mark, fresh_at_s
+
+
+def note_own(marks: ReplayMarks, packet: Packet, now_s: float, terms: Terms = DEFAULT_TERMS) -> None:
+    """An event of ours, which will come back in a ring: then it is nothing new."""
+    marks.add(replay_mark(packet), now_s + terms.seen_s, now_s)
 
 
 def replay_mark(packet: Packet) -> bytes:
@@ -135,13 +136,20 @@ def check_fresh(epoch: int, now_s: float, terms: Terms) -> float:
     """
     if terms.epochs is Epochs.ANY or math.isnan(now_s):
         return now_s
-    age_ticks = (math.floor(now_s / terms.tick_s) - epoch + EPOCHS // 2) % EPOCHS - EPOCHS // 2
-    age_s = age_ticks * terms.tick_s
+    age_s = age_by_epoch_s(epoch, now_s, terms)
     if age_s > terms.seen_s:
         raise BadPacket(Reject.STALE, "packet is too old", age_s=age_s, limit_s=terms.seen_s)
     if -age_s > terms.skew_s_max:
         raise BadPacket(Reject.FUTURE, "packet is from the future", ahead_s=-age_s, limit_s=terms.skew_s_max)
     return now_s - age_s
+
+
+def age_by_epoch_s(epoch: int, now_s: float, terms: Terms) -> float:
+    """The epoch wraps around: the nearest one counts, half of them ahead of now, half behind."""
+    if terms.epochs is Epochs.ANY:
+        return 0.0
+    age_ticks = (math.floor(now_s / terms.tick_s) - epoch + EPOCHS // 2) % EPOCHS - EPOCHS // 2
+    return age_ticks * terms.tick_s
 
 
 def check_expiry(expiry_s: int | None, age_s: float) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final, assert_never
 
 from weft.errors import UsageError
-from weft.wire.emm_compact.body import Command, Heartbeat, Join, Notification
-from weft.wire.emm_compact.codes import Ecn, Priority
+from weft.wire.emm_compact.body import Command, Heartbeat, Join, Notification, find, more_of
+from weft.wire.emm_compact.codes import Ecn, FieldType, Priority
 from weft.wire.emm_compact.packet import Packet
 
 TTL_DEFAULT: Final = 64
@@ -30,6 +30,7 @@ COMMAND_DSCP: Final = 0x20
 COMMAND_URGENT_DSCP: Final = 0x38
 HEARTBEAT_DSCP: Final = 0x10
 JOIN_DSCP: Final = 0x20
+CRITICAL: Final = bytes((Priority.CRITICAL,))  # as field 0xA7 has it
 
 
 def dscp(packet: Packet) -> int:
@@ -57,6 +58,11 @@ def tos(dscp_bits: int, ecn: Ecn) -> int:
 def ecn_of(tos_byte: int) -> Ecn:
     """What the network says about congestion in a received packet's TOS byte."""
     return Ecn(tos_byte & 0b11)
+
+
+def goes_first(packet: Packet) -> bool:
+    """Whether it goes before others where packets wait: urgent ones, and those whose priority field says critical."""
+    return packet.header.urgent or find(more_of(packet.body), FieldType.EVENT_PRIORITY) == CRITICAL
 
 
 def next_ttl(ttl: int) -> int | None:
