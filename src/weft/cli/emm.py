@@ -144,9 +144,20 @@ def peers(
 @app.command()
 def identity(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The data directory.", show_default=False)],
+    prepare_key: Annotated[
+        bool, typer.Option("--prepare-key", help="Make the next key, if there is none yet, and show it instead.")
+    ] = False,
+    use_next_key: Annotated[
+        bool, typer.Option("--use-next-key", help="Sign with the next key from now on; a running node follows.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Show who a node is among devices, for their trust stores. It is made if there is none yet."""
+    """Show who a node is among devices, for their trust stores. It is made if there is none yet.
+
+    To replace its key: --prepare-key, let others trust what it shows, then --use-next-key.
+    """
     from weft.cli.emm_work import show_identity
 
-    show_identity(data, json)
+    if prepare_key and use_next_key:
+        misused("others have to trust the next key before it is used: --prepare-key first, --use-next-key later")
+    show_identity(data, json, prepare_key=prepare_key, use_next_key=use_next_key)

@@ -23,7 +23,7 @@ from weft.cli.secret_input import read_secret
 from weft.cli.tables import print_json, print_table
 from weft.cli.trust import KEY_CHARS_MAX
 from weft.errors import UsageError
-from weft.gateway.emm.identity import FRESH_BYTES, Identity, settle_identity
+from weft.gateway.emm.identity import FRESH_BYTES, SEED_BYTES, Identity, prepare_next, settle_identity, use_next
 from weft.model import parse_pattern
 from weft.security import Secret
 from weft.security.trust_file import KEY_ID_BYTES, SEAL_ID_BYTES, Trust, read_trust
@@ -267,8 +267,12 @@ def _peer(neighbour: emm.Neighbour) -> dict[str, str]:
     }
 
 
-def show_identity(data: Path, json: bool) -> None:
+def show_identity(data: Path, json: bool, *, prepare_key: bool = False, use_next_key: bool = False) -> None:
     identity = _identity(data)
+    if prepare_key:
+        identity = prepare_next(data, secrets.token_bytes(SEED_BYTES))
+    elif use_next_key:
+        identity = use_next(data)
     node_id, key_id, public_key = str(identity.node_id), identity.key_id.hex(), identity.public_key.hex()
     if json:
         print_json({"node_id": node_id, "key_id": key_id, "public_key": public_key})

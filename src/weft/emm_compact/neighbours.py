@@ -45,7 +45,7 @@ ALL_TYPES: Final = wire.SupportedTypes(0b1111)
 
 class CompactNeighbours:
     """``event_id`` gives 16 random bits a call (EMC-04). ``marks`` is the memory of whoever judges: our own events are
-    noted there, because they come back."""
+    noted there, because they come back. ``figures`` goes on with counts of before."""
 
     def __init__(
         self,
@@ -55,8 +55,9 @@ class CompactNeighbours:
         at: Instant,
         event_id: Callable[[], int],
         marks: ReplayMarks,
+        figures: Figures | None = None,
     ) -> None:
-        self.figures = Figures()
+        self.figures = Figures() if figures is None else figures
         self.relationships: Relationships[About] = Relationships(
             settings.relationships_max, [each.bytes for each in settings.preferred]
         )
@@ -75,7 +76,7 @@ class CompactNeighbours:
             at.steady_s,
             settings.told(),
         )
-        self._outbox = CompactOutbox(settings)
+        self._outbox = CompactOutbox(settings, self.figures)
         self._seeking = Seeking()
         self._wanted: set[Address] = set()  # told to join
         self._congested: set[Address] = set()  # neighbours whose packets arrived with CE since the last heartbeat
@@ -95,18 +96,18 @@ class CompactNeighbours:
 
     # --- what the node itself does -------------------------------------------------------------------------------
 
-    def seal(self, body: wire.Body, urgent: bool, at: Instant) -> Packet:
+    def seal(self, body: wire.Body, urgent: bool, unix_s: float) -> Packet:
         """A packet of ours; UsageError if it does not fit."""
-        if self._numbering.tick * self._settings.tick_s > at.unix_s + self._settings.skew_s_max:
+        if self._numbering.tick * self._settings.tick_s > unix_s + self._settings.skew_s_max:
             # Our clock was set back. Counting on from before, others would refuse us as being from the future.
-            self._numbering = wire.Numbering.starting(at.unix_s, self._settings.tick_s)
-        triple, self._numbering = self._numbering.take(at.unix_s, self._event_id())
+            self._numbering = wire.Numbering.starting(unix_s, self._settings.tick_s)
+        triple, self._numbering = self._numbering.take(unix_s, self._event_id())
         return wire.seal(Header(body.TYPE, *triple, urgent), body, self._signer)
 
-    def seal_event(self, body: Notification | wire.Command, urgent: bool, at: Instant) -> Packet:
+    def seal_event(self, body: Notification | wire.Command, urgent: bool, unix_s: float) -> Packet:
         """An event of ours, noted as such."""
-        packet = self.seal(body, urgent, at)
-        note_own(self._marks, packet, at.unix_s, self._terms)
+        packet = self.seal(body, urgent, unix_s)
+        note_own(self._marks, packet, unix_s, self._terms)
         self._pulse.sent(packet.header.triple)
         self.figures.published += 1
         return packet
@@ -116,7 +117,7 @@ class CompactNeighbours:
         no IP header."""
         ttl = self._settings.ttl if ttl is None else ttl
         check_marks(ttl, tos=0)
-        packet = self.seal_event(body, urgent, at)
+        packet = self.seal_event(body, urgent, at.unix_s)
         return self.put(packet, self.takers(body.TYPE), ttl, at)
 
     def put(self, packet: Packet, targets: Collection[Address], ttl: int, at: Instant) -> int:
@@ -178,9 +179,7 @@ class CompactNeighbours:
         self._overflowed = overflowed
 
     def datagrams_to_send(self, at: Instant) -> list[Outgoing]:
-        taken = self._outbox.take(at.steady_s)
-        self.figures.expired = self._outbox.expired
-        return taken
+        return self._outbox.take(at.steady_s)
 
     # --- what time does ------------------------------------------------------------------------------------------
 
@@ -301,7 +300,7 @@ class CompactNeighbours:
             settings.status,
             (Field(FieldType.TRACE_ID, asker), *settings.told()),
         )
-        self.put(self.seal(body, False, at), [address], settings.ttl, at)
+        self.put(self.seal(body, False, at.unix_s), [address], settings.ttl, at)
 
     def _beat(self, at: Instant) -> None:
         self._beat_to(self.takers(EventType.HEARTBEAT), at)
@@ -315,7 +314,7 @@ class CompactNeighbours:
         heartbeat = self._pulse.now(at.steady_s)
         for target in targets:
             ecn = Ecn.CE if target in self._congested else self._ecn
-            self.put(self.seal(marked(heartbeat, ecn), False, at), [target], self._settings.ttl, at)
+            self.put(self.seal(marked(heartbeat, ecn), False, at.unix_s), [target], self._settings.ttl, at)
 
     def _on_congestion(self, source: Address, at: Instant) -> None:
         """A packet came with CE: slow down on the way to where it came from, and tell it there (4.2)."""

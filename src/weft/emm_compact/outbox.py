@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from weft.datagram_node import Pace
+from weft.emm_compact.event import Figures
 from weft.emm_compact.settings import Settings
 from weft.wire.emm_compact import Ecn, EventType, Packet, dscp, goes_first, tos
 from weft.wire.udp import Address, Outgoing
@@ -25,8 +26,8 @@ class _Way:
 class CompactOutbox:
     """Joins and heartbeats are not held back: they are few, and a node that falls silent is dropped."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.expired = 0  # datagrams that nobody would have wanted any more when it was their turn
+    def __init__(self, settings: Settings, figures: Figures) -> None:
+        self._figures = figures
         self._settings = settings
         self._signals: deque[Outgoing] = deque()
         self._ways: dict[Address, _Way] = {}
@@ -62,7 +63,7 @@ class CompactOutbox:
             while way.waiting:
                 outgoing, until_s = way.waiting.first()
                 if until_s < now_s:
-                    self.expired += 1
+                    self._figures.expired += 1
                 elif way.pace.take(now_s):
                     taken.append(outgoing)
                 else:

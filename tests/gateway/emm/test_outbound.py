@@ -55,7 +55,7 @@ class Way:
     def __init__(self, *rules: Out, targets: Sequence[Address] = (THERE,), rate_per_s: float = 20_000.0) -> None:
         self.mesh = FakeMesh()
         self.sent: list[tuple[str, Address]] = []
-        packer = Packer(ME.node_id, lambda bits: bits, time.time())
+        packer = Packer(ME.node_id, lambda bits: bits)
         packer.credentials = ME.credentials(Trust())
         self.outbound = Outbound(
             cast(Any, self.mesh),

@@ -7,9 +7,12 @@ from uuid import UUID
 import pytest
 
 from tests.gateway.emm.devices import KEY_ID, NOW
+from weft.datagram_node import Instant
+from weft.emm_compact import Settings
+from weft.emm_compact.neighbours import CompactNeighbours
 from weft.errors import UsageError
 from weft.gateway.emm.identity import Identity
-from weft.gateway.emm.packing import Packer, came_as_datagram
+from weft.gateway.emm.packing import Packer, SealCompact, came_as_datagram, no_compact
 from weft.gateway.emm.settings import Out
 from weft.model import Event, parse_pattern, parse_topic
 from weft.security import Secret, Trust
@@ -17,6 +20,7 @@ from weft.security.trust_file import DeviceKey, KeyKind
 from weft.wire import emm, emm_compact
 from weft.wire.datagram import DatagramProtocol
 from weft.wire.emm_compact import Format, Notification, Priority
+from weft.wire.recent import NoMarks
 
 ME = Identity(UUID(int=5), Secret(b"e" * 32))
 TOPIC = parse_topic("alarms.fire")
@@ -24,9 +28,16 @@ ANY = parse_pattern(">")
 
 
 def packer(trust: Trust = Trust()) -> Packer:  # noqa: B008 (frozen)
-    made = Packer(ME.node_id, lambda bits: (1 << bits) - 1, NOW)
-    made.credentials, made.signer = ME.credentials(trust), ME.signer(trust)
+    made = Packer(ME.node_id, lambda bits: (1 << bits) - 1, sealer(trust))
+    made.credentials = ME.credentials(trust)
     return made
+
+
+def sealer(trust: Trust) -> SealCompact:
+    signer, at = ME.signer(trust), Instant(0, NOW)
+    if signer is None:
+        return no_compact
+    return CompactNeighbours(ME.node_id, signer, Settings(), at, lambda: 1, NoMarks()).seal_event
 
 
 def event(payload: bytes = b"!", at_s: int = NOW) -> Event:
@@ -94,9 +105,9 @@ def test_events_that_came_as_datagrams_are_known_by_a_header(headers: dict[str, 
 def test_what_must_be_sealed_goes_out_sealed_or_not_at_all() -> None:
     rule = emm.SealRule(parse_pattern("alarms.>"), b"i" * 16)
     keys: dict[bytes, bytes] = {}
-    made = Packer(ME.node_id, lambda bits: 1, NOW, seal=(rule,), find_key=keys.get)
     trust = Trust(groups=(Secret(b"g" * 32),))
-    made.credentials, made.signer = ME.credentials(trust), ME.signer(trust)
+    made = Packer(ME.node_id, lambda bits: 1, sealer(trust), seal=(rule,), find_key=keys.get)
+    made.credentials = ME.credentials(trust)
     with pytest.raises(UsageError, match="there is no key with that id"):
         made.pack(TOPIC, event(), Out(ANY), NOW)
     keys[b"i" * 16] = b"k" * 32
@@ -109,7 +120,7 @@ def test_what_must_be_sealed_goes_out_sealed_or_not_at_all() -> None:
 
 @pytest.mark.req("EMM-04", "EMM-26")
 def test_limits_and_profile_hold_for_what_goes_out() -> None:
-    made = Packer(ME.node_id, lambda bits: 1, NOW, emm.Rules(packet_bytes_max=1000, profile=emm.Profile.INTEROP_V1))
+    made = Packer(ME.node_id, lambda bits: 1, rules=emm.Rules(packet_bytes_max=1000, profile=emm.Profile.INTEROP_V1))
     with pytest.raises(UsageError, match="interop-v1 requires"):
         made.pack(TOPIC, event(), Out(ANY), NOW)  # nothing to sign with
     made.credentials = ME.credentials(Trust())

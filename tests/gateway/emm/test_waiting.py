@@ -94,7 +94,10 @@ def test_a_line_that_is_half_full_asks_for_no_more() -> None:
 def test_sources_both_ways() -> None:
     sources = Sources(sources_max=2)
     addresses: list[Address] = [("10.0.0.1", 1), ("::1", 2, 0, 0)]
-    assert sources.arrived([b"x", b"y"], addresses) == [Arrived(b"x", "10.0.0.1:1"), Arrived(b"y", "[::1]:2")]
+    assert sources.arrived([b"x", b"y"], addresses, [64, 3], [0, 3]) == [
+        Arrived(b"x", "10.0.0.1:1"),
+        Arrived(b"y", "[::1]:2", 3, 3),
+    ]
     assert sources.address("[::1]:2") == ("::1", 2, 0, 0)
-    sources.arrived([b"z"], [("10.0.0.2", 3)])
+    sources.arrived([b"z"], [("10.0.0.2", 3)], [64], [0])
     assert sources.address("10.0.0.1:1") is None  # forgotten, and soon heard again

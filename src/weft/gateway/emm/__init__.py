@@ -9,7 +9,7 @@ people can look at (``quarantine``).
 A way out (``outbound``): events of chosen topics, packed and signed (``packing``). Events that came as datagrams carry
 headers that say so and never go out again, so there are no loops.
 
-``relations`` answers devices that say Hello or join; ``identity`` is who the node is among them; ``gateway`` ties it
-all together and follows the trust store. Everything but ``inbound``, ``outbound``, ``gateway`` and the threads
-of ``checkers`` is pure.
+``relations`` answers devices that say Hello, ``compact_node`` is the gateway as an EMM-C node, which sends on what it
+takes; ``identity`` is who the node is among them; ``gateway`` ties it all together and follows the trust store.
+Everything but ``inbound``, ``outbound``, ``compact_node``, ``gateway`` and the threads of ``checkers`` is pure.
 """

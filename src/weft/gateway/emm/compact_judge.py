@@ -1,39 +1,52 @@
 """EMM-C datagrams of a gateway: judged by ``wire.emm_compact``, then made events.
 
-Notifications become events on ``notification.<priority>``, heartbeats and joins go where EMM's heartbeats and hellos
-go. Commands are for nodes that have handlers for them (EMC-07): a gateway has none and passes them over.
+Notifications become events on ``notification.<priority>``, commands on ``command.<name>``, heartbeats and joins go
+where EMM's heartbeats and hellos go. A gateway carries no command out (EMC-07): it tells the mesh that a known node
+gave it, and sends it on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from weft.gateway.emm.accepting import US_PER_S
-from weft.gateway.emm.rows import Accepted, Arrived, Header, Judged, rejected, same_text
+from weft.gateway.emm.rows import Accepted, Arrived, Header, Judged, Rejected, rejected, same_text
 from weft.gateway.emm.settings import Payload
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
 from weft.gateway.emm.values import ValueKind
 from weft.model import Topic
 from weft.wire.columns import Positions, hex_column, numbers, raw_bytes, uuid_column
 from weft.wire.datagram import DatagramProtocol
-from weft.wire.emm_compact import EventType, KeyRing, Proof
+from weft.wire.emm_compact import (
+    Command,
+    EventType,
+    FieldType,
+    KeyRing,
+    PayloadEncoding,
+    Proof,
+    content_untrusted,
+    decode_untrusted,
+    find,
+)
 from weft.wire.emm_compact.judge_columns import ColumnJudge, JudgedRows
+from weft.wire.reject import BadPacket
 from weft.wire.seen import Seen
 
 NUMBER_BYTES: Final = 6  # event id, epoch and offset
 TOPIC_OF: Final = {EventType.HEARTBEAT: HEARTBEAT_TOPIC, EventType.JOIN: HELLO_TOPIC}
+RAW: Final = bytes((PayloadEncoding.RAW,))
 
 
 class CompactJudge:
-    """As ``EmmJudge``. ``ignored`` counts commands."""
+    """As ``EmmJudge``. What is taken is in ``Judged.compact`` as well, as it came."""
 
     def __init__(self, ring: KeyRing, seen: Seen, topics: TopicMap, payload: Payload = Payload.VALUE) -> None:
-        self.ignored = 0
         self._judge = ColumnJudge(ring, seen=seen)
         self._topics = topics
         self._payload = payload
@@ -44,26 +57,39 @@ class CompactJudge:
     def sort_out(self, arrived: Sequence[Arrived], unix_s: float) -> Judged:
         """What is to be thought of each datagram; raise nothing, whatever the bytes."""
         rows = self._judge.sift(_datagrams(arrived), unix_s)
-        commands = rows.waiting & (rows.types == EventType.COMMAND)
-        self.ignored += int(commands.sum())
-        waiting = tuple(arrived[row] for row in np.flatnonzero(rows.waiting & ~commands).tolist())
-        return Judged(self._accepted(rows, arrived, Proof.GROUP, unix_s), rejected(arrived, rows.codes), waiting)
+        return Judged(
+            self._of_kinds(rows, arrived, (EventType.NOTIFICATION, EventType.HEARTBEAT), Proof.GROUP, unix_s),
+            rejected(arrived, rows.codes),
+            _chosen(arrived, rows.waiting),
+            _chosen(arrived, rows.accepted),
+        )
 
     def verify(self, waiting: Sequence[Arrived], unix_s: float) -> Judged:
-        """Check the signatures of what ``sort_out`` left waiting."""
+        """Check the signatures of what ``sort_out`` left waiting. A command whose parameters cannot be read is refused;
+        it goes on to others all the same, who may be able to."""
         rows = self._judge.verify(_datagrams(waiting), unix_s)
-        return Judged(self._accepted(rows, waiting, Proof.SENDER, unix_s), rejected(waiting, rows.codes))
+        joins = self._of_kinds(rows, waiting, (EventType.JOIN,), Proof.SENDER, unix_s)
+        commands, unreadable = self._commands(rows, waiting, unix_s)
+        return Judged(
+            joins + commands, rejected(waiting, rows.codes) + unreadable, compact=_chosen(waiting, rows.accepted)
+        )
 
-    def _accepted(
-        self, rows: JudgedRows, arrived: Sequence[Arrived], proof: Proof, unix_s: float
+    # --- notifications, heartbeats, joins ----------------------------------------------------------------------------
+
+    def _of_kinds(
+        self,
+        rows: JudgedRows,
+        arrived: Sequence[Arrived],
+        kinds: Sequence[EventType],
+        proof: Proof,
+        unix_s: float,
     ) -> tuple[Accepted, ...]:
         accepted = []
-        for kind in (EventType.NOTIFICATION, EventType.HEARTBEAT, EventType.JOIN):
+        for kind in kinds:
             chosen = np.flatnonzero(rows.accepted & (rows.types == kind))
             if len(chosen):
-                accepted.append(
-                    self._of_kind(rows, [arrived[row] for row in chosen.tolist()], chosen, kind, proof, unix_s)
-                )
+                some = [arrived[row] for row in chosen.tolist()]
+                accepted.append(self._of_kind(rows, some, chosen, kind, proof, unix_s))
         return tuple(accepted)
 
     def _of_kind(
@@ -76,38 +102,99 @@ class CompactJudge:
         unix_s: float,
     ) -> Accepted:
         columns = rows.columns.take(pa.array(chosen))
-        node_ids = columns.column("node_id")
-        nodes = uuid_column(raw_bytes(node_ids), node_ids)
         notified = kind is EventType.NOTIFICATION
         topics, codes = self._placed(columns.column("priority")) if notified else _in_one(TOPIC_OF[kind], len(chosen))
         if notified and self._payload is Payload.VALUE:
             payloads, kinds = columns.column("message"), columns.column("format")
         else:
             payloads, kinds = _datagrams(arrived), same_text(ValueKind.DATAGRAM, len(chosen))
-        headers = {
-            Header.PROTOCOL: same_text(DatagramProtocol.EMM_COMPACT, len(chosen)),
-            Header.NODE_ID: nodes,
-            Header.MESSAGE_ID: hex_column(_triples(columns)),
-            Header.VERDICT: same_text(proof.value, len(chosen)),
-            Header.SOURCE: pa.array([source for _, source in arrived], pa.string()),
-            Header.VALUE: kinds,
-        }
-        made_s = unix_s - np.maximum(self._judge.ages_s(rows, unix_s)[chosen], 0)
-        times_us = (made_s * US_PER_S).astype(np.int64)
-        return Accepted(topics, codes, times_us, nodes.cast(pa.binary()), payloads, headers)
+        headers = _headers(columns, arrived, proof) | {Header.VALUE: kinds}
+        times_us = self._times_us(rows, chosen, unix_s)
+        return Accepted(topics, codes, times_us, headers[Header.NODE_ID].cast(pa.binary()), payloads, headers)
 
     def _placed(self, priorities: pa.StringArray) -> tuple[list[Topic], npt.NDArray[np.int32]]:
         coded = priorities.dictionary_encode()
         names = (f"notification.{priority}" for priority in coded.dictionary.to_pylist())
         return [self._topics.place(name).topic for name in names], coded.indices.to_numpy()
 
+    def _times_us(self, rows: JudgedRows, chosen: Positions, unix_s: float) -> npt.NDArray[np.int64]:
+        made_s = unix_s - np.maximum(self._judge.ages_s(rows, unix_s)[chosen], 0)
+        times_us: npt.NDArray[np.int64] = (made_s * US_PER_S).astype(np.int64)
+        return times_us
+
+    # --- commands ----------------------------------------------------------------------------------------------------
+
+    def _commands(
+        self, rows: JudgedRows, arrived: Sequence[Arrived], unix_s: float
+    ) -> tuple[tuple[Accepted, ...], tuple[Rejected, ...]]:
+        """Commands are few: they are read one by one."""
+        read: list[tuple[int, Command, bytes]] = []
+        unreadable = []
+        for row in np.flatnonzero(rows.accepted & (rows.types == EventType.COMMAND)).tolist():
+            body = decode_untrusted(arrived[row].data).body
+            assert isinstance(body, Command), "as its type says"
+            try:
+                read.append((row, body, content_untrusted(body.parameters, body.more)))
+            except BadPacket as error:
+                unreadable.append(Rejected(arrived[row].data, arrived[row].source, error.reason))
+        return ((self._of_commands(rows, arrived, read, unix_s),) if read else ()), tuple(unreadable)
+
+    def _of_commands(
+        self, rows: JudgedRows, arrived: Sequence[Arrived], read: Sequence[tuple[int, Command, bytes]], unix_s: float
+    ) -> Accepted:
+        chosen = np.array([row for row, _, _ in read])
+        some = [arrived[row] for row, _, _ in read]
+        names = [f"command.{body.name}" for _, body, _ in read]
+        places = [self._topics.place(name) for name in names]
+        topics = list(dict.fromkeys(place.topic for place in places))
+        if self._payload is Payload.VALUE:
+            payloads = pa.array([content for _, _, content in read], pa.binary())
+            kinds = pa.array([str(_kind(body)) for _, body, _ in read], pa.string())
+        else:
+            payloads, kinds = _datagrams(some), same_text(ValueKind.DATAGRAM, len(read))
+        untold = [None if place.tells else name for name, place in zip(names, places, strict=True)]
+        headers = _headers(rows.columns.take(pa.array(chosen)), some, Proof.SENDER) | {
+            Header.VALUE: kinds,
+            Header.EVENT: pa.array(untold, pa.string()),
+            Header.TRACE_ID: pa.array([_trace_id(body) for _, body, _ in read], pa.string()),
+        }
+        codes = np.array([topics.index(place.topic) for place in places], np.int32)
+        times_us = self._times_us(rows, chosen, unix_s)
+        return Accepted(topics, codes, times_us, headers[Header.NODE_ID].cast(pa.binary()), payloads, headers)
+
+
+def _headers(columns: pa.RecordBatch, arrived: Sequence[Arrived], proof: Proof) -> dict[Header, pa.StringArray]:
+    node_ids = columns.column("node_id")
+    return {
+        Header.PROTOCOL: same_text(DatagramProtocol.EMM_COMPACT, len(arrived)),
+        Header.NODE_ID: uuid_column(raw_bytes(node_ids), node_ids),
+        Header.MESSAGE_ID: hex_column(_triples(columns)),
+        Header.VERDICT: same_text(proof.value, len(arrived)),
+        Header.SOURCE: pa.array([each.source for each in arrived], pa.string()),
+    }
+
+
+def _kind(body: Command) -> ValueKind:
+    """Text if it says in which encoding, else bytes."""
+    encoding = find(body.more, FieldType.PAYLOAD_ENCODING)
+    return ValueKind.BINARY if encoding in (None, RAW) else ValueKind.STRING
+
+
+def _trace_id(body: Command) -> str | None:
+    value = find(body.more, FieldType.TRACE_ID)
+    return None if value is None else str(UUID(bytes=value))
+
 
 def _in_one(topic: Topic, count: int) -> tuple[list[Topic], npt.NDArray[np.int32]]:
     return [topic], np.zeros(count, np.int32)
 
 
+def _chosen(arrived: Sequence[Arrived], rows: npt.NDArray[np.bool_]) -> tuple[Arrived, ...]:
+    return tuple(arrived[row] for row in np.flatnonzero(rows).tolist())
+
+
 def _datagrams(arrived: Sequence[Arrived]) -> pa.BinaryArray:
-    return pa.array([data for data, _ in arrived], pa.binary())
+    return pa.array([each.data for each in arrived], pa.binary())
 
 
 def _triples(columns: pa.RecordBatch) -> npt.NDArray[np.uint8]:

@@ -16,7 +16,8 @@ from weft.errors import StorageError, UsageError, WeftError
 from weft.gateway.emm.accepting import Acceptance
 from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.compact_judge import CompactJudge
-from weft.gateway.emm.identity import FRESH_BYTES, settle_identity
+from weft.gateway.emm.compact_node import CompactNode, compact_settings
+from weft.gateway.emm.identity import FRESH_BYTES, IdentityFile, settle_identity
 from weft.gateway.emm.inbound import GATEWAY_EMM_TURN_MAX, Inbound
 from weft.gateway.emm.judge import EmmJudge
 from weft.gateway.emm.outbound import Outbound
@@ -24,7 +25,7 @@ from weft.gateway.emm.packing import Packed, Packer
 from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.relations import Relations
 from weft.gateway.emm.replay_journal import ReplayJournal
-from weft.gateway.emm.rows import Accepted, Header
+from weft.gateway.emm.rows import Accepted, Arrived, Header
 from weft.gateway.emm.settings import GatewaySettings, Out
 from weft.gateway.emm.sources import Sources
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
@@ -36,8 +37,9 @@ from weft.transport.quic import QuicLinks, is_quic
 from weft.transport.udp import UdpSocket
 from weft.wire.datagram import DatagramProtocol
 from weft.wire.emm import Terms, TrustStore
+from weft.wire.emm_compact import EventType
 from weft.wire.seen import SALT_BYTES, Seen
-from weft.wire.udp import Address, Datagram, Datagrams, show
+from weft.wire.udp import Address, Datagram, Datagrams, Outgoing, show
 
 
 class EmmGateway:
@@ -55,6 +57,8 @@ class EmmGateway:
             raise UsageError("gateway.emm.quic needs a certificate, and an insecure node has none")
         at = _now()
         self.listeners: Sequence[str] = ()
+        self._udp: UdpSocket | None = None
+        self._quic = QuicLinks(self._on_datagrams)
         self._settings = settings
         self._certificate = certificate
         self._logger = logger
@@ -66,18 +70,34 @@ class EmmGateway:
         self._problem: str | None = None  # with the trust file, as told
         self._store = TrustStore(settings.policy)
         self._identity = settle_identity(data, secrets.token_bytes(FRESH_BYTES))
+        self._identity_file = IdentityFile(data, at.steady_s)
         self._sources = Sources()
         self._seal_keys: dict[bytes, bytes] = {}
         rules = settings.packet_rules
         self._relations = Relations(self._identity, settings.heartbeat_interval_s, secrets.randbits, at, rules)
-        self._packer = Packer(
-            self._identity.node_id, secrets.randbits, at.unix_s, rules, settings.seal, self._find_seal_key
-        )
         self._journal = ReplayJournal(data, secrets.token_bytes(SALT_BYTES), at.unix_s)
         self._journal_failed = False
         self._seen = seen = Seen(self._journal.salt, journalled=True)
         self._journal.restore(seen, at.unix_s)
         topics = TopicMap(settings.rules, settings.prefix)
+        self._compact_node = CompactNode(
+            self._identity.node_id,
+            compact_settings(settings),
+            seen,
+            secrets.randbits,
+            self._send_on,
+            _now,
+            self._overflowed,
+            logger,
+        )
+        self._packer = Packer(
+            self._identity.node_id,
+            secrets.randbits,
+            self._compact_node.seal_event,
+            rules,
+            settings.seal,
+            self._find_seal_key,
+        )
         self._checkers = Checkers()
         acceptance = Acceptance(topics, settings.payload)
         terms = Terms(rules, settings.unsigned_allowed, settings.seal)
@@ -93,14 +113,13 @@ class EmmGateway:
             _now,
             self._on_accepted,
             rules.packet_bytes_max,
+            self._on_compact,
             self._keep_marks,
         )
         self.outbound = Outbound(
             mesh, self._packer, settings.out, self._targets, self._send, _now, settings.rate_per_s_max, logger
         )
         self._resolved: dict[Out, list[Address]] = {}
-        self._udp: UdpSocket | None = None
-        self._quic = QuicLinks(self._on_datagrams)
         self._tending: asyncio.Task[None] | None = None
 
     # --- starting and ending -------------------------------------------------------------------------------------
@@ -127,6 +146,7 @@ class EmmGateway:
         at = _now()
         for address in [await self._resolve(*each) for each in settings.join]:
             self._relations.seek(address, at)
+        self._compact_node.join([await self._resolve(*each) for each in settings.compact_join])
         self.outbound.start()
         self.listeners = tuple(listeners)
         self._tending = asyncio.create_task(self._tend())
@@ -143,6 +163,7 @@ class EmmGateway:
         if self._tending is not None:
             self._tending.cancel()
             await asyncio.gather(self._tending, return_exceptions=True)
+        self._compact_node.close()
         if self._udp is not None:
             self._udp.close()
         self._quic.close()
@@ -158,17 +179,20 @@ class EmmGateway:
     def fates(self) -> dict[str, int]:
         """What became of datagrams so far."""
         inbound, outbound = self.inbound, self.outbound
-        overflowed = 0 if self._udp is None or self._udp.is_closed else self._udp.overflowed
         return {
             "received": inbound.figures.received,
             "published": inbound.figures.published,
             "refused-by-log": inbound.figures.refused,
-            "dropped": inbound.line.dropped + inbound.signatures.dropped + overflowed + self._quic.dropped,
-            "passed-over": self._compact.ignored,
+            "dropped": inbound.line.dropped + inbound.signatures.dropped + self._overflowed() + self._quic.dropped,
+            "relayed": self._compact_node.figures.relayed,
+            "ended": self._compact_node.figures.ended,
             "sent": outbound.figures.sent,
-            "unsent": outbound.figures.unsent,
+            "unsent": outbound.figures.unsent + self._compact_node.unrelayed,
             "unfit": outbound.figures.unfit,
         }
+
+    def _overflowed(self) -> int:
+        return 0 if self._udp is None or self._udp.is_closed else self._udp.overflowed
 
     def rejected(self) -> dict[str, int]:
         """Datagrams that were refused, by reason (EMM-18)."""
@@ -234,48 +258,66 @@ class EmmGateway:
         if problem not in (None, self._problem):
             self._logger.error("trust_unreadable", reason=problem)
         self._problem = problem
-        if trust is self._trust:
+        identity = self._identity_file.current(at.steady_s, self._identity, self._logger)
+        if trust is self._trust and identity is self._identity:
             return
+        self._identity = identity
         trust.fill(self._store, self._trust)
         self._trust = trust
         self._seal_keys = trust.seal_keys()
         self._judge.trust_changed()
         self._compact.trust_changed(trust.key_ring())
-        self._relations.trust_changed(trust, at)
-        self._packer.credentials = self._identity.credentials(trust)
-        self._packer.signer = self._identity.signer(trust)
+        self._relations.sign_with(identity, trust)
+        self._compact_node.sign_with(identity.signer(trust))
+        self._packer.credentials = identity.credentials(trust)
 
     def _on_received(self, received: Datagrams) -> None:
-        self.inbound.receive(self._sources.arrived(received.contents, received.sources))
+        self.inbound.receive(self._sources.arrived(received.contents, received.sources, received.ttls, received.toses))
 
     def _on_datagrams(self, datagrams: Sequence[Datagram]) -> None:
         contents, sources = [each.data for each in datagrams], [each.source for each in datagrams]
-        self.inbound.receive(self._sources.arrived(contents, sources))
+        ttls, toses = [each.ttl for each in datagrams], [each.tos for each in datagrams]
+        self.inbound.receive(self._sources.arrived(contents, sources, ttls, toses))
 
     def _on_accepted(self, accepted: Accepted) -> None:
-        """Hellos, joins and heartbeats, which are few, are heard one by one."""
+        """EMM's Hellos and heartbeats, which are few, are heard one by one."""
         if accepted.topics[0] not in (HELLO_TOPIC, HEARTBEAT_TOPIC):
             return
         at = _now()
-        protocols = accepted.headers[Header.PROTOCOL].to_pylist()
+        protocols = accepted.headers[Header.PROTOCOL].to_pylist()  # EMM-C's go to its own node, as they came
         sources = accepted.headers[Header.SOURCE].to_pylist()
         for protocol, data, source in zip(protocols, accepted.payloads.to_pylist(), sources, strict=True):
             address = self._sources.address(source)
-            if address is not None:
-                self._relations.heard(DatagramProtocol(protocol), data, address, at)
+            if address is not None and protocol == DatagramProtocol.EMM:
+                self._relations.heard(data, address, at)
         self._call(at)
+
+    def _on_compact(self, arrived: Sequence[Arrived], at: Instant) -> None:
+        self._compact_node.take(arrived, self._sources.address, at)
 
     def _call(self, at: Instant) -> None:
         for each in self._relations.datagrams_to_send(at):
-            self._send(Packed(each.data, each.tos, each.urgent), each.target)
+            self._send_on(each)
 
     def _targets(self, out: Out) -> Sequence[Address]:
-        return self._resolved[out] if out.targets else self._relations.targets(out.protocol)
+        if out.targets:
+            return self._resolved[out]
+        if out.protocol is DatagramProtocol.EMM_COMPACT:
+            return self._compact_node.takers(EventType.NOTIFICATION)
+        return self._relations.targets()
 
     def _send(self, packed: Packed, target: Address) -> bool:
-        if is_quic(target):
-            return self._quic.send(packed.data, target)
-        return self._udp is not None and self._udp.send(packed.data, target, tos=packed.tos, urgent=packed.urgent)
+        taken = None if packed.compact is None else self._compact_node.send(packed.compact, target)
+        if taken is None:
+            return self._send_on(Outgoing(packed.data, target, tos=packed.tos, urgent=packed.urgent))
+        return taken
+
+    def _send_on(self, each: Outgoing) -> bool:
+        if is_quic(each.target):
+            return self._quic.send(each.data, each.target)
+        if self._udp is None:
+            return False
+        return self._udp.send(each.data, each.target, ttl=each.ttl, tos=each.tos, urgent=each.urgent)
 
 
 def _tell_defect(task: asyncio.Task[None]) -> None:

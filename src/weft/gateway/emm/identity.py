@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 from uuid import UUID
 
 import msgspec
+from structlog.stdlib import BoundLogger
 
-from weft.errors import StorageError
+from weft.errors import StorageError, UsageError
 from weft.security import Secret, Trust
-from weft.security.files import private_directory, read_private, write_private
+from weft.security.files import Watched, alone, private_directory, read_private, write_private
 from weft.security.trust_file import KeyKind
 from weft.wire import emm, emm_compact
 
@@ -22,8 +23,11 @@ FRESH_BYTES: Final = SEED_BYTES + 16  # random ones for a new identity
 
 @dataclass(frozen=True, slots=True)
 class Identity:
+    """``next_seed``: of the key that takes over once others have been told of it."""
+
     node_id: UUID
     seed: Secret[bytes]
+    next_seed: Secret[bytes] | None = None
 
     @property
     def public_key(self) -> bytes:
@@ -51,10 +55,30 @@ class Identity:
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node_id: UUID
     seed: str
+    next_seed: str | msgspec.UnsetType = msgspec.UNSET
     version: Literal[1] = 1
 
     def __repr__(self) -> str:
         return f"_Document({self.node_id})"
+
+
+class IdentityFile:
+    """The identity as a running node sees it: its key may be replaced, its node id not."""
+
+    def __init__(self, data: Path, now_s: float) -> None:
+        self._watched = Watched(data / FILE, lambda found: _parse(found, data / FILE), now_s)
+        self._problem: str | None = None  # as told
+
+    def current(self, now_s: float, before: Identity, logger: BoundLogger) -> Identity:
+        """``before`` as long as nothing has changed, or cannot be used."""
+        found = self._watched.get(now_s)
+        problem = self._watched.problem
+        if problem is None and found.node_id != before.node_id:
+            problem = "the node id is another one: restart the node for that"
+        if problem not in (None, self._problem):
+            logger.error("emm_identity_not_taken", reason=problem)
+        self._problem = problem
+        return before if problem is not None or found == before else found
 
 
 def settle_identity(data: Path, chance: bytes) -> Identity:
@@ -64,14 +88,50 @@ def settle_identity(data: Path, chance: bytes) -> Identity:
         assert len(chance) == FRESH_BYTES, "a node id and a seed"
         fresh = Identity(UUID(bytes=chance[SEED_BYTES:], version=4), Secret(chance[:SEED_BYTES]))
         private_directory(data)
-        document = _Document(fresh.node_id, fresh.seed.reveal().hex())
-        write_private(data / FILE, msgspec.json.format(msgspec.json.encode(document)))
+        _write(data, fresh)
         return fresh
+    return _parse(found, data / FILE)
+
+
+# --- another key ---------------------------------------------------------------------------------------------------
+
+
+def prepare_next(data: Path, seed: bytes) -> Identity:
+    """Who the node will be with its next key: the one that is prepared already, or else this one. For others to trust
+    before it is used."""
+    with alone(data / FILE):
+        identity = _parse(read_private(data / FILE), data / FILE)
+        following = identity.next_seed or Secret(seed)
+        _write(data, replace(identity, next_seed=following))
+    return replace(identity, seed=following, next_seed=None)
+
+
+def use_next(data: Path) -> Identity:
+    """The prepared key is the node's from now on; UsageError if there is none. A running node takes it over."""
+    with alone(data / FILE):
+        identity = _parse(read_private(data / FILE), data / FILE)
+        if identity.next_seed is None:
+            raise UsageError("no next key is prepared: weft emm identity --prepare-key")
+        changed = replace(identity, seed=identity.next_seed, next_seed=None)
+        _write(data, changed)
+    return changed
+
+
+def _write(data: Path, identity: Identity) -> None:
+    following = msgspec.UNSET if identity.next_seed is None else identity.next_seed.reveal().hex()
+    document = _Document(identity.node_id, identity.seed.reveal().hex(), following)
+    write_private(data / FILE, msgspec.json.format(msgspec.json.encode(document)))
+
+
+def _parse(found: bytes | None, file: Path) -> Identity:
+    if found is None:
+        raise StorageError(f"{file} is missing")
     try:
         document = msgspec.json.decode(found, type=_Document)
-        seed = bytes.fromhex(document.seed)
+        seeds = [bytes.fromhex(each) for each in (document.seed, document.next_seed) if isinstance(each, str)]
     except ValueError as error:  # msgspec's errors are ValueErrors
-        raise StorageError(f"{data / FILE} is damaged: {error}") from None
-    if len(seed) != SEED_BYTES:
-        raise StorageError(f"{data / FILE} is damaged: the seed has the wrong size", need=SEED_BYTES, have=len(seed))
-    return Identity(document.node_id, Secret(seed))
+        raise StorageError(f"{file} is damaged: {error}") from None
+    for seed in seeds:
+        if len(seed) != SEED_BYTES:
+            raise StorageError(f"{file} is damaged: the seed has the wrong size", need=SEED_BYTES, have=len(seed))
+    return Identity(document.node_id, Secret(seeds[0]), Secret(seeds[1]) if len(seeds) > 1 else None)

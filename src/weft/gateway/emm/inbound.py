@@ -48,8 +48,9 @@ class Figures:
 
 
 class Inbound:
-    """A publisher of the node. ``on_accepted`` sees what was taken: neighbours are found there. ``keep_marks`` writes
-    down which packets were taken, before their events are published (SEC-07)."""
+    """A publisher of the node. ``on_accepted`` sees what was taken: EMM's neighbours are found there. ``on_compact``
+    gets EMM-C packets that were taken: they go on to others. ``keep_marks`` writes down which packets were taken,
+    before their events are published (SEC-07)."""
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Inbound:
         clock: Callable[[], Instant],
         on_accepted: Callable[[Accepted], None],
         packet_bytes_max: int = EMM_PACKET_BYTES_MAX,
+        on_compact: Callable[[Sequence[Arrived], Instant], None] = lambda arrived, at: None,
         keep_marks: Callable[[float], None] = lambda unix_s: None,
     ) -> None:
         self.figures = Figures()
@@ -72,6 +74,7 @@ class Inbound:
         self._clock = clock
         self._on_accepted = on_accepted
         self._keep_marks = keep_marks
+        self._on_compact = on_compact
         self._loop = asyncio.get_running_loop()
         self._turn: asyncio.TimerHandle | None = None
         self._turn_s = 0.0  # when it is due
@@ -158,6 +161,8 @@ class Inbound:
             self._keep_marks(at.unix_s)
         for accepted in judged.accepted:
             self._on_accepted(accepted)
+        if judged.compact:
+            self._on_compact(judged.compact, at)
         for topic, batch in batches(judged.accepted):
             self._publish(topic, batch)
         if judged.rejected:

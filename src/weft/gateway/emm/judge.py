@@ -84,8 +84,8 @@ class EmmJudge:
         unix_s: float,
         look: Callable[[pa.BinaryArray, pa.StringArray, float], JudgedRows],
     ) -> Judged:
-        datagrams = pa.array([data for data, _ in arrived], pa.binary())
-        rows = look(datagrams, pa.array([source for _, source in arrived], pa.string()), unix_s)
+        datagrams = pa.array([each.data for each in arrived], pa.binary())
+        rows = look(datagrams, pa.array([each.source for each in arrived], pa.string()), unix_s)
         self._many.open(rows)
         waiting = [each for each, waits in zip(arrived, rows.waiting.tolist(), strict=True) if waits]
         accepted = self._acceptance.of_columns(rows, datagrams, unix_s)

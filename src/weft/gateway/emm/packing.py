@@ -16,7 +16,7 @@ from weft.wire.emm import Rules, SealRule
 from weft.wire.emm.fields import DEFAULT_RULES, MESSAGE_ID_BITS
 from weft.wire.emm.seal import KeyFinder, no_keys
 from weft.wire.emm.sealing import rule_for
-from weft.wire.emm_compact import Format, Notification, Numbering
+from weft.wire.emm_compact import Format, Notification
 
 US_PER_S = 1_000_000
 
@@ -28,29 +28,36 @@ class Packed:
     data: bytes
     tos: int
     urgent: bool
+    compact: emm_compact.Packet | None = None  # of EMM-C: it goes to neighbours as their own pace has it
+
+
+SealCompact = Callable[[Notification, bool, float], emm_compact.Packet]
+
+
+def no_compact(_body: Notification, _urgent: bool, _unix_s: float) -> emm_compact.Packet:
+    raise UsageError("there is no group key to sign EMM-C packets with: weft trust add --group")
 
 
 class Packer:
     """``chance`` gives so many random bits (EMM-02). Keys may be replaced at any time; ``find_key`` has those that
-    events are encrypted with, if ``seal`` names them."""
+    events are encrypted with, if ``seal`` names them. ``seal_compact`` makes an EMM-C packet, or raises UsageError."""
 
     def __init__(
         self,
         node_id: UUID,
         chance: Callable[[int], int],
-        unix_s: float,
+        seal_compact: SealCompact = no_compact,
         rules: Rules = DEFAULT_RULES,
         seal: Sequence[SealRule] = (),
         find_key: KeyFinder = no_keys,
     ) -> None:
         self.credentials: emm.Credentials | None = None
-        self.signer: emm_compact.Signer | None = None
         self._rules = rules
         self._seal = seal
         self._find_key = find_key
         self._node_id = node_id
         self._chance = chance
-        self._numbering = Numbering.starting(unix_s)
+        self._seal_compact = seal_compact
 
     def pack(self, topic: Topic, event: Event, out: Out, unix_s: float) -> Packed:
         """UsageError if it does not fit a packet, or there is no key to sign it with."""
@@ -80,13 +87,9 @@ class Packer:
         """EMM-C has no names: the payload is all that goes."""
         if rule_for(self._seal, topic) is not None:
             raise UsageError(f"events on {topic} must be encrypted, and EMM-C has no encryption")
-        if self.signer is None:
-            raise UsageError("there is no group key to sign EMM-C packets with: weft trust add --group")
-        triple, self._numbering = self._numbering.take(unix_s, self._chance(16))
-        body = Notification(out.priority, Format.BINARY, event.payload)
-        packet = emm_compact.seal(emm_compact.Header(body.TYPE, *triple, out.urgent), body, self.signer)
+        packet = self._seal_compact(Notification(out.priority, Format.BINARY, event.payload), out.urgent, unix_s)
         tos = emm_compact.tos(emm_compact.dscp(packet), emm_compact.Ecn.ECT_0)
-        return Packed(packet.raw, tos, out.urgent)
+        return Packed(packet.raw, tos, out.urgent, compact=packet)
 
 
 def came_as_datagram(event: Event) -> bool:

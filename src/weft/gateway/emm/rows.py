@@ -14,6 +14,7 @@ import pyarrow as pa
 from weft.model import Topic
 from weft.model.batch_schema import HEADERS_TYPE
 from weft.wire.reject import OK, REASONS, Reject
+from weft.wire.udp import TTL_DEFAULT
 
 
 class Header(StrEnum):
@@ -28,13 +29,17 @@ class Header(StrEnum):
     VALUE = "emm-value"  # what the payload was in the packet: string, integer, float, binary, json, values, datagram
     REASON = "emm-reject"  # in the quarantine: why
     EVENT = "emm-event"  # the event's name, where the topic cannot say it
+    TRACE_ID = "emm-trace-id"  # of EMM-C commands
 
 
 class Arrived(NamedTuple):
-    """A datagram and where it came from, as text. A tuple: there are 100,000 of them a second."""
+    """A datagram, where it came from, as text, and what the IP header said. A tuple: there are 100,000 of them a
+    second."""
 
     data: bytes
     source: str
+    ttl: int = TTL_DEFAULT
+    tos: int = 0
 
 
 class Rejected(NamedTuple):
@@ -63,11 +68,13 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of some datagrams. ``waiting``: all is well with them but a signature is still to be checked."""
+    """What became of some datagrams. ``waiting``: all is well with them but a signature is still to be checked.
+    ``compact``: the EMM-C packets that were taken, for those that they go on to."""
 
     accepted: tuple[Accepted, ...] = ()
     rejected: tuple[Rejected, ...] = ()
     waiting: tuple[Arrived, ...] = ()
+    compact: tuple[Arrived, ...] = ()
 
 
 def rejected(arrived: Sequence[Arrived], codes: npt.NDArray[np.int8]) -> tuple[Rejected, ...]:

@@ -45,6 +45,7 @@ class GatewaySettings:
     udp: HostAndPort | None = None
     quic: HostAndPort | None = None
     join: tuple[HostAndPort, ...] = ()
+    compact_join: tuple[HostAndPort, ...] = ()
     prefix: str = PREFIX
     rules: tuple[TopicRule, ...] = ()
     payload: Payload = Payload.VALUE

@@ -24,11 +24,13 @@ class Sources:
         self._texts: dict[Address, str] = {}
         self._addresses: dict[str, Address] = {}
 
-    def arrived(self, contents: Sequence[bytes], sources: Sequence[Address]) -> list[Arrived]:
+    def arrived(
+        self, contents: Sequence[bytes], sources: Sequence[Address], ttls: Sequence[int], toses: Sequence[int]
+    ) -> list[Arrived]:
         known = self._texts
         texts = [known.get(source) or self._text(source) for source in sources]
         # Without the named constructor, which takes three times as long.
-        return list(map(new_tuple, repeat(Arrived), zip(contents, texts, strict=True)))
+        return list(map(new_tuple, repeat(Arrived), zip(contents, texts, ttls, toses, strict=True)))
 
     def address(self, text: str) -> Address | None:
         return self._addresses.get(text)

@@ -117,6 +117,9 @@ class EmmSection(Section):
     join: Targets = Field(
         default=(), max_length=DATAGRAM_SOUGHT_MAX, description="EMM nodes to say Hello to, HOST:PORT each."
     )
+    compact_join: Targets = Field(
+        default=(), max_length=DATAGRAM_SOUGHT_MAX, description="EMM-C nodes to join, HOST:PORT each."
+    )
     prefix: str = Field(default=PREFIX, description="What stands before an event's name in its topic.")
     rules: tuple[EmmRuleSection, ...] = Field(
         default=(), max_length=RULES_MAX, description="Tables of other topics for some names, see below."
@@ -162,8 +165,8 @@ class EmmSection(Section):
             TopicMap(prefix=self.prefix)
         except UsageError as error:
             raise ValueError(f"prefix: {error}") from None
-        if self.udp is None and (self.out or self.join):
-            raise ValueError("out and join send from the UDP address: set udp")
+        if self.udp is None and (self.out or self.join or self.compact_join):
+            raise ValueError("out, join and compact_join send from the UDP address: set udp")
         return self
 
     def settings(self) -> GatewaySettings | None:
@@ -174,6 +177,7 @@ class EmmSection(Section):
             udp=self.udp,
             quic=self.quic,
             join=self.join,
+            compact_join=self.compact_join,
             prefix=self.prefix,
             rules=tuple(each.rule() for each in self.rules),
             payload=self.payload,

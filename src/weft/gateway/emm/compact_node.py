@@ -1,0 +1,162 @@
+"""The gateway as a node of the EMM-C mesh: what it takes goes on to its neighbours, as the document wants it (EMC-12).
+
+Who is a neighbour, what they are told, how fast each is sent to and when packets end is what ``emm_compact.neighbours``
+says, for the library's node and for this one. Here are the timer and the keys: without a group key there is nothing to
+sign with, so there are no neighbours; with another one, or another key of the node, they stay (EMC-05).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from uuid import UUID
+
+from structlog.stdlib import BoundLogger
+
+from weft.datagram_node import Instant
+from weft.emm_compact.event import Figures
+from weft.emm_compact.neighbours import CompactNeighbours
+from weft.emm_compact.settings import EMC_RELATIONSHIPS_MAX, HEARTBEAT_INTERVAL_S_MAX
+from weft.emm_compact.settings import Settings as CompactSettings
+from weft.gateway.emm.packing import no_compact
+from weft.gateway.emm.rows import Arrived
+from weft.gateway.emm.settings import GatewaySettings
+from weft.limits import DATAGRAM_RATE_PER_S_MIN
+from weft.transport.quic import show_any
+from weft.transport.turns import Turns
+from weft.wire.emm_compact import TTL_DEFAULT, EventType, Notification, Packet, Signer, decode_untrusted
+from weft.wire.emm_compact.header import TYPE_MASK
+from weft.wire.recent import ReplayMarks
+from weft.wire.udp import Address, Datagram, Outgoing
+
+
+class CompactNode:
+    """``send`` puts a datagram on its way; ``chance`` gives so many random bits; ``marks`` is the memory of the judge,
+    where our own events are noted; ``overflowed`` counts what the system had no room for."""
+
+    def __init__(
+        self,
+        node_id: UUID,
+        settings: CompactSettings,
+        marks: ReplayMarks,
+        chance: Callable[[int], int],
+        send: Callable[[Outgoing], bool],
+        clock: Callable[[], Instant],
+        overflowed: Callable[[], int],
+        logger: BoundLogger,
+    ) -> None:
+        self.figures = Figures()
+        self.unrelayed = 0  # datagrams to send on that there was no room for
+        self._node_id = node_id
+        self._settings = settings
+        self._marks = marks
+        self._chance = chance
+        self._send = send
+        self._clock = clock
+        self._overflowed = overflowed
+        self._logger = logger
+        self._neighbours: CompactNeighbours | None = None  # as soon as there is a group key
+        self._wanted: list[Address] = []
+        self._turns = Turns(self._on_timer)
+
+    def sign_with(self, signer: Signer | None) -> None:
+        """From now on; None: there is no group key."""
+        if signer is None:
+            self._neighbours = None
+        elif self._neighbours is not None:
+            self._neighbours.signer = signer
+        else:
+            at = self._clock()
+            self._neighbours = CompactNeighbours(
+                self._node_id, signer, self._settings, at, lambda: self._chance(16), self._marks, self.figures
+            )
+            for address in self._wanted:
+                self._neighbours.join(address, at)
+            self._work(at)
+
+    def join(self, addresses: Collection[Address]) -> None:
+        """Ask these for a relationship, and again whenever it is lost."""
+        self._wanted.extend(addresses)
+        if self._neighbours is not None:
+            at = self._clock()
+            for address in addresses:
+                self._neighbours.join(address, at)
+            self._work(at)
+
+    def close(self) -> None:
+        self._turns.close()
+
+    # --- what comes in -------------------------------------------------------------------------------------------
+
+    def take(self, arrived: Sequence[Arrived], address_of: Callable[[str], Address | None], at: Instant) -> None:
+        """Packets that were judged and are new: send events on, hear what joins and heartbeats say."""
+        neighbours = self._neighbours
+        if neighbours is None:
+            return
+        unsent = self.figures.unsent
+        for each in arrived:
+            if not len(neighbours.relationships) and each.data[0] & TYPE_MASK == EventType.NOTIFICATION:
+                continue  # nobody to send it to: a gateway of silent sensors takes 100,000 of them a second
+            source = address_of(each.source)
+            if source is not None:
+                datagram = Datagram(each.data, source, each.ttl, each.tos)
+                neighbours.take(decode_untrusted(each.data), datagram, at)
+        self.unrelayed += self.figures.unsent - unsent
+        self._work(at)
+
+    # --- what goes out -------------------------------------------------------------------------------------------
+
+    def seal_event(self, body: Notification, urgent: bool, unix_s: float) -> Packet:
+        """An event of ours; UsageError if it does not fit a packet, or there is no group key."""
+        if self._neighbours is None:
+            return no_compact(body, urgent, unix_s)
+        return self._neighbours.seal_event(body, urgent, unix_s)
+
+    def takers(self, kind: EventType) -> list[Address]:
+        """Neighbours that take this type of packets."""
+        return [] if self._neighbours is None else self._neighbours.takers(kind)
+
+    def send(self, packet: Packet, target: Address) -> bool | None:
+        """To a neighbour, as fast as it takes them: whether there was room. None if it is no neighbour."""
+        if self._neighbours is None or self._neighbours.relationships.at(target) is None:
+            return None
+        at = self._clock()
+        taken = self._neighbours.put(packet, [target], TTL_DEFAULT, at)
+        self._work(at)
+        return taken > 0
+
+    def rate_per_s(self, target: Address) -> float:
+        """How many datagrams a second may go to a neighbour: less after congestion (EMC-14)."""
+        assert self._neighbours is not None, "there is a neighbour"
+        return self._neighbours.rate_per_s(target, self._clock())
+
+    # --- time ----------------------------------------------------------------------------------------------------
+
+    def _on_timer(self) -> None:
+        if self._neighbours is not None:
+            at = self._clock()
+            self._neighbours.note_overflow(self._overflowed())
+            self._neighbours.handle_timer(at)
+            self._work(at)
+
+    def _work(self, at: Instant) -> None:
+        """Send what may leave, tell who came and went, and look again when something is due."""
+        neighbours = self._neighbours
+        assert neighbours is not None, "only called while there are any"
+        for each in neighbours.datagrams_to_send(at):
+            self._send(each)
+        while (change := neighbours.next_change()) is not None:
+            who = change.relationship
+            self._logger.info(
+                f"emm_c_neighbour_{change.kind.name.lower()}", node_id=str(who.uuid), address=show_any(who.address)
+            )
+        self._turns.happened(neighbours.get_timer())
+
+
+def compact_settings(settings: GatewaySettings) -> CompactSettings:
+    """What is set about the gateway, for its part as an EMM-C node."""
+    return CompactSettings(
+        relationships_max=EMC_RELATIONSHIPS_MAX,
+        heartbeat_interval_s=min(max(int(settings.heartbeat_interval_s), 1), HEARTBEAT_INTERVAL_S_MAX),
+        rate_per_s_max=settings.rate_per_s_max,
+        rate_per_s_min=min(DATAGRAM_RATE_PER_S_MIN, settings.rate_per_s_max),
+    )
