@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from weft.cli import emm_compact
 from weft.cli.options import Json, misused
 from weft.limits import EMM_PACKET_BYTES_MAX
 
 app = typer.Typer(help="Send, watch and find devices that speak EMM.", no_args_is_help=True)
+app.add_typer(emm_compact.app, name="compact")
 
 Data = Annotated[
     Path | None,

@@ -7,7 +7,7 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,14 +18,12 @@ from rich.text import Text
 
 from weft import emm
 from weft.cli.console import err, fail, out
+from weft.cli.device_keys import identity_in, parse_hex, parse_secret, parse_uuid, run_until_interrupted
 from weft.cli.options import misused
-from weft.cli.secret_input import read_secret
 from weft.cli.tables import print_json, print_table
-from weft.cli.trust import KEY_CHARS_MAX
 from weft.errors import UsageError
-from weft.gateway.emm.identity import FRESH_BYTES, SEED_BYTES, Identity, prepare_next, settle_identity, use_next
+from weft.gateway.emm.identity import SEED_BYTES, prepare_next, use_next
 from weft.model import parse_pattern
-from weft.security import Secret
 from weft.security.trust_file import KEY_ID_BYTES, SEAL_ID_BYTES, Trust, read_trust
 from weft.transport.addresses import parse_address
 from weft.transport.quic import show_any
@@ -55,20 +53,20 @@ class Signature:
         if self.data is not None:
             if any(each is not None for each in by_hand):
                 misused("--data brings its own identity: leave --node-id and the keys out")
-            identity = _identity(self.data)
+            identity = identity_in(self.data)
             return identity.node_id, identity.credentials(read_trust(self.data))
         if self.node_id is None or self.key_id is None or (self.hmac_key is None) == (self.signing_key is None):
             misused("say who signs: --data DIR, or --node-id, --key-id and one of --hmac-key and --signing-key")
-        key_id = _hex(self.key_id, "--key-id")
+        key_id = parse_hex(self.key_id, "--key-id")
         if len(key_id) != KEY_ID_BYTES:
             misused(f"--key-id is {2 * KEY_ID_BYTES} hexadecimal digits")
-        return _node_id(self.node_id), self._credentials(key_id)
+        return parse_uuid(self.node_id, "--node-id"), self._credentials(key_id)
 
     def _credentials(self, key_id: bytes) -> wire.Credentials:
         if self.hmac_key is not None:
-            return wire.Credentials(key_id, hmac_key=_secret(self.hmac_key, "--hmac-key").reveal())
+            return wire.Credentials(key_id, hmac_key=parse_secret(self.hmac_key, "--hmac-key").reveal())
         assert self.signing_key is not None, "one of the two is given"
-        seed = _secret(self.signing_key, "--signing-key")
+        seed = parse_secret(self.signing_key, "--signing-key")
         return wire.Credentials(key_id, signing_key=wire.SigningKey(seed.reveal()))
 
 
@@ -94,12 +92,12 @@ class Making:
             if self.encryption_key is not None:
                 misused("--encryption-key has an id that packets call it by: give --seal 32HEX")
             return None
-        key_id = _hex(self.seal, "--seal")
+        key_id = parse_hex(self.seal, "--seal")
         if len(key_id) != SEAL_ID_BYTES:
             misused(f"--seal is {2 * SEAL_ID_BYTES} hexadecimal digits")
         keys = {} if data is None else read_trust(data).seal_keys()
         if self.encryption_key is not None:
-            keys[key_id] = _secret(self.encryption_key, "--encryption-key").reveal()
+            keys[key_id] = parse_secret(self.encryption_key, "--encryption-key").reveal()
         everything = wire.SealRule(parse_pattern(">"), key_id)
         return wire.seal_for([everything], "this", keys.get, secrets.randbits)
 
@@ -117,7 +115,7 @@ def parse_value(given: str | None, *, text: bool, as_hex: bool) -> tuple[Value, 
     if text:
         return (given,)
     if as_hex:
-        return (_hex(given, "the value"),)
+        return (parse_hex(given, "the value"),)
     try:
         found = msgspec.json.decode(given)
     except msgspec.DecodeError:
@@ -169,7 +167,7 @@ class Watch:
 def watch_events(address: str, data: Path | None, watch: Watch) -> None:
     """Exit status 1 if the time was over before as many events came as were asked for."""
     node = _node(data, parse_address(address), watch.settings(), watch.json)
-    came = _run(lambda: _watch(node, watch))
+    came = run_until_interrupted(lambda: _watch(node, watch))
     if came is not None and watch.count is not None and came < watch.count:
         fail(f"{came} of {watch.count} events came within {watch.timeout_s:g} s")
 
@@ -240,7 +238,7 @@ def find_peers(addresses: Sequence[str], data: Path, timeout_s: float, json: boo
     # Answers come from other machines, to an address that the system chooses: there is no better one to name.
     listen = ("::1" if loopback else "::") if version6 else ("127.0.0.1" if loopback else "0.0.0.0")  # noqa: S104
     node = _node(data, (listen, 0), emm.Settings(), json)
-    found = _run(lambda: _find(node, targets, timeout_s)) or []
+    found = run_until_interrupted(lambda: _find(node, targets, timeout_s)) or []
     if json:
         print_json([_peer(each) for each in found])
     elif found:
@@ -268,7 +266,7 @@ def _peer(neighbour: emm.Neighbour) -> dict[str, str]:
 
 
 def show_identity(data: Path, json: bool, *, prepare_key: bool = False, use_next_key: bool = False) -> None:
-    identity = _identity(data)
+    identity = identity_in(data)
     if prepare_key:
         identity = prepare_next(data, secrets.token_bytes(SEED_BYTES))
     elif use_next_key:
@@ -285,10 +283,6 @@ def show_identity(data: Path, json: bool, *, prepare_key: bool = False, use_next
 # --- pieces ------------------------------------------------------------------------------------------------------
 
 
-def _identity(data: Path) -> Identity:
-    return settle_identity(data, secrets.token_bytes(FRESH_BYTES))
-
-
 def _node(data: Path | None, listen: tuple[str, int], settings: emm.Settings, json: bool) -> emm.Node:
     """With the identity and the trust of a directory, or with a passing identity and trusting nobody."""
     trust = Trust() if data is None else read_trust(data)
@@ -297,7 +291,7 @@ def _node(data: Path | None, listen: tuple[str, int], settings: emm.Settings, js
     if data is None:
         node_id, credentials = UUID(bytes=secrets.token_bytes(16), version=4), None
     else:
-        identity = _identity(data)
+        identity = identity_in(data)
         node_id, credentials = identity.node_id, identity.credentials(trust)
     return emm.Node(
         node_id,
@@ -308,36 +302,6 @@ def _node(data: Path | None, listen: tuple[str, int], settings: emm.Settings, js
         seal_keys=trust.seal_keys(),
         on_refused=lambda refusal: _print_refusal(refusal, json),
     )
-
-
-def _run(work: Callable[[], Awaitable[Any]]) -> Any:
-    """Ctrl-C is how it ends, not an error."""
-
-    async def run() -> Any:
-        return await work()
-
-    with contextlib.suppress(KeyboardInterrupt):
-        return asyncio.run(run())
-    return None
-
-
-def _node_id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise UsageError(f"--node-id {text[:64]!r} is not a UUID") from None
-
-
-def _secret(text: str, option: str) -> Secret[bytes]:
-    return Secret(_hex(read_secret(text, KEY_CHARS_MAX).reveal(), option))
-
-
-def _hex(text: str, what: str) -> bytes:
-    """The text itself is not repeated: it may be a secret."""
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise UsageError(f"{what} is not in hexadecimal digits") from None
 
 
 def _plain(value: Value) -> Any:

@@ -1,0 +1,347 @@
+"""What ``weft emm compact`` does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from rich.text import Text
+
+from weft import emm_compact
+from weft.cli.console import err, fail, out
+from weft.cli.device_keys import identity_in, parse_hex, parse_secret, parse_uuid, run_until_interrupted
+from weft.cli.options import misused
+from weft.cli.tables import print_json, print_table
+from weft.emm_compact import ChangeKind, Node, Settings
+from weft.errors import UsageError
+from weft.security.trust_file import read_trust
+from weft.transport.addresses import parse_address
+from weft.transport.udp.marks import marks_of
+from weft.wire import emm_compact as wire
+from weft.wire.emm_compact import EventType, Format, Header, Notification, Numbering, Priority, Signer
+from weft.wire.emm_compact.auth import ED25519_KEY_BYTES, EMC_GROUP_KEY_BYTES_MIN
+from weft.wire.emm_compact.codes import label
+from weft.wire.reject import BadPacket
+from weft.wire.udp import show
+
+Code = TypeVar("Code", bound=IntEnum)
+PRIORITIES: Final = {label(each): each for each in Priority}
+FORMATS: Final = {label(each): each for each in Format}
+BYTES_SHOWN: Final = 24  # of a refused datagram
+VISIT_HEARTBEAT_S: Final = 1  # of who only looks in: the others forget it within four seconds
+NO_GROUP_KEY: Final = "has no group key: weft trust add --data DIR --group HEX"
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """Where a packet goes, with which marks, and how that is told."""
+
+    address: str
+    urgent: bool
+    ttl: int
+    json: bool
+
+    def send(self, body: Notification | wire.Command, signer: Signer) -> None:
+        target, now_s = parse_address(self.address), time.time()
+        triple, _ = Numbering.starting(now_s).take(now_s, secrets.randbits(16))
+        packet = wire.seal(Header(body.TYPE, *triple, self.urgent), body, signer)
+        tos = wire.tos(wire.dscp(packet), wire.Ecn.ECT_0)
+        try:
+            family, kind, _, _, resolved = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind) as device:
+                device.sendmsg([packet.raw], marks_of(family).write(self.ttl, tos), 0, resolved)
+        except OSError as error:
+            fail(f"cannot send to {target}: {error.strerror}")
+        event_id, epoch, offset = triple
+        number = f"{event_id:04x}{epoch:04x}{offset:04x}"
+        if self.json:
+            print_json({"message_id": number, "bytes": len(packet.raw), "ttl": self.ttl})
+        else:
+            err.print(f"{len(packet.raw)} bytes, message {number}", style="dim")
+
+
+def send_notification(
+    sending: Sending,
+    message: str,
+    as_hex: bool,
+    priority: str,
+    message_format: str | None,
+    data: Path | None,
+    group_key: str | None,
+) -> None:
+    chosen = _named(message_format, FORMATS, "--format") or (Format.BINARY if as_hex else Format.PLAIN_TEXT)
+    body = Notification(_named(priority, PRIORITIES, "--priority") or Priority.INFO, chosen, _content(message, as_hex))
+    # A notification is signed with the group key alone.
+    sending.send(body, Signer(_group_key(data, group_key), bytes(ED25519_KEY_BYTES)))
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What flags say of a command."""
+
+    name: str
+    parameters: str
+    as_hex: bool
+    expires_s: int | None
+    trace_id: str | None
+    priority: str | None
+    compress: bool
+
+    def body(self, node_id: UUID) -> wire.Command:
+        trace_id = None if self.trace_id is None else parse_uuid(self.trace_id, "--trace-id")
+        return wire.draft_command(
+            self.name,
+            _content(self.parameters, self.as_hex),
+            node_id,
+            priority=_named(self.priority, PRIORITIES, "--priority"),
+            expiry_s=self.expires_s,
+            trace_id=trace_id,
+            compress=self.compress,
+        )
+
+
+def send_command(
+    sending: Sending, order: Order, data: Path | None, node_id: str | None, signing_key: str | None
+) -> None:
+    if data is not None:
+        if node_id is not None or signing_key is not None:
+            misused("--data brings its own identity: leave --node-id and --signing-key out")
+        identity = identity_in(data)
+        who, seed = identity.node_id, identity.seed.reveal()
+    elif node_id is None or signing_key is None:
+        misused("say who signs: --data DIR, or --node-id and --signing-key")
+    else:
+        who, seed = parse_uuid(node_id, "--node-id"), parse_secret(signing_key, "--signing-key").reveal()
+    # A command is signed with the node's own key alone.
+    sending.send(order.body(who), Signer(bytes(EMC_GROUP_KEY_BYTES_MIN), seed))
+
+
+# --- watching ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Until when, and how it is shown."""
+
+    count: int | None
+    timeout_s: float | None
+    json: bool
+
+
+def watch_events(address: str, join: Sequence[str], data: Path, watch: Watch) -> None:
+    """Exit status 1 if the time was over before as many events came as were asked for."""
+    watching = _Watching(watch)
+    node = _node(
+        data,
+        parse_address(address),
+        Settings(),
+        join=[parse_address(each) for each in join],
+        on_change=watching.changed,
+        on_unhandled=watching.commanded,
+        on_refused=watching.refused,
+    )
+    run_until_interrupted(lambda: watching.watch(node))
+    if watching.is_over and watch.count is not None and watching.came < watch.count:
+        fail(f"{watching.came} of {watch.count} events came within {watch.timeout_s:g} s")
+
+
+class _Watching:
+    """What comes, on its way to the terminal. Notifications and commands count."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.came = 0
+        self.is_over = False  # and not interrupted
+        self._watch = watch
+        self._enough = asyncio.Event()
+
+    async def watch(self, node: Node) -> None:
+        async with node:
+            err.print(f"listening on {show(node.address)} as node {node.node_id}", style="dim")
+            showing = asyncio.create_task(self._show_events(node))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._watch.timeout_s):
+                    await self._enough.wait()
+            showing.cancel()
+            await asyncio.gather(showing, return_exceptions=True)
+        self.is_over = True
+
+    async def _show_events(self, node: Node) -> None:
+        async for event in node.events():
+            said = {"priority": label(event.priority), "format": label(event.format)}
+            self._show(
+                "notification",
+                event.urgent,
+                said | _told("message", event.message),
+                f"{label(event.priority)}  {_shown(event.message)}",
+                f"from {show(event.source)}, ttl {event.ttl}",
+                {"source": show(event.source), "ttl": event.ttl},
+            )
+
+    def commanded(self, command: emm_compact.Command) -> None:
+        body = command.body
+        try:
+            content = wire.content_untrusted(body.parameters, body.more)
+        except BadPacket as error:
+            self.refused(emm_compact.Refusal(command.packet.raw, command.source, error))
+            return
+        sender, trace_id = (None if each is None else str(each) for each in (command.sender, command.trace_id))
+        self._show(
+            "command",
+            command.packet.header.urgent,
+            {"name": body.name, **_told("parameters", content), "node_id": sender, "trace_id": trace_id},
+            f"{_visible(body.name)}  {_shown(content)}",
+            f"{sender or 'by its fingerprint'} from {show(command.source)}, ttl {command.ttl}",
+            {"source": show(command.source), "ttl": command.ttl},
+        )
+
+    def _show(
+        self, kind: str, urgent: bool, said: dict[str, Any], line: str, beside: str, where: dict[str, Any]
+    ) -> None:
+        if self._enough.is_set():
+            return
+        if self._watch.json:
+            print_json({"type": kind, "urgent": urgent, **said, **where})
+        else:
+            shown = Text(f"{kind:<14}", style="green")
+            shown.append("! " if urgent else "  ", style="bold red")
+            shown.append(line, style="default")
+            shown.append(f"  {beside}", style="dim")
+            out.print(shown, soft_wrap=True)
+        self.came += 1
+        if self.came == self._watch.count:
+            self._enough.set()
+
+    def refused(self, refusal: emm_compact.Refusal) -> None:
+        reason, source = refusal.error.reason, show(refusal.source)
+        if self._watch.json:
+            document = {"refused": str(reason), "what": str(refusal.error), "source": source}
+            print_json(document | {"hex": refusal.data.hex()})
+            return
+        line = Text(f"{'refused':<16}", style="red")
+        line.append(f"{reason}", style="bold")
+        line.append(f"  {_visible(str(refusal.error))}", style="default")
+        line.append(f"  {refusal.data[:BYTES_SHOWN].hex()} from {source}", style="dim")
+        out.print(line, soft_wrap=True)
+
+    def changed(self, change: emm_compact.NeighbourChange) -> None:
+        who = change.relationship
+        word = {ChangeKind.JOINED: "joined", ChangeKind.LOST: "lost", ChangeKind.DROPPED: "dropped"}[change.kind]
+        err.print(f"{word} {who.uuid} at {show(who.address)}", style="dim")
+
+
+# --- joining -----------------------------------------------------------------------------------------------------
+
+
+def join_nodes(addresses: Sequence[str], data: Path, timeout_s: float, json: bool) -> None:
+    """Exit status 1 if nobody answered."""
+    targets = [parse_address(address) for address in addresses]
+    loopback = all(target.is_loopback for target in targets)
+    version6 = any(":" in target.host for target in targets)
+    listen = ("::1" if loopback else "::") if version6 else ("127.0.0.1" if loopback else "0.0.0.0")
+    node = _node(data, (listen, 0), Settings(heartbeat_interval_s=VISIT_HEARTBEAT_S))
+    found = run_until_interrupted(lambda: _join(node, targets, timeout_s)) or []
+    documents = [_neighbour(each) for each in found]
+    if json:
+        print_json(documents)
+    elif documents:
+        headings = ("node id", "address", "types", "region", "status", "places", "heartbeat s")
+        names = ("node_id", "address", "types", "region", "status", "relationships_max", "heartbeat_interval_s")
+        print_table(headings, [[_cell(each[name]) for name in names] for each in documents], names=5)
+    if not found:
+        fail(f"nobody answered within {timeout_s:g} s: nobody there, no room, or one does not know the other's key")
+
+
+async def _join(node: Node, targets: Sequence[tuple[str, int]], timeout_s: float) -> list[emm_compact.Neighbour]:
+    async with node:
+        asked = await asyncio.gather(*(node.join(each, timeout_s) for each in targets), return_exceptions=True)
+        for each in asked:
+            if isinstance(each, UsageError):
+                raise each
+        return list(node.relationships)
+
+
+def _neighbour(each: emm_compact.Neighbour) -> dict[str, Any]:
+    join, topology = each.about.join, each.about.topology
+    return {
+        "node_id": str(each.uuid),
+        "address": show(each.address),
+        "types": [label(kind) for kind in EventType if each.about.takes(kind)],
+        "region": None if topology is None else topology.region,
+        "status": None if join is None else _shown(join.status),
+        "vendor": None if each.about.vendor is None else str(each.about.vendor),
+        "relationships_max": None if join is None else join.relationships_max,
+        "heartbeat_interval_s": each.heartbeat_interval_s,
+    }
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case list():
+            return ", ".join(value)
+        case _:
+            return _visible(str(value))
+
+
+# --- pieces ------------------------------------------------------------------------------------------------------
+
+
+def _node(data: Path, listen: tuple[str, int], settings: Settings, **more: Any) -> Node:
+    """With the identity and the trust of a directory."""
+    identity, trust = identity_in(data), read_trust(data)
+    signer = identity.signer(trust)
+    if signer is None:
+        misused(f"{data} {NO_GROUP_KEY}")
+    return Node(identity.node_id, signer, trust.key_ring(), listen=listen, settings=settings, **more)
+
+
+def _group_key(data: Path | None, given: str | None) -> bytes:
+    if (data is None) == (given is None):
+        misused("say what signs: --data DIR with a group key, or --group-key HEX")
+    if data is None:
+        assert given is not None, "one of the two is given"
+        return parse_secret(given, "--group-key").reveal()
+    groups = read_trust(data).groups
+    if not groups:
+        misused(f"{data} {NO_GROUP_KEY}")
+    return groups[-1].reveal()
+
+
+def _content(given: str, as_hex: bool) -> bytes:
+    return parse_hex(given, "--hex: what is sent") if as_hex else given.encode()
+
+
+def _named(name: str | None, codes: Mapping[str, Code], option: str) -> Code | None:
+    if name is not None and name not in codes:
+        misused(f"{option} knows {', '.join(codes)}")
+    return None if name is None else codes[name]
+
+
+def _told(name: str, content: bytes) -> dict[str, str]:
+    """For programs: text under its name, other bytes in hexadecimal digits under another."""
+    try:
+        return {name: content.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_hex": content.hex()}
+
+
+def _shown(content: bytes) -> str:
+    """Text if it is text, else hexadecimal digits; nothing that a terminal would obey."""
+    try:
+        return _visible(content.decode())
+    except UnicodeDecodeError:
+        return content.hex()
+
+
+def _visible(text: str) -> str:
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
