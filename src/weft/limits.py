@@ -75,6 +75,7 @@ DNS_NAME_BYTES_MAX: Final = 255
 
 # --- Coaty ---------------------------------------------------------------------------------------------------------
 
+LIBP2P_CONNECTIONS_MAX: Final = 1024  # of one host unless set, those being upgraded included; others are hung up on
 COATY_PAYLOAD_BYTES_MAX: Final = FLOODSUB_DATA_BYTES_MAX  # sent in one event
 COATY_RECEIVED_BYTES_MAX: Final = FLOODSUB_RPC_BYTES_MAX  # nothing longer can arrive
 COATY_JSON_DEPTH_MAX: Final = 64  # nesting of a payload; recursive checks of it stay far from Python's own bound

@@ -17,6 +17,7 @@ from weft.coaty.observing import Observation
 from weft.coaty.peer import Peer, is_joinable
 from weft.coaty.settling import Publication
 from weft.errors import UsageError, WeftError
+from weft.limits import LIBP2P_CONNECTIONS_MAX
 from weft.wire.coaty import (
     DEFAULT_NAMESPACE,
     EVERYTHING,
@@ -68,7 +69,8 @@ class Agent:
 
     ``join`` are objects that are advertised first, after the agent's own identity; they are gone when the agent is.
     ``listen`` is where other agents reach this one; ``bootstrap`` are addresses of agents to connect to; ``mdns`` names
-    the interfaces, by their IPv4 addresses, on which to look for others (none: no multicast at all).
+    the interfaces, by their IPv4 addresses, on which to look for others (none: no multicast at all). Connections beyond
+    ``connections_max`` are hung up on, which ``errors`` tells.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Agent:
         join: Sequence[CoatyObject] = (),
         io_nodes: Sequence[CoatyObject] = (),
         agent_id: str | None = None,
+        connections_max: int = LIBP2P_CONNECTIONS_MAX,
     ) -> None:
         self.namespace = namespace
         self.id = agent_id or new_id()
@@ -103,6 +106,7 @@ class Agent:
             interfaces=[IPv4Address(address) for address in mdns],
             join=[each for one in own if can_join for each in self._publications(Message(self.id, Advertise(one)))],
             mortal_ids=[one["objectId"] for one in own[1:]],
+            connections_max=connections_max,
         )
         self._can_join = can_join
         self._own = own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ipaddress import IPv4Address
 
 from weft import __version__
@@ -14,6 +14,7 @@ from weft.coaty.neighbourhood import Neighbourhood
 from weft.coaty.observing import Observation
 from weft.coaty.settling import Publication, Settling
 from weft.errors import UsageError, WeftError
+from weft.limits import LIBP2P_CONNECTIONS_MAX
 from weft.transport.libp2p import Connection, Host, Neighbour, Pubsub
 from weft.wire.coaty import (
     EventType,
@@ -27,6 +28,26 @@ from weft.wire.coaty import (
 )
 from weft.wire.libp2p import Multiaddr, PeerId, PrivateKey, floodsub
 from weft.wire.libp2p.floodsub import Subscription
+
+
+class Tap:
+    """What a bridge hears of a namespace besides what it observes. An agent has one that does nothing."""
+
+    def heard(self, message: floodsub.Message) -> bool:
+        """A message on a topic that we are subscribed to. Whether our own observers get it as well."""
+        return True
+
+    def died(self, topic: str, last_will: bytes) -> None:
+        """An agent has died: what it would have said."""
+
+    def came(self, peer: PeerId) -> None:
+        """A neighbour of our namespace is there. Once, until it has left."""
+
+    def left(self, peer: PeerId) -> None:
+        """A neighbour has no connection any more."""
+
+    def wants(self, peer: PeerId, changes: Sequence[Subscription]) -> None:
+        """A neighbour, of our namespace or not, changed its subscriptions."""
 
 
 class Peer:
@@ -43,11 +64,12 @@ class Peer:
         interfaces: Sequence[IPv4Address],
         join: Sequence[Publication],
         mortal_ids: Sequence[str],
+        connections_max: int = LIBP2P_CONNECTIONS_MAX,
     ) -> None:
         """``mortal_ids`` are the objects that die with the agent, besides its identity."""
         self._namespace = namespace
         self._listen = listen
-        self.host = Host(identity, secrets.token_bytes, f"weft/{__version__}")
+        self.host = Host(identity, secrets.token_bytes, f"weft/{__version__}", connections_max)
         self._pubsub = Pubsub(self.host, secrets.token_bytes)
         self.errors: Observation[WeftError] = Observation(lambda: None, lambda: None)
         self.states: Observation[bool] = Observation(lambda: None, lambda: None)
@@ -56,19 +78,26 @@ class Peer:
         self._timer: asyncio.TimerHandle | None = None
         self._ready = asyncio.Event()
         self._insiders: set[PeerId] = set()  # neighbours that subscribed to a topic of our namespace
+        self._watched: set[PeerId] = set()  # those of them that have said who they are
         will = LastWill(str(identity.peer), agent_id, tuple(mortal_ids))
         self._liveliness = LivelinessService(self.host, will, self._carry_out)
         self._neighbourhood = Neighbourhood(self.host, namespace, bootstrap, interfaces)
         self._is_closed = False
-        self.is_ignored: Callable[[floodsub.Message], bool] = lambda message: False
-        self.on_insider: Callable[[], None] = lambda: None  # a neighbour of our namespace has come
-        self.host.on_ready, self.host.on_lost = self._on_ready, self._on_lost
+        self.distrusted = 0  # messages that were not believed, since the start
+        self.tap: Tap = Tap()
+        self.host.on_ready, self.host.on_lost, self.host.on_full = self._on_ready, self._on_lost, self._report
         self._pubsub.on_message, self._pubsub.on_changed = self._on_message, self._on_changed
+        self._pubsub.on_dropped = self._on_dropped
 
     @property
     def is_online(self) -> bool:
         """Whether at least one neighbour is connected (COA-08). An agent that is not still talks to itself."""
         return bool(self.host.neighbours)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What this agent is subscribed to."""
+        return self._pubsub.topics
 
     def wanted_by(self, topic: str) -> frozenset[PeerId]:
         """The neighbours that are subscribed to a topic: what is published there goes to nobody else."""
@@ -134,29 +163,39 @@ class Peer:
         self._pubsub.lost(connection)
         if not self.host.connections(connection.peer):
             self._insiders.discard(connection.peer)
+            self._watched.discard(connection.peer)
+            self.tap.left(connection.peer)
             self._liveliness.lost(connection)
             if not self.is_online and not self._is_closed:
                 self.states.put(False)
 
     def _on_changed(self, peer: PeerId, changes: Sequence[Subscription]) -> None:
         self._settling.changed(self._now_s())
+        self.tap.wants(peer, changes)
         if any(change.wanted and in_namespace(change.topic, self._namespace) for change in changes):
             self._insiders.add(peer)
             self._watch(peer)
 
     def _on_message(self, message: floodsub.Message) -> None:
-        if not self.is_ignored(message):
+        if self.tap.heard(message):
             self.dispatch.received(message)
 
+    def _on_dropped(self, dropped: floodsub.Dropped) -> None:
+        self.distrusted += 1
+
     def _watch(self, peer: PeerId) -> None:
-        """Once it has said who it is and that it belongs to us, whichever comes last."""
-        if peer in self._insiders and peer in self.host.neighbours:
+        """Once it has said who it is and that it belongs to us, whichever comes last. Its later subscriptions are no
+        news: two bridges that asked each other at every one of them would never come to rest."""
+        if peer in self._insiders and peer in self.host.neighbours and peer not in self._watched:
+            self._watched.add(peer)
             self._liveliness.joined(peer)
-            self.on_insider()
+            self.tap.came(peer)
 
     def _carry_out(self, event: Message) -> None:
         """An agent has died: here it is as if it had deadvertised itself."""
-        self.dispatch.deliver(str(Topic(self._namespace, EventType.DEADVERTISE)), encode_payload(event))
+        topic, payload = str(Topic(self._namespace, EventType.DEADVERTISE)), encode_payload(event)
+        self.tap.died(topic, payload)
+        self.dispatch.deliver(topic, payload)
 
     def _report(self, error: WeftError) -> None:
         if not self.errors.is_full:  # nobody has to read them

@@ -11,9 +11,10 @@ and closes them when it has drained.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-__all__ = ["DatagramGateway", "Gateway"]
+__all__ = ["BridgeFigures", "BridgeGateway", "DatagramGateway", "Gateway"]
 
 
 class Gateway(Protocol):
@@ -36,3 +37,25 @@ class DatagramGateway(Gateway, Protocol):
 
     def rejected(self) -> Mapping[str, int]:
         """By reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeFigures:
+    """What a bridge to Coaty counts since its start, and how it stands."""
+
+    events_in: Mapping[str, int] = field(default_factory=dict)  # from the namespace, by what became of them
+    events_out: Mapping[str, int] = field(default_factory=dict)  # to the namespace, likewise
+    neighbours: int = 0
+    bridges: int = 0  # others on the same island
+    topics: int = 0  # that are subscribed to
+    held: int = 0  # events left to other bridges, which the mesh does not have yet
+    held_forgotten: int = 0
+    questions: int = 0  # from the mesh, whose answers are awaited
+    topics_refused: int = 0
+    connections_refused: int = 0
+    distrusted: int = 0
+
+
+@runtime_checkable
+class BridgeGateway(Gateway, Protocol):
+    def bridge_figures(self) -> BridgeFigures: ...

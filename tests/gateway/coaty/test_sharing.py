@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.coaty import new_id
 from weft.core.groups.names import parse_group
-from weft.gateway.coaty.sharing import BRIDGES_MAX, Sharing, bridge_object, group_of, is_marked, mark_of, marked
+from weft.gateway.coaty import sharing as sharing_room
+from weft.gateway.coaty.sharing import (
+    BRIDGES_MAX,
+    COATY_HELD_S,
+    MAGIC,
+    Heard,
+    Held,
+    Sharing,
+    bridge_object,
+    group_of,
+    is_marked,
+    mark_of,
+    marked,
+)
 
 IDS = [new_id() for _ in range(4)]
 
@@ -16,32 +30,38 @@ def bridges(count: int) -> list[Sharing]:
     sharing = [Sharing(own, "mesh") for own in IDS[:count]]
     for one in sharing:
         for other in IDS[:count]:
-            one.advertised(bridge_object(other, "b", "mesh"))
+            one.advertised(bridge_object(other, "b", "mesh", "", "peer"))
     return sharing
 
 
-@given(st.integers(1, 4), st.text(), st.binary())
-def test_exactly_one_brings_an_event_over(count: int, topic: str, payload: bytes) -> None:
-    assert sum(one.is_ours(topic, payload) for one in bridges(count)) == 1
+@given(st.integers(1, 4), st.text(), st.sets(st.integers(0, 3)))
+def test_exactly_one_brings_over_what_a_peer_says(count: int, origin: str, deaf: set[int]) -> None:
+    sharing = bridges(count)
+    assert sum(one.is_ours(origin) for one in sharing) == 1
+    hearing = {one for number, one in enumerate(IDS[:count]) if number not in deaf}
+    shares = [
+        one.is_ours(origin, hearing.__contains__) for own, one in zip(IDS, sharing, strict=False) if own in hearing
+    ]
+    assert sum(shares) == min(1, len(hearing)), "those that do not listen to a topic are left out"
 
 
 def test_work_is_shared_and_taken_over() -> None:
     one, other, *_ = bridges(2)
-    events = [b"%d" % number for number in range(200)]
-    ours = sum(one.is_ours("t", event) for event in events)
+    peers = [new_id() for _ in range(200)]
+    ours = sum(one.is_ours(peer) for peer in peers)
     assert 50 < ours < 150
-    one.deadvertised(IDS[1])
-    assert all(one.is_ours("t", event) for event in events)
+    assert one.deadvertised(IDS[1])
+    assert all(one.is_ours(peer) for peer in peers)
     assert other.others == (IDS[0],)
 
 
 def test_strangers_are_no_bridges() -> None:
     sharing = Sharing(IDS[0], "mesh")
-    sharing.advertised(bridge_object(IDS[1], "b", "another mesh"))
+    sharing.advertised(bridge_object(IDS[1], "b", "another mesh", "", "peer"))
     sharing.advertised({"objectId": IDS[2], "objectType": "com.weft.Pump", "coreType": "CoatyObject", "name": "p"})
     assert sharing.others == ()
     for _ in range(BRIDGES_MAX + 5):
-        sharing.advertised(bridge_object(new_id(), "b", "mesh"))
+        sharing.advertised(bridge_object(new_id(), "b", "mesh", "", "peer"))
     assert len(sharing.others) == BRIDGES_MAX
 
 
@@ -49,12 +69,49 @@ def test_strangers_are_no_bridges() -> None:
 def test_every_namespace_has_a_group_of_its_own(namespace: str) -> None:
     if "\x00" in namespace or any("\ud800" <= each <= "\udfff" for each in namespace):
         return
-    assert parse_group(group_of(namespace)) == group_of(namespace)
-    assert group_of(namespace) != group_of(namespace + "x")
+    assert parse_group(group_of(namespace, "i")) == group_of(namespace, "i")
+    assert len({group_of(namespace, "i"), group_of(namespace + "x", "i"), group_of(namespace, "j")}) == 3
 
 
 def test_marks_tell_meshes_apart() -> None:
-    seqno = marked(mark_of("mesh"), bytes)
+    seqno = marked(mark_of("mesh"), "event")
+    assert seqno == marked(mark_of("mesh"), "event") != marked(mark_of("mesh"), "another")
     assert is_marked(seqno, mark_of("mesh"))
     assert not is_marked(seqno, mark_of("other"))
+    assert is_marked(seqno, MAGIC)
+    assert not is_marked(b"12345678", MAGIC), "as the reference's are"
     assert not is_marked(mark_of("mesh"), mark_of("mesh"))
+
+
+# --- what is left to others ------------------------------------------------------------------------------------------
+
+
+def heard(number: int, origin: str = "peer") -> Heard:
+    return Heard("coaty/1/plant/CHNline1", b"%d" % number, f"identity {number}", origin)
+
+
+def test_what_the_mesh_has_is_let_go_of_and_the_rest_is_taken_over() -> None:
+    held = Held()
+    for number in range(4):
+        held.keep(heard(number, f"peer {number % 2}"), now_s=0.0)
+    held.keep(heard(0, "peer 0"), now_s=1.0)
+    assert len(held) == 4, "the same event once"
+    held.release("identity 1")
+    held.release("unknown")
+    assert list(held.take(lambda event: event.origin == "peer 0")) == [heard(0, "peer 0"), heard(2, "peer 0")]
+    assert len(held) == 1
+
+
+def test_what_is_held_is_bounded_in_time_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held()
+    held.keep(heard(0), now_s=0.0)
+    held.keep(heard(1), now_s=10.0)
+    held.expire(COATY_HELD_S)
+    assert [event.payload for event in held.take(lambda event: True)] == [b"1"]
+    monkeypatch.setattr(sharing_room, "COATY_HELD_MAX", 2)
+    for number in range(3):
+        held.keep(heard(number), now_s=0.0)
+    assert (len(held), held.forgotten) == (2, 1)
+    monkeypatch.setattr(sharing_room, "COATY_HELD_BYTES_MAX", 1)
+    held.keep(heard(9), now_s=0.0)
+    assert [event.payload for event in held.take(lambda event: True)] == [b"9"]

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from structlog.stdlib import BoundLogger
 
 from weft.coaty.agent import Agent, new_id
+from weft.coaty.events import Event, Responses
 from weft.coaty.identities import kept_identity
 from weft.coaty.observing import Observation
 from weft.coaty.settling import Publication
-from weft.errors import WeftError
-from weft.gateway.coaty.inbound import Inbound, listened_topics
+from weft.core.messages import Delivered
+from weft.errors import UsageError, WeftError
+from weft.gateway import BridgeFigures
+from weft.gateway.coaty.inbound import Inbound, listened_always, listened_by_name
+from weft.gateway.coaty.islands import Island
+from weft.gateway.coaty.learning import COATY_REPORT_S, BridgeReport, Learned, decode_report_untrusted
+from weft.gateway.coaty.listening import Listening
+from weft.gateway.coaty.memory import Remembered, identities_in, read_back
 from weft.gateway.coaty.objects import Objects
 from weft.gateway.coaty.outbound import Outbound, Questions
 from weft.gateway.coaty.settings import CoatySettings
-from weft.gateway.coaty.sharing import BRIDGE_TYPE, Sharing, bridge_object, group_of, is_marked, mark_of, marked
-from weft.gateway.coaty.topics import events_pattern
+from weft.gateway.coaty.sharing import Heard, Sharing, bridge_object, group_of, mark_of, said_of
+from weft.gateway.coaty.topics import bridges_topic, events_pattern
 from weft.gateway.following import Following
 from weft.gateway.publishing import Publishing
 from weft.limits import MIB
+from weft.model import Batch, Receipt
 from weft.port.node import MeshNode
-from weft.wire.coaty import require_namespace
+from weft.wire.coaty import CoatyObject, CoreType, Resolve, require_namespace
 
 COATY_BRIDGE_CREDIT_BYTES: Final = 4 * MIB  # delivered to a bridge and not said yet: two of the longest
-COATY_MEET_S: Final = 1.0  # until a bridge asks newcomers whether they are bridges, too
-COATY_TEND_S: Final = 5.0  # between looks at questions that nobody answered
+COATY_MEET_S: Final = 1.0  # until all who are there have answered what there is
+COATY_ASK_S: Final = 2.0  # until newcomers are asked: most have advertised themselves by then, a second after they came
+COATY_TEND_S: Final = 5.0  # between looks at what has become too old
 
 
 class CoatyGateway:
@@ -50,54 +58,99 @@ class CoatyGateway:
         self._settings = settings
         self._read_clock = read_clock
         self._logger = logger
-        self._mark = mark_of(mesh_name)
-        self._newcomer = asyncio.Event()
         self._publishing = Publishing(mesh, read_clock)
         self._agent: Agent | None = None
-        self._following: Following | None = None
+        self._following: Following | None = None  # what goes out
+        self._watching: Following | None = None  # what came in, by whichever bridge, and what bridges report
         self._tasks: list[asyncio.Task[None]] = []
+        self._newcomer = asyncio.Event()
+        self._met = asyncio.Event()  # others are known by now, and so is the island
+        self._island_changed = asyncio.Event()
+        self._is_relearning = False
+        self._reported: BridgeReport | None = None
+        self._reported_at_s = 0.0
+        self._logged_refused = 0
+
+    # --- life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        settings, namespace = self._settings, self._settings.namespace
-        own = bridge_object(new_id(), settings.name, self._mesh_name)
+        namespace = self._settings.namespace
+        agent, own = self._make_agent()
+        self._make_rooms(agent, own)
+        for identity in read_back(self._mesh.log, events_pattern(namespace), self._read_clock()):
+            self._brought.add(identity)
+        heard: Observation[Heard] = agent.peer.dispatch.observe([], lambda *said: None, Observation)
+        self._listening.begin(heard)
+        self._publishing.start()
+        await agent.start()
+        self._watching = self._new_following(self._watch, "")
+        self._watching.start()
+        self._follow()
+        works = (
+            self.inbound.run(heard), self._tend(), self._meet(agent), self._tell_errors(agent), self._keep_island(agent)
+        )  # fmt: skip
+        self._tasks = [asyncio.get_running_loop().create_task(work, name=f"coaty bridge {namespace}") for work in works]
+        self._relearn()
+        self.listeners = tuple(f"coaty {address}" for address in agent.addresses)
+        self._logger.info("coaty_ready", namespace=namespace, listeners=self.listeners)
+
+    def _make_agent(self) -> tuple[Agent, CoatyObject]:
+        settings = self._settings
+        identity = kept_identity(settings.identity)
+        own = bridge_object(new_id(), settings.name, self._mesh_name, "", str(identity.peer))
+        self.island = Island(settings.island, settings.identity.with_name("island"), str(identity.peer))
         agent = self._agent = Agent(
-            namespace,
+            settings.namespace,
             name=settings.name,
-            identity=kept_identity(settings.identity),
+            identity=identity,
             listen=settings.listen,
             bootstrap=settings.bootstrap,
             mdns=settings.mdns,
             join=[own],
+            connections_max=settings.connections_max,
         )
-        agent.peer.on_insider = self._newcomer.set
-        agent.peer.is_ignored = lambda heard: is_marked(heard.seqno, self._mark)
+        return agent, own
+
+    def _make_rooms(self, agent: Agent, own: CoatyObject) -> None:
+        settings, namespace, mark = self._settings, self._settings.namespace, mark_of(self._mesh_name)
+        self._own = own
+        self._brought, self._heard, self._said = Remembered(), Remembered(), Remembered()
         objects = Objects(namespace, self._publishing, self._logger)
         self.sharing = Sharing(own["objectId"], self._mesh_name)
-        self.inbound = Inbound(namespace, agent.id, self._publishing, self.sharing, objects, self._logger)
-        dispatch = agent.peer.dispatch
-        topics = listened_topics(namespace, settings.channels, settings.operations, settings.io_contexts)
-        heard: Observation[tuple[str, bytes]] = dispatch.observe(topics, lambda *said: said, Observation)
-        self._questions = Questions(
-            lambda topic: dispatch.add(topic, lambda *said: dispatch.put(heard, said, len(said[1])))
+        configured = listened_by_name(
+            namespace, settings.channels, settings.operations, settings.io_contexts, settings.raw_topics
         )
-        self.outbound = Outbound(namespace, self._say, self._questions, objects, self._read_clock, self._logger)
-        self._publishing.start()
-        await agent.start()
-        self._tasks = [
-            asyncio.get_running_loop().create_task(work, name=f"coaty bridge {namespace}")
-            for work in (self.inbound.run(heard), self._tend(), self._meet_others(agent), self._tell_errors(agent))
-        ]
-        self._following = Following(
-            self._mesh,
-            events_pattern(namespace),
-            self.outbound.take,
-            self._interrupted,
-            credit_bytes=COATY_BRIDGE_CREDIT_BYTES,
-            group=group_of(namespace),
+        self.learned = Learned(namespace, configured, settings.learned_max)
+        self._listening = Listening(
+            agent.peer, namespace, mark, listened_always(namespace), self._heard, self._said, self.learned
         )
-        self._following.start()
-        self.listeners = tuple(f"coaty {address}" for address in agent.addresses)
-        self._logger.info("coaty_ready", namespace=namespace, listeners=self.listeners)
+        self._listening.on_newcomer, self._listening.on_wants = self._newcomer.set, self._relearn
+        agent.peer.tap = self._listening
+        self._questions = Questions(self._listening.subscribe)
+        self.inbound = Inbound(
+            namespace,
+            agent.id,
+            self._publishing,
+            self.sharing,
+            self.learned,
+            self._brought,
+            objects,
+            lambda: self.island.name,
+            self._logger,
+        )
+        self.inbound.on_bridge = self._choose_island
+        self.outbound = Outbound(
+            namespace,
+            mark,
+            self._say,
+            lambda: self.island.name,
+            self._heard,
+            self._said,
+            self._questions,
+            objects,
+            self._read_clock,
+            self._logger,
+        )
 
     async def close(self) -> None:
         self.listeners = ()
@@ -105,32 +158,149 @@ class CoatyGateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
-        if self._following is not None:
-            await self._following.close()
-            self._following = None
+        for following in (self._following, self._watching):
+            if following is not None:
+                await following.close()
+        self._following = self._watching = None
         agent, self._agent = self._agent, None
         if agent is not None:
             await agent.close()
             self._publishing.close()
 
-    # --- while it runs -------------------------------------------------------------------------------------------
+    # --- to the namespace ----------------------------------------------------------------------------------------
 
     async def _say(self, publication: Publication) -> None:
         """In the namespace, with the mark of our mesh. Waits while neighbours cannot follow."""
-        assert self._agent is not None, "the bridge runs"
-        seqno = marked(self._mark, secrets.token_bytes)
-        await self._agent.peer.publish([Publication(publication.topic, publication.payload, seqno)])
+        assert self._agent is not None and publication.seqno is not None, "the bridge runs, and marks what it says"
+        await self._agent.peer.publish([publication])
+        self._said.add(said_of(publication.seqno))
 
-    async def _meet_others(self, agent: Agent) -> None:
-        """Ask who is a bridge, too, again whenever somebody new has come."""
+    async def _take(self, delivered: Delivered) -> None:
+        """Nothing goes out before we know on which island we are."""
+        await self._met.wait()
+        await self.outbound.take(delivered)
+
+    def _follow(self) -> None:
+        self._following = self._new_following(self._take, group_of(self._settings.namespace, self.island.name))
+        self._following.start()
+
+    def _new_following(self, take: Callable[[Delivered], object], group: str) -> Following:
+        return Following(
+            self._mesh,
+            events_pattern(self._settings.namespace),
+            take,  # type: ignore[arg-type]  # both are coroutine functions
+            self._interrupted,
+            credit_bytes=COATY_BRIDGE_CREDIT_BYTES,
+            group=group,
+        )
+
+    def _interrupted(self, error: WeftError) -> None:
+        self._logger.warning("coaty_out_interrupted", reason=str(error))
+
+    # --- what other bridges do -----------------------------------------------------------------------------------
+
+    async def _watch(self, delivered: Delivered) -> None:
+        if delivered.stream.origin == self._mesh.node_id:
+            return
+        batch = Batch.read_stored(delivered.data)
+        if delivered.stream.topic != bridges_topic(self._settings.namespace):
+            for identity in identities_in(batch, delivered.first_offset):
+                self.inbound.is_in_mesh(identity)
+            return
+        for event in batch.events_from(delivered.first_offset):
+            self._take_report((event.key or b"").decode(errors="replace"), event.payload)
+
+    def _take_report(self, node: str, payload: bytes) -> None:
+        try:
+            report = decode_report_untrusted(payload)
+        except UsageError as error:
+            self._logger.warning("coaty_report_rejected", node=node, reason=str(error))
+            return
+        if self.learned.reported(node, report, self._now_s()):
+            self._reported = None  # it does not know us either
+        self._relearn()
+
+    def _relearn(self) -> None:
+        """At the end of this turn of the loop: whoever comes announces many topics at once."""
+        if not self._is_relearning:
+            self._is_relearning = True
+            asyncio.get_running_loop().call_soon(self._listen_and_report)
+
+    def _listen_and_report(self) -> None:
+        self._is_relearning = False
+        if self._agent is None:
+            return
+        hears = self._listening.listen(self.learned.listened())
+        wants = tuple(self.learned.wants())
+        report = BridgeReport(self._own["objectId"], self._agent.peer_id, wants, hears)
+        if report != self._reported or self._now_s() - self._reported_at_s >= COATY_REPORT_S:
+            self._reported, self._reported_at_s = report, self._now_s()
+            node = str(self._mesh.node_id).encode()
+            self._publishing.add(bridges_topic(self._settings.namespace), report.encode(), node, None, self)
+        refused, self._logged_refused = self._logged_refused, self.learned.refused
+        if self.learned.refused > refused:
+            limit = self._settings.learned_max
+            self._logger.warning("coaty_topics_not_learned", topics=self.learned.refused, limit=limit)
+
+    def published(self, receipt: Receipt, number: int) -> None:
+        """A report is in the mesh."""
+
+    def refused(self, error: WeftError) -> None:
+        self._reported = None  # the next look tries again
+        self._logger.warning("coaty_report_refused", reason=str(error))
+
+    # --- who and what is there -----------------------------------------------------------------------------------
+
+    async def _meet(self, agent: Agent) -> None:
+        """Ask what there is, bridges and all else, again whenever somebody new has come."""
+        await agent.ready()
         while True:
             self._newcomer.clear()
-            async with await agent.discover(object_types=[BRIDGE_TYPE]) as resolves:
-                while not self._newcomer.is_set():
-                    with suppress(TimeoutError):
-                        resolve = await resolves.next(COATY_MEET_S)
-                        if resolve.data.object is not None:
-                            self.sharing.advertised(resolve.data.object)
+            until_s = self._now_s() + COATY_MEET_S
+            async with await agent.discover(core_types=list(CoreType)) as resolves:
+                while not (self._newcomer.is_set() and self._met.is_set()):
+                    await self._take_answers(resolves)
+                    if self._now_s() >= until_s and not self._met.is_set():
+                        self._settle()
+            await asyncio.sleep(COATY_ASK_S)
+
+    async def _take_answers(self, resolves: Responses[Resolve]) -> None:
+        with suppress(TimeoutError):
+            answer: Event[Resolve] = await resolves.next(COATY_MEET_S)
+            for found in (answer.data.object, *(answer.data.related_objects or ())):
+                if found is not None:
+                    self.inbound.found(answer.source_id, found)
+
+    def _settle(self) -> None:
+        self.island.choose(self.sharing.islands)
+        self._island_changed.set()
+        self._met.set()
+        self.inbound.settle()
+
+    def _choose_island(self) -> None:
+        if self._met.is_set() and self.island.choose(self.sharing.islands):
+            self._island_changed.set()
+
+    async def _keep_island(self, agent: Agent) -> None:
+        """Say on which island we are, and take part in its group; again whenever that has changed."""
+        followed = self.island.name
+        while True:
+            await self._island_changed.wait()
+            self._island_changed.clear()
+            self._own["island"] = self.island.name
+            await agent.advertise(self._own)
+            if self.island.name != followed:
+                followed = self.island.name
+                self._logger.info("coaty_island", island=followed)
+                if self._following is not None:
+                    await self._following.close()
+                try:
+                    self._follow()
+                except WeftError as error:  # no more subscribers are taken just now
+                    self._interrupted(error)
+                    followed = ""
+                    await asyncio.sleep(COATY_TEND_S)
+                    self._island_changed.set()
 
     async def _tell_errors(self, agent: Agent) -> None:
         async for error in agent.errors:
@@ -139,7 +309,37 @@ class CoatyGateway:
     async def _tend(self) -> None:
         while True:
             await asyncio.sleep(COATY_TEND_S)
-            self._questions.forget(asyncio.get_running_loop().time())
+            now_s = self._now_s()
+            self._questions.forget(now_s)
+            self._listening.forget(now_s)
+            self.inbound.expire()
+            self.learned.forget(now_s)
+            self._relearn()
 
-    def _interrupted(self, error: WeftError) -> None:
-        self._logger.warning("coaty_out_interrupted", reason=str(error))
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    # --- for the metrics -----------------------------------------------------------------------------------------
+
+    def bridge_figures(self) -> BridgeFigures:
+        """What was counted since the start, and how it stands."""
+        if self._agent is None:
+            return BridgeFigures()
+        came, went, peer = self.inbound.figures, self.outbound.figures, self._agent.peer
+        return BridgeFigures(
+            events_in=_counts(came),
+            events_out=_counts(went),
+            neighbours=len(peer.host.neighbours),
+            bridges=len(self.sharing.others),
+            topics=len(peer.topics),
+            held=len(self.inbound.held),
+            held_forgotten=self.inbound.held.forgotten,
+            questions=len(self._questions),
+            topics_refused=self.learned.refused,
+            connections_refused=peer.host.refused,
+            distrusted=peer.distrusted,
+        )
+
+
+def _counts(figures: object) -> Mapping[str, int]:
+    return {name: getattr(figures, name) for name in type(figures).__dataclass_fields__}  # type: ignore[attr-defined]

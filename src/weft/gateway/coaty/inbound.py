@@ -6,7 +6,7 @@ The payload stays as it came. Headers say who said it, and that it came from the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,28 +14,41 @@ from structlog.stdlib import BoundLogger
 
 from weft.coaty.observing import Observation
 from weft.errors import PeerError, UsageError, WeftError
+from weft.gateway.coaty.learning import Learned, is_learnable
+from weft.gateway.coaty.memory import IDENTITY_HEADER, Remembered, identity_of
 from weft.gateway.coaty.objects import Objects
-from weft.gateway.coaty.sharing import Sharing
-from weft.gateway.coaty.topics import mesh_topic
+from weft.gateway.coaty.sharing import Heard, Held, Sharing
+from weft.gateway.coaty.topics import mesh_topic, raw_mesh_topic
 from weft.gateway.publishing import Publishing
 from weft.limits import COATY_OBSERVED_BYTES_MAX, COATY_OBSERVED_MAX
 from weft.model import Receipt
+from weft.model import Topic as MeshTopic
 from weft.wire.coaty import (
     Advertise,
+    CoatyObject,
     CoreType,
     Deadvertise,
+    Discover,
     EventType,
     Message,
     Topic,
     Update,
     decode_event_untrusted,
+    encode_payload,
+    is_coaty_topic,
     parse_topic_untrusted,
 )
+from weft.wire.coaty.jsonvalues import encode_json
+from weft.wire.coaty.messages import topics_of
 
 BRIDGE_HEADER: Final = "coaty-bridge"  # the agent id of the bridge that brought it over
+ISLAND_HEADER: Final = "coaty-island"  # where it was heard: it goes out on other islands only
+NOWHERE: Final = "*"  # as an island: it goes out on none, because another mesh has carried it already
+PEER_HEADER: Final = "coaty-peer"  # the libp2p peer that said it
 SOURCE_HEADER: Final = "coaty-source-id"
 CORRELATION_HEADER: Final = "coaty-correlation-id"
 TYPE_HEADER: Final = "coaty-object-type"
+COATY_KNOWN_MAX: Final = 65_536  # objects; of one that is forgotten, a bridge that asks finds it again
 
 
 @dataclass(slots=True)
@@ -44,102 +57,231 @@ class InFigures:
 
     published: int = 0
     left_to_others: int = 0  # another bridge brings them over
+    taken_over: int = 0  # of those, when the other bridge was gone; counted as published, too
+    repeated: int = 0  # the mesh has them already
     rejected: int = 0  # no Coaty events, or not possible on the mesh
     refused: int = 0  # by the node, which is full or shuts down
 
 
 class Inbound:
+    """``island`` is asked for each event. Nothing is brought over before ``settle``: until then it is not known whether
+    another bridge does it."""
+
     def __init__(
         self,
         namespace: str,
         bridge_id: str,
         publishing: Publishing,
         sharing: Sharing,
+        learned: Learned,
+        brought: Remembered,
         objects: Objects,
+        island: Callable[[], str],
         logger: BoundLogger,
     ) -> None:
         self.figures = InFigures()
+        self.on_bridge: Callable[[], None] = lambda: None  # there is news of another bridge
+        self.held = Held()
         self._namespace = namespace
         self._bridge_id = bridge_id
         self._publishing = publishing
         self._sharing = sharing
+        self._learned = learned
+        self._brought = brought
         self._objects = objects
+        self._island = island
         self._logger = logger
+        self._is_settled = False
+        self._known: dict[str, str] = {}  # by object id, what was advertised or found of it last
         self._pending = self._pending_bytes = 0  # handed to the node, and not synced yet
         self._room = asyncio.Event()
 
-    async def run(self, heard: Observation[tuple[str, bytes]]) -> None:
+    async def run(self, heard: Observation[Heard]) -> None:
         """One event after the other. While the node is slow nothing is taken, and in the end agents are slowed down."""
-        async for topic, payload in heard:
-            self.heard(topic, payload)
+        async for event in heard:
+            self.heard(event)
             while self._pending >= COATY_OBSERVED_MAX or self._pending_bytes >= COATY_OBSERVED_BYTES_MAX:
                 self._room.clear()
                 await self._room.wait()
 
-    def heard(self, text: str, payload: bytes) -> None:
+    def heard(self, event: Heard) -> None:
         """What came on one of the topics that the bridge is subscribed to."""
-        try:
-            topic = parse_topic_untrusted(text)
-            message = decode_event_untrusted(topic, payload)
-            target = mesh_topic(Topic(self._namespace, topic.event, topic.filter, topic.correlation_id))
-        except (PeerError, UsageError) as error:
-            self.figures.rejected += 1
-            self._logger.info("coaty_event_rejected", topic=text, reason=str(error))
+        found = self._read(event)
+        if found is None:
             return
-        self._learn(message)
-        if not self._sharing.is_ours(text, payload):
+        target, message = found
+        if message is not None:
+            if self._is_among_bridges(event, message):
+                return
+            self._learn(message)
+        if event.identity in self._brought:
+            self.figures.repeated += 1
+        elif not self._is_settled:
+            self.held.keep(event, self._now_s())
+        elif not self._is_ours(event):
             self.figures.left_to_others += 1
+            self.held.keep(event, self._now_s())
+        else:
+            self._bring(event, target, message)
+
+    def found(self, source_id: str, existing: CoatyObject) -> None:
+        """An object that was there before us, or came unheard: in the mesh, it is as if it were advertised now."""
+        self._advertised(existing)
+        identity = self._know(existing)
+        if identity in self._brought:
             return
-        self._pending += 1
-        self._pending_bytes += len(payload)
-        self._publishing.add(target, payload, key_of(message), self._headers(message), _Waiting(self, len(payload)))
-        self._objects.happened(message)
+        message = Message(source_id, Advertise(existing))
+        topic = str(topics_of(self._namespace, message)[0])
+        event = Heard(topic, encode_payload(message), identity, source_id)
+        read = self._read(event)
+        if read is not None:
+            self._bring(event, *read)
+
+    # --- sharing -------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Others are known by now."""
+        self._is_settled = True
+        self._take_over()
+
+    def expire(self) -> None:
+        self.held.expire(self._now_s())
+
+    def is_in_mesh(self, identity: str) -> None:
+        """Some bridge has brought it over."""
+        self._brought.add(identity)
+        self.held.release(identity)
+
+    def _is_ours(self, event: Heard) -> bool:
+        if event.is_answer:
+            return True  # only the bridge that has asked listens to answers
+        if not is_learnable(event.topic, self._namespace):
+            return self._sharing.is_ours(event.origin)
+        return self._sharing.is_ours(event.origin, lambda bridge: self._learned.is_heard_by(bridge, event.topic))
+
+    def _take_over(self) -> None:
+        for event in self.held.take(self._is_ours):
+            read = self._read(event)
+            if read is not None and event.identity not in self._brought:
+                self.figures.taken_over += 1
+                self._bring(event, *read)
+
+    def _is_among_bridges(self, event: Heard, message: Message) -> bool:
+        """Bridges ask what there is. What they want to know is of no interest elsewhere."""
+        return isinstance(message.data, Discover) and (
+            message.source_id == self._bridge_id
+            or event.origin in self._sharing.peers
+            or event.origin in self._learned.bridge_peers
+        )
 
     def _learn(self, message: Message) -> None:
         match message.data:
             case Advertise(advertised):
-                self._sharing.advertised(advertised)
+                self._advertised(advertised)
+                self._brought.add(self._know(advertised))  # so that it is not found as well
             case Deadvertise(object_ids):
                 for object_id in object_ids:
-                    self._sharing.deadvertised(object_id)
+                    self._brought.discard(self._known.pop(object_id, ""))
+                bridges = [object_id for object_id in object_ids if self._sharing.deadvertised(object_id)]
+                if bridges and self._is_settled:
+                    self._take_over()
             case _:
                 pass
 
-    def _headers(self, message: Message) -> Mapping[str, str]:
-        headers = {BRIDGE_HEADER: self._bridge_id, SOURCE_HEADER: message.source_id}
-        if message.correlation_id is not None:
-            headers[CORRELATION_HEADER] = message.correlation_id
-        if isinstance(message.data, Advertise | Update):
-            headers[TYPE_HEADER] = message.data.object["objectType"]
+    def _advertised(self, advertised: CoatyObject) -> None:
+        if self._sharing.advertised(advertised):
+            self.on_bridge()
+
+    def _know(self, advertised: CoatyObject) -> str:
+        """The identity of an object as it is now: the same whether it was advertised or found."""
+        identity = _identity_of_object(advertised)
+        self._known.pop(advertised["objectId"], None)
+        self._known[advertised["objectId"]] = identity
+        if len(self._known) > COATY_KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+        return identity
+
+    # --- bringing over -------------------------------------------------------------------------------------------
+
+    def _read(self, event: Heard) -> tuple[MeshTopic, Message | None] | None:
+        """Where it goes in the mesh, and what it says, if that is for us to know; None if it is no event of Coaty."""
+        try:
+            if not is_coaty_topic(event.topic):
+                return raw_mesh_topic(self._namespace, event.topic), None
+            topic = parse_topic_untrusted(event.topic)
+            target = mesh_topic(Topic(self._namespace, topic.event, topic.filter, topic.correlation_id))
+            return target, read_message_untrusted(topic, event.payload)
+        except (PeerError, UsageError) as error:
+            self.figures.rejected += 1
+            self._logger.info("coaty_event_rejected", topic=event.topic, reason=str(error))
+            return None
+
+    def _bring(self, event: Heard, target: MeshTopic, message: Message | None) -> None:
+        self._pending += 1
+        self._pending_bytes += len(event.payload)
+        self._brought.add(event.identity)
+        key = None if message is None else key_of(message)
+        headers = self._headers(event, message)
+        self._publishing.add(target, event.payload, key, headers, _Waiting(self, event))
+        if message is not None:
+            self._objects.happened(message)
+
+    def _headers(self, event: Heard, message: Message | None) -> Mapping[str, str]:
+        headers = {
+            BRIDGE_HEADER: self._bridge_id,
+            ISLAND_HEADER: NOWHERE if event.is_foreign else self._island(),
+            IDENTITY_HEADER: event.identity,
+            PEER_HEADER: event.origin,
+        }
+        if message is not None:
+            headers[SOURCE_HEADER] = message.source_id
+            if message.correlation_id is not None:
+                headers[CORRELATION_HEADER] = message.correlation_id
+            if isinstance(message.data, Advertise | Update):
+                headers[TYPE_HEADER] = message.data.object["objectType"]
         return headers
 
     # --- what becomes of it --------------------------------------------------------------------------------------
 
-    def settled(self, size_bytes: int, error: WeftError | None) -> None:
+    def settled(self, event: Heard, error: WeftError | None) -> None:
         self._pending -= 1
-        self._pending_bytes -= size_bytes
+        self._pending_bytes -= len(event.payload)
         self._room.set()
         if error is None:
             self.figures.published += 1
         else:
             self.figures.refused += 1
+            self._brought.discard(event.identity)
             self._logger.warning("coaty_event_refused", reason=str(error))
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()
 
 
 class _Waiting:
     """For the outcome of one event."""
 
-    __slots__ = ("_inbound", "_size_bytes")
+    __slots__ = ("_event", "_inbound")
 
-    def __init__(self, inbound: Inbound, size_bytes: int) -> None:
+    def __init__(self, inbound: Inbound, event: Heard) -> None:
         self._inbound = inbound
-        self._size_bytes = size_bytes
+        self._event = event
 
     def published(self, receipt: Receipt, number: int) -> None:
-        self._inbound.settled(self._size_bytes, None)
+        self._inbound.settled(self._event, None)
 
     def refused(self, error: WeftError) -> None:
-        self._inbound.settled(self._size_bytes, error)
+        self._inbound.settled(self._event, error)
+
+
+def read_message_untrusted(topic: Topic, payload: bytes) -> Message | None:
+    """None for an IO value that is mere bytes; only its source and its actors know what they mean."""
+    try:
+        return decode_event_untrusted(topic, payload)
+    except PeerError:
+        if topic.event is EventType.IO_VALUE:
+            return None
+        raise
 
 
 def key_of(message: Message) -> bytes | None:
@@ -149,17 +291,24 @@ def key_of(message: Message) -> bytes | None:
     return message.data.object["objectId"].encode() if isinstance(message.data, Advertise) else None
 
 
-def listened_topics(
-    namespace: str, channels: Iterable[str], operations: Iterable[str], io_contexts: Iterable[str]
-) -> list[str]:
-    """All topics on which events of interest come. What is advertised or updated comes under its core type, too."""
-    filters: dict[EventType, Iterable[str]] = {
-        EventType.ADVERTISE: CoreType,
-        EventType.UPDATE: CoreType,
-        EventType.CHANNEL: channels,
-        EventType.CALL: operations,
-        EventType.ASSOCIATE: io_contexts,
-    }
-    named = [Topic(namespace, event, name) for event, names in filters.items() for name in names]
+def _identity_of_object(known: CoatyObject) -> str:
+    return identity_of(b"object", encode_json(dict(sorted(known.items())), "object", COATY_OBSERVED_BYTES_MAX))
+
+
+def listened_always(namespace: str) -> list[str]:
+    """Topics that need no name. What is advertised or updated comes under its core type, whatever else it is."""
+    typed = [Topic(namespace, event, core) for event in (EventType.ADVERTISE, EventType.UPDATE) for core in CoreType]
     plain = [EventType.DEADVERTISE, EventType.DISCOVER, EventType.QUERY, EventType.IO_VALUE]
-    return [str(topic) for topic in [*named, *(Topic(namespace, event) for event in plain)]]
+    return [str(topic) for topic in [*typed, *(Topic(namespace, event) for event in plain)]]
+
+
+def listened_by_name(
+    namespace: str,
+    channels: Iterable[str],
+    operations: Iterable[str],
+    io_contexts: Iterable[str],
+    raw_topics: Iterable[str],
+) -> list[str]:
+    """Topics that are configured: those that no agent announces."""
+    names = {EventType.CHANNEL: channels, EventType.CALL: operations, EventType.ASSOCIATE: io_contexts}
+    return [*(str(Topic(namespace, event, name)) for event, named in names.items() for name in named), *raw_topics]

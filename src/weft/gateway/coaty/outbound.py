@@ -1,15 +1,16 @@
 """From the mesh to the namespace: what is published on ``coaty.<namespace>.<event>[.<filter>]`` reaches Coaty agents.
 
-All bridges of a mesh to one namespace are members of one group, so each event goes out once, and what was published
-while a bridge was down goes out when it is back: unless it is a question or an answer, for which nobody waits any more.
-Answers to questions that went out are brought back for a while.
+All bridges of a mesh on one island of a namespace are members of one group, so each event goes out once, and what was
+published while a bridge was down goes out when it is back: unless it is a question or an answer, for which nobody waits
+any more. Answers to questions that went out are brought back for a while. What agents of one island said goes out on
+the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,15 +19,18 @@ from structlog.stdlib import BoundLogger
 from weft.coaty.settling import Publication
 from weft.core.messages import Delivered
 from weft.errors import PeerError, UsageError
-from weft.gateway.coaty.inbound import BRIDGE_HEADER
+from weft.gateway.coaty.inbound import BRIDGE_HEADER, ISLAND_HEADER, NOWHERE
+from weft.gateway.coaty.memory import IDENTITY_HEADER, Remembered
 from weft.gateway.coaty.objects import Objects
-from weft.gateway.coaty.topics import coaty_topic
+from weft.gateway.coaty.sharing import marked, said_of
+from weft.gateway.coaty.topics import coaty_topic, raw_topic
 from weft.limits import COATY_PAYLOAD_BYTES_MAX
 from weft.model import Batch, Event
 from weft.model import Topic as MeshTopic
 from weft.wire.coaty import (
     RESPONSE_TO,
     Advertise,
+    EventType,
     Message,
     Topic,
     Update,
@@ -45,6 +49,7 @@ class OutFigures:
 
     published: int = 0
     echoes: int = 0  # events that came from the namespace, and therefore do not go back
+    repeated: int = 0  # a bridge of our mesh has said them already
     rejected: int = 0  # no Coaty events
     stale: int = 0  # questions and answers that are too old
 
@@ -57,8 +62,8 @@ class Questions:
         self._leave: OrderedDict[str, Callable[[], None]] = OrderedDict()
         self._until_s: dict[str, float] = {}
 
-    def asked(self, topic: Topic, now_s: float) -> None:
-        text = str(topic)
+    def asked(self, text: str, now_s: float) -> None:
+        """``text`` is the topic of the answers."""
         self.forget(now_s)
         if text in self._leave:
             return
@@ -80,12 +85,17 @@ class Questions:
 
 
 class Outbound:
-    """``say`` publishes in the namespace; ``read_clock`` tells Unix time in microseconds."""
+    """``say`` publishes in the namespace; ``island`` tells which part of it we are on; ``heard`` has what was heard
+    there, and ``said`` what bridges of our mesh said there; ``read_clock`` tells Unix time in microseconds."""
 
     def __init__(
         self,
         namespace: str,
+        mark: bytes,
         say: Callable[[Publication], Awaitable[None]],
+        island: Callable[[], str],
+        heard: Remembered,
+        said: Remembered,
         questions: Questions,
         objects: Objects,
         read_clock: Callable[[], int],
@@ -93,7 +103,11 @@ class Outbound:
     ) -> None:
         self.figures = OutFigures()
         self._namespace = namespace
+        self._mark = mark
         self._say = say
+        self._island = island
+        self._heard = heard
+        self._said = said
         self._questions = questions
         self._objects = objects
         self._read_clock = read_clock
@@ -101,11 +115,15 @@ class Outbound:
 
     async def take(self, delivered: Delivered) -> None:
         batch = Batch.read_stored(delivered.data)
-        for event in batch.events_from(delivered.first_offset):
-            await self._take_event(delivered.stream.topic, event)
+        first = max(delivered.first_offset, batch.base_offset)
+        stream = delivered.stream
+        place = f"{stream.topic}\0{stream.origin}\0{stream.partition}\0{delivered.epoch}"
+        for offset, event in enumerate(batch.events_from(first), first):
+            await self._take_event(stream.topic, event, f"{place}\0{offset}")
 
-    async def _take_event(self, topic: MeshTopic, event: Event) -> None:
-        if event.headers is not None and BRIDGE_HEADER in event.headers:
+    async def _take_event(self, topic: MeshTopic, event: Event, place: str) -> None:
+        headers = event.headers or {}
+        if BRIDGE_HEADER in headers and not self._is_from_elsewhere(headers):
             self.figures.echoes += 1
             return
         try:
@@ -117,28 +135,48 @@ class Outbound:
         if found is None:
             return
         targets, message = found
-        if message.correlation_id is not None and self._is_stale(event):
-            self.figures.stale += 1
-            return
-        if message.event in RESPONSE_TO:
-            answers = Topic(self._namespace, RESPONSE_TO[message.event], correlation_id=message.correlation_id)
-            self._questions.asked(answers, asyncio.get_running_loop().time())
-        for target in targets:
-            await self._say(Publication(str(target), event.payload))
-        self._objects.happened(message)
-        self.figures.published += 1
+        if message is not None and message.correlation_id is not None:
+            if self._is_stale(event):
+                self.figures.stale += 1
+                return
+            if message.event in RESPONSE_TO:
+                answers = Topic(self._namespace, RESPONSE_TO[message.event], correlation_id=message.correlation_id)
+                self._questions.asked(str(answers), asyncio.get_running_loop().time())
+        publications = [self._publication(target, event.payload, place) for target in targets]
+        fresh = [each for each in publications if each.seqno is not None and said_of(each.seqno) not in self._said]
+        for publication in fresh:
+            await self._say(publication)
+        if message is not None and BRIDGE_HEADER not in headers:
+            self._objects.happened(message)
+        if fresh:
+            self.figures.published += 1
+        else:
+            self.figures.repeated += 1
 
-    def _read_untrusted(self, topic: MeshTopic, payload: bytes) -> tuple[list[Topic], Message] | None:
+    def _publication(self, target: str, payload: bytes, place: str) -> Publication:
+        return Publication(target, payload, marked(self._mark, f"{place}\0{target}"))
+
+    def _is_from_elsewhere(self, headers: Mapping[str, str]) -> bool:
+        """Whether agents of another island said it, who cannot be heard on ours."""
+        island = headers.get(ISLAND_HEADER, NOWHERE)
+        return island not in (NOWHERE, self._island()) and headers.get(IDENTITY_HEADER) not in self._heard
+
+    def _read_untrusted(self, topic: MeshTopic, payload: bytes) -> tuple[list[str], Message | None] | None:
         """Clients of the mesh can publish anything here; agents get what is a Coaty event."""
         if len(payload) > COATY_PAYLOAD_BYTES_MAX:
             raise UsageError("payload is too long for Coaty", have=len(payload), limit=COATY_PAYLOAD_BYTES_MAX)
+        raw = raw_topic(self._namespace, topic)
+        if raw is not None:
+            return [raw], None
         probe = coaty_topic(self._namespace, topic, correlation_id=PLACEHOLDER)
         if probe is None:
             return None
+        if probe.event is EventType.IO_VALUE:
+            return [str(probe)], None  # JSON in an envelope, or bytes: for actors to tell
         message = decode_payload_untrusted(probe.event, payload)
         target = coaty_topic(self._namespace, topic, message.correlation_id)
         assert target is not None, "the same topic"
-        return _everywhere(target, message), message
+        return [str(each) for each in _everywhere(target, message)], message
 
     def _is_stale(self, event: Event) -> bool:
         return event.timestamp_us < self._read_clock() - int(COATY_QUESTION_S * US_PER_S)

@@ -1,53 +1,76 @@
 """Several bridges between one mesh and one namespace: each event is brought over by one of them. Pure.
 
-- **Echoes**: what a bridge says in the namespace carries a mark of its mesh in the sequence number of the message,
-  which its key signs. A bridge of the same mesh lets such messages lie: they came from the mesh.
-- **Twins**: all bridges hear the same events. The one whose id and the event hash highest together brings it over. Who
-  the bridges are, they tell each other as all agents do, by advertising themselves, and by last wills.
-
-While a bridge comes or goes, the others may not agree for a moment: an event may then come over twice, or not at all,
-as is always possible in Coaty.
+- **Echoes**: what a bridge says in the namespace carries a mark in the sequence number of the message, which its key
+  signs: that a bridge said it, and for which mesh. A bridge of the same mesh lets such messages lie: they came from the
+  mesh. What a bridge of another mesh said is brought over, and never goes out again. So nothing can circle.
+- **Twins**: all bridges of an island (bridges that hear each other in the namespace) hear the same events. All that one
+  peer says is brought over by one of them, in order: the one whose id and the peer's hash highest together, among
+  those that listen to the topic. Who the bridges are, they tell each other as all agents do, by advertising themselves,
+  and by last wills.
+- **Takeover**: what is left to another bridge is held for a while. When that bridge is gone, what it has not brought
+  over is brought over by who is next. Held events that appear in the mesh are let go of.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
+from weft.gateway.coaty.settings import ISLAND_CHARS_MAX
+from weft.limits import MIB
 from weft.wire.coaty import CoatyObject, CoreType
 
 BRIDGE_TYPE: Final = "com.weft.Bridge"
-MARK_BYTES: Final = 8
-CHANCE_BYTES: Final = 8  # as many as the reference's sequence numbers have
+MAGIC: Final = hashlib.sha256(b"weft coaty bridge").digest()[:4]  # a bridge said it, of whatever mesh
+MESH_BYTES: Final = 4
+MARK_BYTES: Final = len(MAGIC) + MESH_BYTES
+SAID_BYTES: Final = 8  # as many as the reference's sequence numbers have
 NOT_IN_GROUPS: Final = re.compile("[^A-Za-z0-9_-]")
 SHOWN_CHARS: Final = 40
 BRIDGES_MAX: Final = 1024  # of one namespace; anybody can claim to be one
+COATY_HELD_S: Final = 60.0  # what was left to another; its death is known after some 30 s at the latest
+COATY_HELD_MAX: Final = 65_536
+COATY_HELD_BYTES_MAX: Final = 64 * MIB
+
+
+# --- marks -----------------------------------------------------------------------------------------------------------
 
 
 def mark_of(mesh: str) -> bytes:
     """The same for all nodes of a mesh."""
-    return hashlib.sha256(b"weft coaty bridge\0" + mesh.encode()).digest()[:MARK_BYTES]
+    return MAGIC + hashlib.sha256(mesh.encode()).digest()[:MESH_BYTES]
 
 
-def marked(mark: bytes, entropy: Callable[[int], bytes]) -> bytes:
-    """A new sequence number."""
-    return mark + entropy(CHANCE_BYTES)
+def marked(mark: bytes, said: str) -> bytes:
+    """The sequence number for what is said of one event on one topic: always the same. So an agent that has heard it
+    lately does not hear it again when a bridge that was killed says it a second time."""
+    return mark + hashlib.sha256(said.encode()).digest()[:SAID_BYTES]
 
 
 def is_marked(seqno: bytes, mark: bytes) -> bool:
-    return seqno.startswith(mark) and len(seqno) == MARK_BYTES + CHANCE_BYTES
+    """``mark`` may be ``MAGIC`` alone."""
+    return seqno.startswith(mark) and len(seqno) == MARK_BYTES + SAID_BYTES
 
 
-def group_of(namespace: str) -> str:
-    """The group of all bridges of a mesh to one namespace. A namespace may have characters that a group's name may not:
-    what people can read of it, and a digest that tells it from others."""
-    digest = hashlib.sha256(namespace.encode()).hexdigest()[:8]
+def said_of(seqno: bytes) -> str:
+    """What a marked sequence number is about, whichever bridge has said it."""
+    return seqno[MARK_BYTES:].hex()
+
+
+def group_of(namespace: str, island: str) -> str:
+    """The group of all bridges of a mesh in one island of a namespace. Both may have characters that a group's name may
+    not: what people can read of the namespace, and a digest that tells it from others."""
+    digest = hashlib.sha256(f"{namespace}\0{island}".encode()).hexdigest()[:8]
     return f"coaty-bridge.{NOT_IN_GROUPS.sub('_', namespace)[:SHOWN_CHARS]}-{digest}"
 
 
-def bridge_object(object_id: str, name: str, mesh: str) -> CoatyObject:
+# --- who brings what over --------------------------------------------------------------------------------------------
+
+
+def bridge_object(object_id: str, name: str, mesh: str, island: str, peer: str) -> CoatyObject:
     """How a bridge makes itself known."""
     return {
         "objectId": object_id,
@@ -55,7 +78,18 @@ def bridge_object(object_id: str, name: str, mesh: str) -> CoatyObject:
         "coreType": str(CoreType.COATY_OBJECT),
         "name": name,
         "mesh": mesh,
+        "island": island,
+        "peer": peer,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """Another bridge of our mesh that is heard in the namespace."""
+
+    object_id: str
+    island: str
+    peer: str
 
 
 class Sharing:
@@ -64,28 +98,106 @@ class Sharing:
     def __init__(self, own_id: str, mesh: str) -> None:
         self._own_id = own_id
         self._mesh = mesh
-        self._others: dict[str, None] = {}
+        self._others: dict[str, Bridge] = {}
 
     @property
     def others(self) -> tuple[str, ...]:
         return tuple(self._others)
 
-    def advertised(self, advertised: CoatyObject) -> None:
-        object_id = str(advertised["objectId"])
-        is_bridge = advertised["objectType"] == BRIDGE_TYPE and advertised.get("mesh") == self._mesh
-        if is_bridge and object_id != self._own_id and len(self._others) < BRIDGES_MAX:
-            self._others[object_id] = None
+    @property
+    def islands(self) -> frozenset[str]:
+        """What the others call the island that they and we are on. Who has just come does not know yet."""
+        return frozenset(other.island for other in self._others.values() if other.island)
 
-    def deadvertised(self, object_id: str) -> None:
-        self._others.pop(object_id, None)
+    @property
+    def peers(self) -> frozenset[str]:
+        return frozenset(other.peer for other in self._others.values())
 
-    def is_ours(self, topic: str, payload: bytes) -> bool:
-        """Of all bridges that are known, exactly one says so."""
-        if not self._others:
-            return True
-        event = hashlib.blake2b(topic.encode() + b"\0" + payload, digest_size=16).digest()
+    def advertised(self, advertised: CoatyObject) -> bool:
+        """Whether this is news of another bridge."""
+        found = _bridge_in(advertised, self._mesh)
+        if found is None or found.object_id == self._own_id or self._others.get(found.object_id) == found:
+            return False
+        if found.object_id not in self._others and len(self._others) >= BRIDGES_MAX:
+            return False
+        self._others[found.object_id] = found
+        return True
+
+    def deadvertised(self, object_id: str) -> bool:
+        """Whether that was another bridge."""
+        return self._others.pop(object_id, None) is not None
+
+    def is_ours(self, origin: str, is_listening: Callable[[str], bool] = lambda bridge: True) -> bool:
+        """Of all bridges that are known and listen, exactly one says so of what a peer says."""
 
         def weight(bridge: str) -> bytes:
-            return hashlib.blake2b(bridge.encode() + event, digest_size=16).digest()
+            return hashlib.blake2b(f"{bridge}\0{origin}".encode(), digest_size=16).digest()
 
-        return all(weight(self._own_id) > weight(other) for other in self._others)
+        own = weight(self._own_id)
+        return all(own > weight(other) for other in self._others if is_listening(other))
+
+
+def _bridge_in(advertised: CoatyObject, mesh: str) -> Bridge | None:
+    if advertised["objectType"] != BRIDGE_TYPE or advertised.get("mesh") != mesh:
+        return None
+    island, peer = advertised.get("island"), advertised.get("peer")
+    if not isinstance(island, str) or not isinstance(peer, str):
+        return None
+    if len(island) > ISLAND_CHARS_MAX or not 0 < len(peer) <= ISLAND_CHARS_MAX:
+        return None
+    return Bridge(str(advertised["objectId"]), island, peer)
+
+
+# --- what is left to others ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An event of the namespace. ``origin`` is the peer that said it."""
+
+    topic: str
+    payload: bytes
+    identity: str
+    origin: str
+    is_foreign: bool = False  # said by a bridge of another mesh
+    is_answer: bool = False
+
+
+class Held:
+    """Events in the order in which they were heard; the oldest go first."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, tuple[Heard, float]] = {}
+        self._bytes = 0
+        self.forgotten = 0  # beyond the bounds, not by age
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def keep(self, event: Heard, now_s: float) -> None:
+        if event.identity not in self._events:
+            self._events[event.identity] = (event, now_s)
+            self._bytes += len(event.payload)
+        while len(self._events) > COATY_HELD_MAX or self._bytes > COATY_HELD_BYTES_MAX:
+            self.release(next(iter(self._events)))
+            self.forgotten += 1
+
+    def release(self, identity: str) -> None:
+        """The mesh has it."""
+        held = self._events.pop(identity, None)
+        if held is not None:
+            self._bytes -= len(held[0].payload)
+
+    def expire(self, now_s: float) -> None:
+        while self._events:
+            oldest, (_, since_s) = next(iter(self._events.items()))
+            if now_s - since_s < COATY_HELD_S:
+                return
+            self.release(oldest)
+
+    def take(self, wanted: Callable[[Heard], bool]) -> Iterable[Heard]:
+        """Those that are to be brought over after all."""
+        taken = [event for event, _ in self._events.values() if wanted(event)]
+        for event in taken:
+            self.release(event.identity)
+        return taken

@@ -2,7 +2,8 @@
 
 Filters may hold what a topic of the mesh must not: wildcards, blanks, dots at the wrong place. Such characters are
 written as in URLs, ``%2A`` for ``*``. Answers carry their correlation id in the payload and as key, not in the topic:
-every call would leave a topic behind.
+every call would leave a topic behind. Raw events, and values on external IO routes, which look the same on the wire,
+are on ``coaty.<namespace>.RAW.<topic>``.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from urllib.parse import quote, unquote_to_bytes
 from weft.errors import UsageError
 from weft.model import Pattern, parse_pattern, parse_topic
 from weft.model import Topic as MeshTopic
-from weft.wire.coaty import EventType, Topic
+from weft.wire.coaty import EventType, Topic, require_raw_topic
 
 PREFIX: Final = "coaty"
 OBJECTS: Final = "objects"  # the topic of what is advertised and not deadvertised: no event code has this length
+BRIDGES: Final = "bridges"  # the topic on which the bridges of a mesh tell each other what they listen to
+RAW: Final = "RAW"  # in place of an event code: bytes on a topic outside of Coaty's own
 
 
 def mesh_topic(topic: Topic) -> MeshTopic:
@@ -33,7 +36,7 @@ def coaty_topic(namespace: str, topic: MeshTopic, correlation_id: str | None) ->
     UsageError if it looks like one and cannot be.
     """
     head = f"{PREFIX}.{_escaped(namespace)}."
-    if not topic.startswith(head) or topic == objects_topic(namespace):
+    if not topic.startswith(head) or topic in (objects_topic(namespace), bridges_topic(namespace)):
         return None
     code, _, rest = topic[len(head) :].partition(".")
     try:
@@ -41,6 +44,28 @@ def coaty_topic(namespace: str, topic: MeshTopic, correlation_id: str | None) ->
     except ValueError:
         raise UsageError("no Coaty event is called so", topic=topic, event=code) from None
     return Topic(namespace, event, _unescaped(rest) or None, correlation_id if event.is_response else None)
+
+
+def raw_mesh_topic(namespace: str, topic: str) -> MeshTopic:
+    """Where bytes on a raw topic appear; UsageError if the name is too long for the mesh."""
+    return parse_topic(f"{PREFIX}.{_escaped(namespace)}.{RAW}.{_escaped(topic)}")
+
+
+def raw_topic(namespace: str, topic: MeshTopic) -> str | None:
+    """The raw topic for what was published on a topic of the mesh; None if it is none of this namespace's.
+
+    UsageError if it looks like one and cannot be.
+    """
+    head = f"{PREFIX}.{_escaped(namespace)}.{RAW}."
+    if not topic.startswith(head):
+        return None
+    found = _unescaped(topic[len(head) :])
+    require_raw_topic(found)
+    return found
+
+
+def bridges_topic(namespace: str) -> MeshTopic:
+    return parse_topic(f"{PREFIX}.{_escaped(namespace)}.{BRIDGES}")
 
 
 def objects_topic(namespace: str) -> MeshTopic:

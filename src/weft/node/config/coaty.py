@@ -10,17 +10,19 @@ from pydantic import BeforeValidator, Field, InstanceOf
 
 from weft.configuration import Section
 from weft.errors import UsageError
-from weft.gateway.coaty.settings import CoatySettings
-from weft.gateway.coaty.topics import objects_topic
+from weft.gateway.coaty.settings import COATY_LEARNED_MAX, ISLAND_CHARS_MAX, CoatySettings
+from weft.gateway.coaty.topics import bridges_topic, objects_topic
+from weft.limits import LIBP2P_CONNECTIONS_MAX
 from weft.model import Topic
-from weft.node.config.sections import parsed_by, split_list
+from weft.node.config.sections import Int, knob, parsed_by, split_list
 from weft.transport.addresses import Address, parse_address
 from weft.wire.coaty import require_namespace
-from weft.wire.coaty.topics import require_filter
+from weft.wire.coaty.topics import require_filter, require_raw_topic
 from weft.wire.libp2p import multiaddr
 
 IDENTITY: Final = Path("coaty") / "identity.json"  # below the data directory
 NAMES_MAX: Final = 1024
+TOPICS_MAX: Final = 3072  # of the 4,096 that a peer of Floodsub may have; the rest is for questions
 PEERS_MAX: Final = 64
 INTERFACES_MAX: Final = 16
 
@@ -33,6 +35,11 @@ def _namespace(text: str) -> str:
 
 def _filter(text: str) -> str:
     require_filter(text, "name")
+    return text
+
+
+def _raw_topic(text: str) -> str:
+    require_raw_topic(text)
     return text
 
 
@@ -50,6 +57,7 @@ def _interface(text: str) -> str:
 
 
 Names = Annotated[tuple[Annotated[str, parsed_by(_filter)], ...], BeforeValidator(split_list)]
+RawTopics = Annotated[tuple[Annotated[str, parsed_by(_raw_topic)], ...], BeforeValidator(split_list)]
 Agents = Annotated[tuple[Annotated[str, parsed_by(_agent)], ...], BeforeValidator(split_list)]
 Interfaces = Annotated[tuple[Annotated[str, parsed_by(_interface)], ...], BeforeValidator(split_list)]
 
@@ -71,19 +79,42 @@ class CoatySection(Section):
         max_length=INTERFACES_MAX,
         description="Interfaces, by their IPv4 addresses, on which to look for agents by multicast. Unset: none.",
     )
-    channels: Names = Field(default=(), max_length=NAMES_MAX, description="Channels whose events come to the mesh.")
+    channels: Names = Field(
+        default=(),
+        max_length=NAMES_MAX,
+        description="Channels whose events come to the mesh even if no agent observes them. Those that agents observe "
+        "are learned; the same holds for the next three.",
+    )
     operations: Names = Field(
         default=(), max_length=NAMES_MAX, description="Operations whose calls come to the mesh, to be answered there."
     )
     io_contexts: Names = Field(
         default=(), max_length=NAMES_MAX, description="IO contexts whose associations come to the mesh."
     )
+    raw_topics: RawTopics = Field(
+        default=(), max_length=NAMES_MAX, description="Topics of Raw events, and external IO routes."
+    )
+    learned_max: Int = knob(
+        COATY_LEARNED_MAX, 0, TOPICS_MAX, "Topics that are learned; agents that want more get a line in the log."
+    )
+    connections_max: Int = knob(
+        LIBP2P_CONNECTIONS_MAX,
+        1,
+        100_000,
+        "Connections with agents that are open at a time. Others are hung up on, with a line in the log.",
+    )
+    island: str = Field(
+        default="",
+        max_length=ISLAND_CHARS_MAX,
+        description="A name for the part of the namespace that this node's agents can reach without the mesh. "
+        "Bridges with the same name share the work. Unset: bridges find out by themselves.",
+    )
     name: str = Field(default="weft", min_length=1, max_length=256, description="What the agent is called.")
 
     @property
     def compacted(self) -> tuple[Topic, ...]:
         """Topics that hold the state of something, and are compacted whatever the configuration says of them."""
-        return () if self.namespace is None else (objects_topic(self.namespace),)
+        return () if self.namespace is None else (objects_topic(self.namespace), bridges_topic(self.namespace))
 
     def settings(self, data: Path) -> CoatySettings | None:
         if self.namespace is None:
@@ -97,5 +128,9 @@ class CoatySection(Section):
             channels=self.channels,
             operations=self.operations,
             io_contexts=self.io_contexts,
+            raw_topics=self.raw_topics,
+            learned_max=self.learned_max,
+            connections_max=self.connections_max,
+            island=self.island,
             name=self.name,
         )

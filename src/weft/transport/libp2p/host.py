@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weft.errors import PeerError, UsageError, WeftError
-from weft.limits import IDENTIFY_BYTES_MAX
+from weft.limits import IDENTIFY_BYTES_MAX, LIBP2P_CONNECTIONS_MAX
 from weft.transport.libp2p.connection import LIBP2P_NEGOTIATION_S, Accept, Connection, Stream
 from weft.wire.libp2p import identify, multiaddr, varint
 from weft.wire.libp2p.errors import BadFrame
@@ -19,7 +19,6 @@ from weft.wire.libp2p.private_keys import PrivateKey
 from weft.wire.libp2p.upgrade import Entropy, Upgrade
 
 LIBP2P_DIAL_S: Final = 10.0  # for a TCP connection
-LIBP2P_CONNECTIONS_MAX: Final = 1024  # of one host, those being upgraded included; others are hung up on
 PROTOCOL_VERSION: Final = "ipfs/0.1.0"  # what the reference says
 
 
@@ -34,12 +33,22 @@ class Neighbour:
 
 class Host:
     """Callbacks: ``on_ready`` for every connection to a neighbour once that has said who it is, ``on_lost`` for every
-    such connection that ended."""
+    such connection that ended, ``on_full`` when the bound on connections is met, once until there is room again."""
 
-    def __init__(self, identity: PrivateKey, entropy: Entropy, agent_version: str) -> None:
+    def __init__(
+        self,
+        identity: PrivateKey,
+        entropy: Entropy,
+        agent_version: str,
+        connections_max: int = LIBP2P_CONNECTIONS_MAX,
+    ) -> None:
         self.identity = identity
         self.on_ready: Callable[[Connection, Neighbour], None] = lambda connection, neighbour: None
         self.on_lost: Callable[[Connection], None] = lambda connection: None
+        self.on_full: Callable[[PeerError], None] = lambda error: None
+        self.refused = 0  # connections beyond the bound, since the start
+        self._connections_max = connections_max
+        self._is_full = False
         self._entropy = entropy
         self._agent_version = agent_version
         self._accepted: dict[str, Accept] = {identify.PROTOCOL: self._tell_identity}
@@ -154,15 +163,25 @@ class Host:
 
     def _new_connection(self, expected: PeerId | None) -> Connection:
         connection = Connection(Upgrade(self.identity, expected, self._entropy), self)
-        if len(self._all) >= LIBP2P_CONNECTIONS_MAX:
-            connection.reason = PeerError("too many connections", limit=LIBP2P_CONNECTIONS_MAX)
+        if len(self._all) >= self._connections_max:
+            connection.reason = self._refuse()
+            return connection
         self._all.add(connection)
         connection.over.add_done_callback(lambda _: self._forget(connection))
         return connection
 
+    def _refuse(self) -> PeerError:
+        error = PeerError("too many connections", limit=self._connections_max)
+        self.refused += 1
+        if not self._is_full:
+            self._is_full = True
+            self.on_full(error)
+        return error
+
     def _forget(self, connection: Connection) -> None:
         self._all.discard(connection)
         self._apart.discard(connection)
+        self._is_full = self._is_full and len(self._all) >= self._connections_max
 
     async def _dial(self, address: Multiaddr, peer: PeerId, *, apart: bool = False) -> Connection:
         endpoint = address.tcp_endpoint

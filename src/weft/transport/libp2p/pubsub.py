@@ -53,6 +53,11 @@ class Pubsub:
         number = self._entropy(SEQNO_BYTES) if seqno is None else seqno
         self._perform(self._router.publish(topic, data, number, time.monotonic()))
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What we are subscribed to."""
+        return self._router.topics
+
     def peers_of(self, topic: str) -> frozenset[PeerId]:
         """The neighbours that get what is published on a topic: they want it, and our stream to them is open."""
         return self._router.peers_of(topic) & self._streams.keys()

@@ -1,0 +1,44 @@
+"""The part of a namespace on which a bridge is: agents there hear each other, those of other islands only by the mesh.
+
+Bridges that hear each other in the namespace call their island by one name, and are members of one group for it. A
+bridge that finds nobody takes the name it had last, so that its group goes on where it was; the first time, its own
+peer id. When two islands grow together, the name that comes first in the alphabet stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from weft.gateway.coaty.settings import ISLAND_CHARS_MAX
+from weft.security.files import private_directory, read_private, write_private
+
+
+class Island:
+    """``configured`` is a name that never changes; empty: it is found out. ``path`` keeps it over restarts."""
+
+    def __init__(self, configured: str, path: Path, own_peer: str) -> None:
+        self._is_fixed = bool(configured)
+        self._path = path
+        self._is_chosen = False
+        self.name = configured or _kept(path) or own_peer
+
+    def choose(self, others: Iterable[str]) -> bool:
+        """Whether the name is another one now. Who has just come takes the name of those who are there."""
+        if self._is_fixed:
+            return False
+        names = sorted(others)
+        chosen = min([*names, self.name]) if self._is_chosen or not names else names[0]
+        is_kept, self._is_chosen = self._is_chosen, True
+        if chosen == self.name and is_kept:
+            return False
+        has_changed, self.name = chosen != self.name, chosen
+        private_directory(self._path.parent)
+        write_private(self._path, chosen.encode())
+        return has_changed
+
+
+def _kept(path: Path) -> str:
+    """A file that cannot be a name is as good as none: the worst that follows is that a group begins anew."""
+    text = (read_private(path) or b"").decode(errors="replace").strip()
+    return text if len(text) <= ISLAND_CHARS_MAX and text.isprintable() else ""

@@ -1,0 +1,156 @@
+"""Which topics of the namespace a bridge listens to. Pure.
+
+Floodsub has no wildcards, but peers announce what they want. So a bridge listens to every channel, operation, IO
+context, raw topic and external IO route that an agent beside it, or beside another bridge of the mesh, has asked for:
+whoever says something there says it to somebody, and that may be anywhere. What only clients of the mesh want has to be
+configured, because no agent announces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from weft.errors import PeerError, UsageError
+from weft.limits import MIB
+from weft.wire.coaty import EventType, is_coaty_topic, parse_topic_untrusted, require_raw_topic
+from weft.wire.libp2p.floodsub import Subscription
+
+LEARNED: Final = frozenset({EventType.CHANNEL, EventType.CALL, EventType.ASSOCIATE})
+COATY_REPORT_BYTES_MAX: Final = 1 * MIB  # of one bridge about itself
+COATY_REPORT_TOPICS_MAX: Final = 4096  # as many as a peer can be subscribed to
+COATY_REPORTS_MAX: Final = 1024  # bridges that are listened to; anybody with the rights can claim to be one
+COATY_REPORT_S: Final = 60.0  # between reports of a bridge that has nothing new to say
+COATY_REPORT_S_MAX: Final = 240.0  # a bridge that was not heard of for so long is forgotten
+TEXT_CHARS_MAX: Final = 256
+
+
+class BridgeReport(msgspec.Struct, frozen=True):
+    """What a bridge tells the others over the mesh: who it is in the namespace, what the agents beside it want (and
+    what is configured for it), and what it listens to by now."""
+
+    bridge: str
+    peer: str
+    wants: tuple[str, ...]
+    hears: tuple[str, ...]
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+def decode_report_untrusted(payload: bytes) -> BridgeReport:
+    """Raise only UsageError: any client with the rights can publish there."""
+    if len(payload) > COATY_REPORT_BYTES_MAX:
+        raise UsageError("report of a bridge is too long", have=len(payload), limit=COATY_REPORT_BYTES_MAX)
+    try:
+        report = msgspec.json.decode(payload, type=BridgeReport)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UsageError(f"no report of a bridge: {error}") from None
+    if len(report.bridge) > TEXT_CHARS_MAX or len(report.peer) > TEXT_CHARS_MAX:
+        raise UsageError("ids in the report of a bridge are too long", limit=TEXT_CHARS_MAX)
+    if max(len(report.wants), len(report.hears)) > COATY_REPORT_TOPICS_MAX:
+        raise UsageError("report of a bridge names too many topics", limit=COATY_REPORT_TOPICS_MAX)
+    return report
+
+
+@lru_cache(maxsize=4096)
+def is_learnable(topic: str, namespace: str) -> bool:
+    """Whether events on it are worth bringing over because somebody wants them. All others are either listened to in
+    any case, or come on a topic of their core type as well, or are answers, or of another namespace."""
+    try:
+        if not is_coaty_topic(topic):
+            require_raw_topic(topic)
+            return True
+        found = parse_topic_untrusted(topic)
+    except (PeerError, UsageError):
+        return False
+    return found.namespace == namespace and found.event in LEARNED
+
+
+class Learned:
+    """What neighbours and other bridges want. ``topics_max`` bounds what is learned; what is configured comes
+    on top."""
+
+    def __init__(self, namespace: str, configured: Iterable[str], topics_max: int) -> None:
+        self._namespace = namespace
+        self._configured = tuple(dict.fromkeys(configured))
+        self._topics_max = topics_max
+        self._announced: dict[str, dict[str, None]] = {}  # by peer, of whatever namespace
+        self._insiders: set[str] = set()
+        self._reports: dict[str, tuple[BridgeReport, float]] = {}  # by node, and when it came
+        self._hears: dict[str, frozenset[str]] = {}  # by the bridge's object
+        self.refused = 0  # topics beyond the bound, at the last look
+
+    # --- what happens --------------------------------------------------------------------------------------------
+
+    def announced(self, peer: str, changes: Sequence[Subscription]) -> bool:
+        """Whether that may change anything."""
+        named = [change for change in changes if is_learnable(change.topic, self._namespace)]
+        topics = self._announced.setdefault(peer, {})
+        for change in named:
+            if change.wanted:
+                topics[change.topic] = None
+            else:
+                topics.pop(change.topic, None)
+        return bool(named)
+
+    def came(self, peer: str) -> None:
+        """Raw topics belong to no namespace: they count if they are wanted by somebody of ours."""
+        self._insiders.add(peer)
+
+    def left(self, peer: str) -> None:
+        self._announced.pop(peer, None)
+        self._insiders.discard(peer)
+
+    def reported(self, node: str, report: BridgeReport, now_s: float) -> bool:
+        """Whether the node was not known before."""
+        is_new = node not in self._reports
+        if not is_new or len(self._reports) < COATY_REPORTS_MAX:
+            self._reports[node] = (report, now_s)
+            self._recount()
+        return is_new
+
+    def forget(self, now_s: float) -> None:
+        for node, (_, since_s) in list(self._reports.items()):
+            if now_s - since_s >= COATY_REPORT_S_MAX:
+                del self._reports[node]
+                self._recount()
+
+    def _recount(self) -> None:
+        self._hears = {report.bridge: frozenset(report.hears) for report, _ in self._reports.values()}
+
+    # --- what follows --------------------------------------------------------------------------------------------
+
+    @property
+    def bridge_peers(self) -> frozenset[str]:
+        return frozenset(report.peer for report, _ in self._reports.values())
+
+    def wants(self) -> list[str]:
+        """What the agents beside us want, and what is configured. Other bridges' subscriptions are not wants of their
+        own: else two bridges would keep up for each other what nobody wants any more."""
+        return list(self._wanted_here())[: self._bound]
+
+    def listened(self) -> list[str]:
+        """All that this bridge has to listen to."""
+        topics = self._wanted_here()
+        for report, _ in self._reports.values():
+            topics |= dict.fromkeys(topic for topic in report.wants if is_learnable(topic, self._namespace))
+        self.refused = max(0, len(topics) - self._bound)
+        return list(topics)[: self._bound]
+
+    def is_heard_by(self, bridge: str, topic: str) -> bool:
+        """Whether another bridge, by its object's id, has said that it listens to a topic."""
+        return topic in self._hears.get(bridge, ())
+
+    @property
+    def _bound(self) -> int:
+        return len(self._configured) + self._topics_max
+
+    def _wanted_here(self) -> dict[str, None]:
+        topics = dict.fromkeys(self._configured)
+        for peer in sorted(self._insiders - self.bridge_peers):
+            topics |= self._announced.get(peer, {})
+        return topics

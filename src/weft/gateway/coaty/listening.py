@@ -1,0 +1,150 @@
+"""What a bridge hears in the namespace, before anything is decided about it: subscriptions, and what comes on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from weft.coaty.observing import Observation
+from weft.coaty.peer import Peer, Tap
+from weft.errors import PeerError, UsageError
+from weft.gateway.coaty.learning import Learned
+from weft.gateway.coaty.memory import Remembered, identity_of
+from weft.gateway.coaty.outbound import Questions
+from weft.gateway.coaty.sharing import MAGIC, Heard, is_marked, said_of
+from weft.wire.coaty import RESPONSE_TO, Topic, in_namespace, parse_topic_untrusted
+from weft.wire.libp2p import PeerId, floodsub
+from weft.wire.libp2p.floodsub import Subscription
+
+
+class _Question(msgspec.Struct):
+    correlationId: str  # noqa: N815
+
+
+class Listening(Tap):
+    """The bridge's ``Tap``. Callbacks: ``on_newcomer`` when a neighbour of the namespace has come, ``on_wants`` when
+    somebody wants something else than before."""
+
+    def __init__(
+        self,
+        peer: Peer,
+        namespace: str,
+        mark: bytes,
+        always: Iterable[str],
+        heard: Remembered,
+        said: Remembered,
+        learned: Learned,
+    ) -> None:
+        self.on_newcomer: Callable[[], None] = lambda: None
+        self.on_wants: Callable[[], None] = lambda: None
+        self._peer = peer
+        self._namespace = namespace
+        self._mark = mark
+        self._always = frozenset(always)
+        self._heard = heard
+        self._said = said
+        self._learned = learned
+        self._target: Observation[Heard] | None = None
+        self._bridged: dict[str, Callable[[], None]] = {}  # topics whose events are brought over, and how to leave them
+        self._named: set[str] = set()  # those of them that are learned or configured
+        self._relayed = Questions(self._relay)
+        self._deaths = 0
+
+    def begin(self, target: Observation[Heard]) -> None:
+        """Hand all that is heard to ``target``."""
+        self._target = target
+        for topic in sorted(self._always):
+            self.subscribe(topic)
+
+    # --- subscriptions -------------------------------------------------------------------------------------------
+
+    def subscribe(self, topic: str) -> Callable[[], None]:
+        """Bring over what comes on a topic, until what is returned is called."""
+        leave = self._bridged[topic] = self._peer.dispatch.add(topic, _take_nothing)
+
+        def end() -> None:
+            self._bridged.pop(topic, None)
+            leave()
+
+        return end
+
+    def listen(self, topics: Sequence[str]) -> tuple[str, ...]:
+        """Exactly these of the topics that have to be named; those that are listened to now."""
+        wanted = set(topics)
+        for topic in self._named - wanted:
+            self._bridged.pop(topic)()
+        for topic in [topic for topic in topics if topic not in self._named]:
+            try:
+                self.subscribe(topic)
+            except UsageError:  # as many as a peer can have: those that were first stay
+                wanted.discard(topic)
+        self._named = wanted
+        return tuple(sorted(wanted))
+
+    def forget(self, now_s: float) -> None:
+        self._relayed.forget(now_s)
+
+    def _relay(self, topic: str) -> Callable[[], None]:
+        """Answers reach who asked only through neighbours that are subscribed: so a bridge between two agents is."""
+        return self._peer.dispatch.add(topic, _take_nothing)
+
+    # --- what is heard -------------------------------------------------------------------------------------------
+
+    def heard(self, message: floodsub.Message) -> bool:
+        for topic in message.topics:
+            self._note_question(topic, message.data)
+        if is_marked(message.seqno, self._mark):
+            self._said.add(said_of(message.seqno))
+            return False
+        identity = identity_of(message.id)
+        self._heard.add(identity)
+        is_foreign = is_marked(message.seqno, MAGIC)
+        for topic in message.topics:
+            if topic in self._bridged:
+                is_answer = topic not in self._named and topic not in self._always
+                self._put(Heard(topic, message.data, identity, str(message.origin), is_foreign, is_answer))
+        return True
+
+    def died(self, topic: str, last_will: bytes) -> None:
+        """Every bridge finds out by itself, so there is no identity that all have in common. Two deaths are two."""
+        self._deaths += 1
+        identity = identity_of(b"will", last_will, str(self._peer.host.peer).encode(), self._deaths.to_bytes(8))
+        self._put(Heard(topic, last_will, identity, ""))
+
+    def _put(self, event: Heard) -> None:
+        if self._target is not None:
+            self._peer.dispatch.put(self._target, event, len(event.payload))
+
+    def _note_question(self, topic: str, payload: bytes) -> None:
+        if not in_namespace(topic, self._namespace):
+            return
+        try:
+            event = parse_topic_untrusted(topic).event
+            if event not in RESPONSE_TO:
+                return
+            question = msgspec.json.decode(payload, type=_Question)
+            answers = Topic(self._namespace, RESPONSE_TO[event], correlation_id=question.correlationId)
+            self._relayed.asked(str(answers), asyncio.get_running_loop().time())
+        except (PeerError, UsageError, msgspec.MsgspecError, UnicodeDecodeError):
+            return  # no question, or one too many: whoever reads it closely will say so
+
+    # --- who comes and goes --------------------------------------------------------------------------------------
+
+    def came(self, peer: PeerId) -> None:
+        self._learned.came(str(peer))
+        self.on_newcomer()
+        self.on_wants()
+
+    def left(self, peer: PeerId) -> None:
+        self._learned.left(str(peer))
+        self.on_wants()
+
+    def wants(self, peer: PeerId, changes: Sequence[Subscription]) -> None:
+        if self._learned.announced(str(peer), changes):
+            self.on_wants()
+
+
+def _take_nothing(topic: str, payload: bytes) -> None:
+    """The tap has heard it."""
