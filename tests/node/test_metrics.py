@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from weft.gateway import BridgeFigures
 from weft.node.figures import ConnectionState, GroupFigures, NodeFigures
 from weft.node.metrics import DEFINITIONS, GROUP_LABELS_MAX, PEER_LABELS_MAX, REFUSAL_LABELS_MAX, Metrics
 
@@ -169,6 +170,7 @@ def test_every_definition_is_exported_and_on_the_page() -> None:
         members={"alive": 1},
         groups=[GroupFigures("g", 1, 1, 1.0)],
         refusals={"no-key": 1},
+        coaty=BridgeFigures(events_in={"published": 1}, events_out={"published": 1}),
         certificate_expires_s=1.0,
     )
     metrics = Metrics(lambda: figures)

@@ -13,6 +13,7 @@ from enum import IntEnum
 from math import ceil
 from typing import Final
 
+from weft.gateway import BridgeFigures
 from weft.limits import LINK_LATENCIES_KEPT
 
 # A disk of a server syncs in a tenth of a millisecond to ten; what takes a second is worth a look.
@@ -110,6 +111,7 @@ class NodeFigures:
     refusals: Mapping[str, int] = field(default_factory=dict)  # cause -> how often
     datagrams: Mapping[str, int] = field(default_factory=dict)  # of devices: fate -> how many
     datagrams_rejected: Mapping[str, int] = field(default_factory=dict)  # reason -> how many
+    coaty: BridgeFigures | None = None  # None: no namespace of Coaty is joined
     certificate_expires_s: float | None = None  # None: there is none
     certificate_renewals: int = 0
     certificate_failures: int = 0

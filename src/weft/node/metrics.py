@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from weft.gateway import BridgeFigures
 from weft.node.figures import SYNC_BUCKETS_S, GroupFigures, Histogram, NodeFigures, PeerFigures
 
 PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
@@ -110,6 +111,41 @@ DATAGRAMS: Final = Definition(
 DATAGRAMS_REJECTED: Final = Definition(
     "weft_datagrams_rejected_total", Kind.COUNTER, "Those that were refused, by reason.", ("reason",)
 )
+COATY_IN: Final = Definition(
+    "weft_coaty_in_events_total",
+    Kind.COUNTER,
+    "Events of a Coaty namespace, by what became of them on the way into the mesh.",
+    ("fate",),
+)
+COATY_OUT: Final = Definition(
+    "weft_coaty_out_events_total",
+    Kind.COUNTER,
+    "Events of the mesh for a Coaty namespace, by what became of them.",
+    ("fate",),
+)
+COATY_NEIGHBOURS: Final = Definition("weft_coaty_neighbours", Kind.GAUGE, "Coaty agents that are connected.")
+COATY_BRIDGES: Final = Definition(
+    "weft_coaty_bridges", Kind.GAUGE, "Other bridges of this mesh that share the work with this node."
+)
+COATY_TOPICS: Final = Definition("weft_coaty_topics", Kind.GAUGE, "Topics of Floodsub that are listened to.")
+COATY_TOPICS_REFUSED: Final = Definition(
+    "weft_coaty_topics_refused", Kind.GAUGE, "Topics that agents want and that are not learned: there are too many."
+)
+COATY_QUESTIONS: Final = Definition(
+    "weft_coaty_questions", Kind.GAUGE, "Questions of the mesh whose answers are awaited."
+)
+COATY_HELD: Final = Definition(
+    "weft_coaty_held_events", Kind.GAUGE, "Events left to other bridges that the mesh does not have yet."
+)
+COATY_FORGOTTEN: Final = Definition(
+    "weft_coaty_held_forgotten_total", Kind.COUNTER, "Those that could not be held on to: there were too many."
+)
+COATY_CONNECTIONS_REFUSED: Final = Definition(
+    "weft_coaty_connections_refused_total", Kind.COUNTER, "Connections of agents that were one too many."
+)
+COATY_DISTRUSTED: Final = Definition(
+    "weft_coaty_distrusted_total", Kind.COUNTER, "Messages of agents without a valid signature."
+)
 CERTIFICATE_EXPIRES: Final = Definition(
     "weft_certificate_expires_seconds", Kind.GAUGE, "Until the node's certificate ends; renewed with a third left."
 )
@@ -180,6 +216,8 @@ class Metrics(Collector):
         yield from _of_security(figures)
         yield _family(DATAGRAMS, [((fate,), count) for fate, count in figures.datagrams.items()])
         yield _family(DATAGRAMS_REJECTED, [((reason,), count) for reason, count in figures.datagrams_rejected.items()])
+        if figures.coaty is not None:
+            yield from _of_coaty(figures.coaty)
 
     def describe(self) -> Iterable[Metric]:
         """Names without numbers: the registry asks while the node is not there yet to be read."""
@@ -264,6 +302,20 @@ def _of_security(figures: NodeFigures) -> Iterator[Metric]:
         yield _single(CERTIFICATE_EXPIRES, figures.certificate_expires_s)
         yield _single(CERTIFICATE_RENEWALS, figures.certificate_renewals)
         yield _single(CERTIFICATE_FAILURES, figures.certificate_failures)
+
+
+def _of_coaty(figures: BridgeFigures) -> Iterator[Metric]:
+    yield _family(COATY_IN, [((fate,), count) for fate, count in figures.events_in.items()])
+    yield _family(COATY_OUT, [((fate,), count) for fate, count in figures.events_out.items()])
+    yield _single(COATY_NEIGHBOURS, figures.neighbours)
+    yield _single(COATY_BRIDGES, figures.bridges)
+    yield _single(COATY_TOPICS, figures.topics)
+    yield _single(COATY_TOPICS_REFUSED, figures.topics_refused)
+    yield _single(COATY_QUESTIONS, figures.questions)
+    yield _single(COATY_HELD, figures.held)
+    yield _single(COATY_FORGOTTEN, figures.held_forgotten)
+    yield _single(COATY_CONNECTIONS_REFUSED, figures.connections_refused)
+    yield _single(COATY_DISTRUSTED, figures.distrusted)
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:
