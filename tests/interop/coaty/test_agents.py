@@ -287,3 +287,59 @@ def test_io_values_of_reference_agents() -> None:
                 assert await values.next(3 * WAIT_S_MAX) == {"celsius": 21.5}  # two agents have to start
 
     run(story)
+
+
+@pytest.mark.req("COA-11")
+def test_io_routing_both_ways() -> None:
+    """We are the router. Our sources feed the reference's actors, and its sources feed ours: JSON on the namespace's
+    own route, bytes on an external one."""
+
+    def point(kind: str, number: int, *, raw: bool = False) -> coaty.CoatyObject:
+        return {
+            "objectId": f"0000000{number}-0000-4000-8000-000000000000",
+            "coreType": kind,
+            "objectType": f"coaty.{kind}",
+            "name": f"{kind}{number}",
+            "valueType": "temperature",
+            "useRawIoValues": raw,
+        }
+
+    ids = {number: point("IoSource", number)["objectId"] for number in range(1, 9)}
+    node: coaty.CoatyObject = {
+        "objectId": new_id(),
+        "coreType": "IoNode",
+        "objectType": "coaty.IoNode",
+        "name": "plant",
+        "ioSources": [point("IoSource", 5), point("IoSource", 7, raw=True)],
+        "ioActors": [point("IoActor", 6), point("IoActor", 8, raw=True)],
+    }
+
+    async def story() -> None:
+        async with Agent("io", name="router", identity=own_identity("Ed25519"), io_nodes=[node]) as agent:
+            key = str(HERE / "peerid_secp256k1.json")
+            with JsAgent("io", agent.addresses[0], key, script="io_peer.js") as js:
+                await asyncio.to_thread(js.wait, "ready", 2 * WAIT_S_MAX)
+                await eventually(lambda: agent.peer.wanted_by("coaty/1/io/ASCplant"))
+                json_route, external = "coaty/1/io/IOV", "outside/of/coaty"
+
+                await agent.associate("plant", ids[5], ids[2], json_route, 250)
+                await heard(js, "IoState", point=2, has=True)
+                await eventually(lambda: agent.peer.wanted_by(json_route))
+                assert await agent.io_value(ids[5], {"celsius": 1.5})
+                assert (await heard(js, "IoValue", point=2))["value"] == {"celsius": 1.5}
+                await agent.associate("plant", ids[7], ids[4], external)
+                await eventually(lambda: agent.peer.wanted_by(external))
+                assert await agent.io_value(ids[7], b"\x01\xfe")
+                assert (await heard(js, "IoValue", point=4))["value"] == "01fe"
+                await agent.associate("plant", ids[5], ids[2], None)
+                await eventually(lambda: not agent.peer.wanted_by(json_route))
+                assert not await agent.io_value(ids[5], {"celsius": 2}), "nobody is there any more"
+
+                values, raw_values = agent.observe_io_values(ids[6]), agent.observe_io_values(ids[8])
+                await agent.associate("plant", ids[1], ids[6], json_route, 100)
+                assert await values.next(WAIT_S_MAX) == {"celsius": 21.5}
+                assert (await heard(js, "IoState", point=1, has=True))["rate"] == 100
+                await agent.associate("plant", ids[3], ids[8], "outside/too")
+                assert await raw_values.next(WAIT_S_MAX) == b"\x00\xff\x07"
+
+    run(story)

@@ -4,6 +4,6 @@
 - Out: what is published there by others reaches the agents; what agents of one island said reaches those of others.
 - Questions of mesh clients get their answers, by correlation id; so do those of agents that mesh clients answer.
 - ``coaty.<namespace>.objects`` is compacted: what was advertised and not deadvertised, by object id.
-- Several nodes may be bridges to one namespace: ``sharing`` says who brings over what, ``memory`` what was brought over.
+- Several nodes may be bridges to one namespace: ``sharing`` says who brings over what, ``memory`` what was already.
 - ``learning`` says which topics are listened to: those that agents announce, here and at other bridges.
 """
