@@ -156,7 +156,7 @@ def test_serve_answers_echo_and_prints_what_it_is_asked(weft: Weft) -> None:
             assert weft("exmp", "call", address, "$echo", '{"n": 1}').document == {"n": 1}
             assert weft("exmp", "call", address, "other").status == 1
             seen = [json.loads(server.stdout.readline()) for _ in range(2)]
-            assert [(each["op"], each["data"]) for each in seen] == [("$echo", {"n": 1}), ("other", None)]
+            assert [(each["op"], each["data"]) for each in seen] == [("$echo", {"n": 1}), ("other", {})]
             server.send_signal(signal.SIGINT)
             assert server.wait(END_TIMEOUT_S) == 130
         finally:

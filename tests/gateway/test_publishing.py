@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.gateway.exmp.fakes import FakeMesh
 from weft.errors import UsageError, WeftError
@@ -74,16 +76,72 @@ def test_one_turn_is_one_batch_per_topic_and_everybody_gets_their_own_place() ->
     with_publishing(story)
 
 
-def test_a_batch_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.req("EXM-06")
+def test_what_does_not_go_into_a_batch_waits_for_the_next_turn_and_so_does_all_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two batches of one stream in one write would let others overtake the second."""
     monkeypatch.setattr("weft.gateway.publishing.GATEWAY_GATHER_EVENTS", 10)
-    monkeypatch.setattr("weft.gateway.publishing.GATEWAY_GATHER_BYTES", 1000)
 
     async def story(mesh: FakeMesh, publishing: Publishing) -> None:
-        for _ in range(25):
-            publishing.add(A, b"x", None, None, Asker())
-        publishing.add(B, b"x" * 1000, None, None, Asker())
+        for number in range(25):
+            publishing.add(A, b"%d" % number, None, None, Asker())
+        publishing.add(B, b"last", None, None, Asker())
+        sent = []
+        while publishing._rounds:
+            await turn()
+            sent.append([(topic, len(batch)) for _, topic, batch in mesh.published])
+            publishing.receipts(mesh.receipts())
+        assert sent == [[(A, 10)], [(A, 10)], [(A, 5), (B, 1)]]
+
+    with_publishing(story)
+
+
+@pytest.mark.req("EXM-06")
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 1), st.integers(0, 1), st.integers(1, 300_000), st.booleans()),
+        max_size=40,
+    )
+)
+@settings(deadline=None, max_examples=50)
+def test_whatever_is_added_takes_effect_in_order(events: list[tuple[str, int, int, int, bool]]) -> None:
+    """An event is never written before one that was added before it. What one turn hands over is one write, as long as
+    it has at most one batch of a stream."""
+
+    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+        for number, (topic, partition, copies, size, possible) in enumerate(events):
+            key = b"" if possible else b"k" * 100_000
+            payload = b"%d" % number + b" " * size
+            publishing.add(Topic(topic), payload, key, None, Asker(), partition=partition, copies=copies)
+        last = -1
+        while publishing._rounds:
+            mesh.published.clear()
+            mesh.places.clear()
+            await turn()
+            streams = [
+                (topic, partition) for (_, topic, _), (partition, _) in zip(mesh.published, mesh.places, strict=True)
+            ]
+            assert len(streams) == len(set(streams)), "one batch of a stream"
+            numbers = [int(event.payload) for _, _, batch in mesh.published for event in batch]
+            assert not numbers or min(numbers) > last, "nothing is overtaken"
+            assert all(
+                events[int(event.payload)][:3] == (topic, partition, copies)
+                for (_, topic, batch), (partition, copies) in zip(mesh.published, mesh.places, strict=True)
+                for event in batch
+            )
+            last = max(numbers, default=last)
+        assert last == max((number for number, event in enumerate(events) if event[4]), default=-1)
+
+    with_publishing(story)
+
+
+def test_a_timestamp_of_ones_own_is_kept() -> None:
+    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+        publishing.add(A, b"then", None, None, Asker(), timestamp_us=7)
+        publishing.add(A, b"now", None, None, Asker())
         await turn()
-        assert sorted(len(batch) for _, _, batch in mesh.published) == [1, 5, 10, 10]
+        assert [event.timestamp_us for _, _, batch in mesh.published for event in batch] == [7, 1000]
 
     with_publishing(story)
 
@@ -107,7 +165,8 @@ def test_what_is_larger_than_a_batch_may_be_is_refused_and_too_many_are_parted()
         mesh.limits = replace(mesh.limits, batch_bytes_max=64 * KIB)
         for number, asker in enumerate(askers):
             publishing.add(A, b"x" * (100_000 if number == 1 else 30_000), None, None, asker)
-        await turn()
+        while publishing._rounds:
+            await turn()
         publishing.receipts(mesh.receipts())
         assert [asker.offset for asker in askers] == [0, None, 1, 2]
         assert "the event is too large" in str(askers[1].error)
@@ -134,6 +193,7 @@ def test_a_node_that_drains_waits_for_what_is_owed() -> None:
         asker = Asker()
         publishing.add(A, b"x", None, None, asker)
         publishing.drain()
+        await turn()
         assert len(mesh.published) == 1 and mesh.publishers == [publishing]
         publishing.receipts(mesh.receipts())
         assert asker.offset == 0 and mesh.publishers == []

@@ -1,25 +1,33 @@
 """Publishing for all clients of a gateway together.
 
-What all connections bring in one turn of the event loop becomes one batch per topic, so that a thousand small requests
+What all connections bring in one turn of the event loop becomes one batch per stream, so that a thousand small requests
 cost the log as much as one large one. Each request is answered with the place of its own event.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from weft.core.messages import Receipted
 from weft.errors import UsageError, WeftError
-from weft.limits import MIB
+from weft.limits import KIB, MIB
 from weft.model import Batch, Receipt, Topic
 from weft.port.errors import TooLarge
 from weft.port.node import MeshNode
 
 GATEWAY_GATHER_BYTES: Final = 1 * MIB  # of events put into one batch: as many as a frame to a peer takes
 GATEWAY_GATHER_EVENTS: Final = 10_000  # likewise, of events however small
+# What a batch adds to its events, an event to its bytes, and a header to its text: rather more than less.
+BATCH_BYTES: Final = 2 * KIB
+EVENT_BYTES: Final = 32
+HEADER_BYTES: Final = 32
+TEXT_BYTES: Final = 4  # of a character in UTF-8, at most
+
+StreamName: TypeAlias = tuple[Topic, int]  # and partition
 
 
 class Waiting(Protocol):
@@ -32,54 +40,93 @@ class Waiting(Protocol):
 
 
 class Gathering:
-    """Events of one topic that become a batch, column by column."""
+    """Events of one stream that become a batch, column by column."""
 
-    __slots__ = ("headers", "keys", "payloads", "size", "topic", "waiting")
+    __slots__ = ("copies", "headers", "keys", "partition", "payloads", "size", "timestamps_us", "topic", "waiting")
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, partition: int, copies: int) -> None:
         self.topic = topic
+        self.partition = partition
+        self.copies = copies
         self.payloads: list[bytes] = []
+        self.timestamps_us: list[int | None] = []
         self.keys: list[bytes | None] = []
         self.headers: list[Mapping[str, str] | None] = []
         self.waiting: list[Waiting] = []
         self.size = 0
 
-    def add(self, payload: bytes, key: bytes | None, headers: Mapping[str, str] | None, waiting: Waiting) -> None:
+    def add(
+        self,
+        payload: bytes,
+        timestamp_us: int | None,
+        key: bytes | None,
+        headers: Mapping[str, str] | None,
+        size: int,
+        waiting: Waiting,
+    ) -> None:
         self.payloads.append(payload)
+        self.timestamps_us.append(timestamp_us)
         self.keys.append(key)
         self.headers.append(headers)
         self.waiting.append(waiting)
-        self.size += len(payload) + len(key or b"")
-        if headers:
-            self.size += sum(map(len, headers)) + sum(map(len, headers.values()))
-
-    @property
-    def is_full(self) -> bool:
-        return self.size >= GATEWAY_GATHER_BYTES or len(self.payloads) >= GATEWAY_GATHER_EVENTS
+        self.size += size
 
     def batch(self, now_us: int) -> Batch:
         """UsageError if one of the events is not possible."""
-        keys = None if all(key is None for key in self.keys) else self.keys
-        headers = None if all(each is None for each in self.headers) else self.headers
-        return Batch.from_columns(self.payloads, now_us, keys, headers)
+        times = (
+            [now_us if each is None else each for each in self.timestamps_us]
+            if any_given(self.timestamps_us)
+            else now_us
+        )
+        keys = self.keys if any_given(self.keys) else None
+        headers = self.headers if any_given(self.headers) else None
+        return Batch.from_columns(self.payloads, times, keys, headers)
 
     def parts(self) -> list[Gathering]:
         """Each event by itself."""
         parts = []
-        for payload, key, headers, waiting in zip(self.payloads, self.keys, self.headers, self.waiting, strict=True):
-            part = Gathering(self.topic)
-            part.add(payload, key, headers, waiting)
+        columns = (self.payloads, self.timestamps_us, self.keys, self.headers, self.waiting)
+        for payload, timestamp_us, key, headers, waiting in zip(*columns, strict=True):
+            part = Gathering(self.topic, self.partition, self.copies)
+            part.add(payload, timestamp_us, key, headers, 0, waiting)
             parts.append(part)
         return parts
 
 
+def any_given(column: Sequence[object]) -> bool:
+    return any(each is not None for each in column)
+
+
+def joined(parts: Sequence[Gathering]) -> Gathering:
+    """Parts of one gathering as one again."""
+    whole = Gathering(parts[0].topic, parts[0].partition, parts[0].copies)
+    for part in parts:
+        whole.add(part.payloads[0], part.timestamps_us[0], part.keys[0], part.headers[0], part.size, part.waiting[0])
+    return whole
+
+
+def size_of(payload: bytes, key: bytes | None, headers: Mapping[str, str] | None) -> int:
+    """What an event adds to a batch, or a little more."""
+    size = EVENT_BYTES + len(payload) + len(key or b"")
+    if headers:
+        size += sum(HEADER_BYTES + TEXT_BYTES * (len(name) + len(value)) for name, value in headers.items())
+    return size
+
+
 class Publishing:
-    """One publisher to the node, many clients behind it. ``read_clock`` tells Unix time in microseconds."""
+    """One publisher to the node, many clients behind it. ``read_clock`` tells Unix time in microseconds.
+
+    Events have their effects in the order in which they are added, over all topics (EXM-06). What is added in one turn
+    is one *round*: at most one batch of each stream, handed to the node together. The log takes that in one write, so
+    that all of it becomes durable and visible at once, and nobody can tell in which order it was written. What does
+    not go into a round any more begins the next one, and so does all that is added behind it.
+    """
 
     def __init__(self, mesh: MeshNode, read_clock: Callable[[], int]) -> None:
         self._mesh = mesh
         self._read_clock = read_clock
-        self._gathering: dict[Topic, Gathering] = {}
+        self._rounds: deque[dict[StreamName, Gathering]] = deque()  # not sent yet; added to is the last
+        self._round_bytes_max = 0  # of one batch
         self._numbers = count(1)
         self._sent: dict[int, tuple[Gathering, int]] = {}  # by number, with the bytes of the batch
         self._is_draining = False
@@ -100,39 +147,75 @@ class Publishing:
         key: bytes | None,
         headers: Mapping[str, str] | None,
         waiting: Waiting,
+        *,
+        partition: int = 0,
+        copies: int = 0,
+        timestamp_us: int | None = None,
     ) -> None:
-        """The event goes out at the end of this turn of the event loop."""
-        gathering = self._gathering.get(topic)
+        """The event goes out at the end of this turn of the event loop, with the time of then unless it has its own."""
+        if not self._rounds:
+            asyncio.get_running_loop().call_soon(self._send_round)
+            self._rounds.append({})
+            self._round_bytes_max = min(GATEWAY_GATHER_BYTES, self._mesh.limits.batch_bytes_max - BATCH_BYTES)
+        stream, size = (topic, partition), size_of(payload, key, headers)
+        gathering = self._rounds[-1].get(stream)
+        if gathering is not None and not self._takes(gathering, size, copies):
+            self._rounds.append({})
+            gathering = None
         if gathering is None:
-            if not self._gathering:
-                asyncio.get_running_loop().call_soon(self._send_all)
-            gathering = self._gathering[topic] = Gathering(topic)
-        gathering.add(payload, key, headers, waiting)
-        if gathering.is_full:
-            self._send(self._gathering.pop(topic))
+            gathering = self._rounds[-1][stream] = Gathering(topic, partition, copies)
+        gathering.add(payload, timestamp_us, key, headers, size, waiting)
 
-    def _send_all(self) -> None:
-        gathered, self._gathering = self._gathering, {}
-        for gathering in gathered.values():
+    def _takes(self, gathering: Gathering, size: int, copies: int) -> bool:
+        """So that a batch of several events is never too large for the node."""
+        return (
+            gathering.size + size <= self._round_bytes_max
+            and len(gathering.payloads) < GATEWAY_GATHER_EVENTS
+            and gathering.copies == copies
+        )
+
+    def _send_round(self) -> None:
+        for gathering in self._rounds.popleft().values():
             self._send(gathering)
+        self._leave_if_done()
+        if self._rounds:
+            # The node takes what it was given before this is called again: one round, one write.
+            asyncio.get_running_loop().call_soon(self._send_round)
 
     def _send(self, gathering: Gathering) -> None:
+        """As one batch. What cannot be an event is refused alone."""
+        now_us = self._read_clock()
         try:
-            batch = gathering.batch(self._read_clock())
-            size, limit = len(batch.data), self._mesh.limits.batch_bytes_max
-            if size > limit:
-                raise TooLarge("the event is too large", bytes=size, limit=limit)
+            batch = self._batch(gathering, now_us)
         except UsageError as error:
             if len(gathering.payloads) == 1:
                 gathering.waiting[0].refused(error)
                 return
-            for part in gathering.parts():  # one of them is impossible, or they are too many: each for itself
-                self._send(part)
-            return
+            possible = [part for part in gathering.parts() if self._is_possible(part, now_us)]
+            if not possible:
+                return
+            gathering = joined(possible)
+            batch = self._batch(gathering, now_us)
         number = next(self._numbers)
-        self._sent[number] = (gathering, size)
-        self._mesh.intake.take(size)
-        self._mesh.publish(self, number, gathering.topic, 0, batch, 0)
+        self._sent[number] = (gathering, len(batch.data))
+        self._mesh.intake.take(len(batch.data))
+        self._mesh.publish(self, number, gathering.topic, gathering.partition, batch, gathering.copies)
+
+    def _batch(self, gathering: Gathering, now_us: int) -> Batch:
+        batch = gathering.batch(now_us)
+        size, limit = len(batch.data), self._mesh.limits.batch_bytes_max
+        if size > limit:
+            raise TooLarge("the event is too large", bytes=size, limit=limit)
+        return batch
+
+    def _is_possible(self, part: Gathering, now_us: int) -> bool:
+        """Of one event; whoever waits for it is told if not."""
+        try:
+            self._batch(part, now_us)
+        except UsageError as error:
+            part.waiting[0].refused(error)
+            return False
+        return True
 
     # --- what the node says --------------------------------------------------------------------------------------
 
@@ -151,7 +234,6 @@ class Publishing:
     def drain(self) -> None:
         """The node takes no more: what is owed is still answered."""
         self._is_draining = True
-        self._send_all()
         self._leave_if_done()
 
     def _settle(self, number: int) -> Gathering:
@@ -160,5 +242,5 @@ class Publishing:
         return gathering
 
     def _leave_if_done(self) -> None:
-        if self._is_draining and not self._sent:
+        if self._is_draining and not self._sent and not self._rounds:
             self._mesh.leave(self)

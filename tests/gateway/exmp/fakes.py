@@ -22,6 +22,7 @@ class FakeMesh:
         self.limits = ClientLimits(10, 10, 1 << 24, 1 << 24, 1 << 20, 1 << 20)
         self.intake = UnansweredBytes(1 << 24)
         self.published: list[tuple[int, Topic, Batch]] = []
+        self.places: list[tuple[int, int]] = []  # partition and copies of each
         self.publishers: list[PublishClient] = []
         self.subscriber: SubscribeClient
         self.told: list[AddCredit | Handled] = []
@@ -39,8 +40,8 @@ class FakeMesh:
     def publish(
         self, publisher: PublishClient, request: int, topic: Topic, partition: int, batch: Batch, copies: int
     ) -> None:
-        assert (partition, copies) == (0, 0)
         self.published.append((request, topic, batch))
+        self.places.append((partition, copies))
 
     def receipts(self) -> list[tuple[int, Receipted]]:
         """For all that was published so far."""

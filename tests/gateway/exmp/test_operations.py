@@ -12,7 +12,7 @@ import weft
 from tests.gateway.exmp.joined import PATIENCE_S, address_of, joined, refused, until, with_node
 from tests.node.running import running_node
 from tests.transport.tcp.raw import Raw
-from tests.wire.exmp.transcript import request, response
+from tests.wire.exmp.transcript import error, request, response
 from weft import exmp
 from weft.exmp import Client, JsonObject
 from weft.gateway.exmp.operations import EXMP_FETCH_EVENTS_MAX
@@ -24,7 +24,7 @@ from weft.node.runtime import Node
 def test_echo_gives_back_what_it_got(tmp_path: Path) -> None:
     async def story(node: Node, client: Client) -> None:
         assert await client.call("$echo", {"a": [1, 2]}) == {"a": [1, 2]}
-        assert await client.call("$echo") is None
+        assert await client.call("$echo") == {}
 
     with_node(tmp_path, story)
 
@@ -209,7 +209,7 @@ def test_answers_keep_the_order_of_requests_whatever_they_are(tmp_path: Path) ->
                     (
                         request(1, publish),
                         request(2, '{"op":"$echo","data":{"n":2}}'),
-                        request(3, "{"),
+                        request(3, '{"op":"publish","data":[]}'),
                         request(4, publish),
                         request(5, '{"op":"nothing"}'),
                         request(6, '{"op":"$echo"}'),
@@ -221,8 +221,9 @@ def test_answers_keep_the_order_of_requests_whatever_they_are(tmp_path: Path) ->
             )
             await raw.expect(response(1, receipt % (node.log.epoch, 0)))
             await raw.expect(response(2, '{"status":"success","data":{"n":2}}'))
-            unreadable = '{"status":"failure","code":"invalid_request","description":"Input data was truncated"}'
-            await raw.expect(response(3, unreadable))
+            reason = "Expected `object`, got `array` - at `$.data`"
+            unfit = f'{{"status":"failure","code":"invalid_request","description":"{reason}"}}'
+            await raw.expect(response(3, unfit))
             await raw.expect(response(4, receipt % (node.log.epoch, 1)))
             unknown = (
                 '{"status":"failure","code":"unknown_operation","description":"there is no operation \'nothing\'"}'
@@ -232,6 +233,56 @@ def test_answers_keep_the_order_of_requests_whatever_they_are(tmp_path: Path) ->
             await raw.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.req("EXM-06", "EXM-08", "EXM-05")
+@pytest.mark.parametrize(
+    ("bad", "code", "reason"),
+    [
+        (request(3, "{"), 1, "Input data was truncated"),
+        (request(3, '{"data":{}}'), 4, "Object missing required field `op`"),
+        (request(1), 3, "this request id was used before (id 1)"),
+    ],
+)
+def test_what_ends_the_connection_comes_in_its_turn_and_nothing_behind_it_happens(
+    tmp_path: Path, bad: str, code: int, reason: str
+) -> None:
+    """All of it arrives in one piece, as it does where publishes are handled ahead of their turn."""
+
+    async def run() -> None:
+        async with asyncio.timeout(PATIENCE_S), joined(tmp_path) as (node, client):
+            host, _, port = address_of(node).rpartition(":")
+            raw = Raw(*await asyncio.open_connection(host, int(port)))
+            await raw.greet()
+            publish = '{"op":"publish","data":{"topic":"t%d","payload":"x"}}'
+            raw.send("\n".join((request(1, publish % 1), request(2, publish % 2), bad, request(4, publish % 3))))
+            place = '"origin":"a","partition":0,"epoch":%d,"offset":0,"copies":1'
+            receipt = f'{{"status":"success","data":{{"topic":"t%d",{place}}}}}'
+            await raw.expect(response(1, receipt % (1, node.log.epoch)))
+            await raw.expect(response(2, receipt % (2, node.log.epoch)))
+            await raw.expect(error(code, reason))
+            await raw.expect_end()
+            await raw.close()
+            found = await client.call("topics")
+            assert found is not None and [each["topic"] for each in found["topics"]] == ["t1", "t2"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.req("EXM-11")
+def test_partition_timestamp_and_copies_of_an_event(tmp_path: Path) -> None:
+    async def story(node: Node, client: Client) -> None:
+        event = {"topic": "t", "payload": "x", "partition": 3, "timestamp_us": 77, "copies": 1}
+        receipt = await client.call("publish", event)
+        assert receipt is not None and (receipt["partition"], receipt["offset"]) == (3, 0)
+        found = await client.call("fetch", {"topic": "t", "partition": 3})
+        assert found is not None and found["events"][0]["timestamp_us"] == 77
+        for name, value, last in (("partition", 65_536, 65_535), ("copies", 8, 7), ("timestamp_us", -1, 2**63 - 1)):
+            code, description = await refused(client, "publish", {"topic": "t", "payload": "x", name: value})
+            assert code == "bad_request"
+            assert description == f"{name} is out of range (value {value}, first 0, last {last})"
+
+    with_node(tmp_path, story)
 
 
 def test_a_node_that_takes_no_more_says_so_and_answers_what_it_owes(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from weft.gateway.exmp.values import (
     SubscribeFields,
     TopicsFields,
     UnsubscribeFields,
+    check_place_untrusted,
     events_json,
     fields_untrusted,
     key_untrusted,
@@ -48,6 +50,7 @@ def test_any_data_is_understood_or_refused(data: dict[str, Any] | None) -> None:
     publish = _understood(PublishFields, data)
     if publish is not None:
         _refusable(lambda: (payload_untrusted(publish), key_untrusted(publish)))
+        _refusable(partial(check_place_untrusted, publish))
     fetch = _understood(FetchFields, data)
     if fetch is not None:
         _refusable(lambda: stream_untrusted(fetch, "a"))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.transport.tcp.raw import PATIENCE_S, QUIET, Echo
-from tests.wire.exmp.transcript import HELLO, octets, request, response
+from tests.wire.exmp.transcript import HELLO, octets, ours, request, response
 from weft.errors import UsageError
 from weft.transport.tcp import Answer, BadAnswer, ExmpConnection, LinkLost
 from weft.transport.tcp.link import words
@@ -36,7 +36,7 @@ CONVERSATION = octets(
         (
             request(1, '{"op":"$echo","data":{"n":1}}'),
             "00000004 02 000000",
-            request(2, "{"),
+            request(2, '{"op":"$echo","data":1}'),
             response(1, '{"status":"success","data":{"a":[1]}}'),
             request(9, '{"op":"$echo"}'),
         )
@@ -129,7 +129,7 @@ def test_the_conversation_is_as_it_should_be() -> None:
     assert end == Closed(End.EOF, None, "the stream ended without a bye")
     assert answers == [Success({"a": [1]})]
     hello, asked, *responses = parted(written)[0]
-    assert (hello, asked) == (Hello(1), Request(1, b'{"op":"ask"}'))
+    assert (hello, asked) == (Hello(1), Request(1, b'{"op":"ask","data":{}}'))
     assert [each.id for each in responses if isinstance(each, Response)] == [1, 2, 9]
     assert parted(written)[1] == 1
 
@@ -200,7 +200,7 @@ def test_what_is_said_in_one_turn_is_one_write() -> None:
             link.request("a", None, lambda answer: None)
         assert wire.writes == []
         await asyncio.sleep(0)
-        assert wire.writes == [octets("\n".join(map(request, range(1, 11))))]
+        assert wire.writes == [octets("\n".join(map(ours, range(1, 11))))]
 
     with_link(work)
 

@@ -165,9 +165,9 @@ def test_ids_are_not_zero_and_not_repeated() -> None:
 
     async def repeated(raw: Raw) -> None:
         await raw.greet()
-        raw.send(request(7))
-        raw.send(request(7))
-        await raw.expect(error(3, "request ids must rise (id 7, previous 7)"))  # who breaks the protocol gets no answer
+        raw.send("\n".join(map(request, (10, 7, 10, 11))))
+        await raw.expect(response(10) + "\n" + response(7))
+        await raw.expect(error(3, "this request id was used before (id 10)"))
         await raw.expect_end()
 
     talk(zero)
@@ -240,9 +240,29 @@ def test_an_unknown_type_is_error_1() -> None:
     talk(story)
 
 
-@pytest.mark.req("EXM-09")
-@pytest.mark.parametrize("body", ["{", "[]", '{"data":{}}', '{"op":1}', '{"op":"a","data":[]}'])
-def test_a_body_that_is_no_request_is_answered_with_a_failure(body: str) -> None:
+@pytest.mark.req("EXM-08")
+@pytest.mark.parametrize(
+    ("body", "code", "reason"),
+    [
+        ("{", 1, "Input data was truncated"),
+        ("[]", 4, "Expected `object`, got `array`"),
+        ('{"data":{}}', 4, "Object missing required field `op`"),
+        ('{"op":1}', 4, "Expected `str`, got `int` - at `$.op`"),
+    ],
+)
+def test_a_body_that_is_no_request_ends_the_connection(body: str, code: int, reason: str) -> None:
+    async def story(raw: Raw) -> None:
+        await raw.greet()
+        raw.send("\n".join((request(1), request(2, body), request(3))))
+        await raw.expect(response(1) + "\n" + error(code, reason))
+        await raw.expect_end()
+
+    assert talk(story) == Closed(End.ERROR_SENT, code, reason)
+
+
+@pytest.mark.req("EXM-08", "EXM-09")
+@pytest.mark.parametrize("body", ['{"op":"a","data":[]}', '{"op":"a","data":{"x":"\\udc00"}}'])
+def test_data_that_does_not_fit_is_answered_with_a_failure(body: str) -> None:
     async def story(raw: Raw) -> None:
         await raw.greet()
         raw.send(request(1, body))

@@ -38,7 +38,7 @@ ids = st.integers(1, REQUEST_ID_MAX) | st.integers(1, 10)
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Hello, st.integers(0, 255)),
     st.just(Bye()),
-    st.just(Ping()),
+    st.builds(Ping, st.binary(max_size=3)),
     st.just(Pong()),
     st.builds(Error, st.integers(0, 255), texts),
     st.builds(Request, ids, st.binary(max_size=30)),

@@ -20,6 +20,7 @@ from weft.wire.exmp import (
     Operation,
     Outcome,
     Success,
+    UnfitData,
     decode_operation_untrusted,
     decode_outcome_untrusted,
     encode_operation,
@@ -50,7 +51,7 @@ def nested(depth: int) -> bytes:
     return b'{"op":"a","data":{"x":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}}"
 
 
-@pytest.mark.req("EXM-05", "EXM-09")
+@pytest.mark.req("EXM-05", "EXM-08", "EXM-09")
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -62,28 +63,72 @@ def nested(depth: int) -> bytes:
         (b'{"op":"\xff"}', "JSON is not UTF-8 (at 7)"),
         (b'{"op":"a","ignored":"\xff"}', "JSON is not UTF-8 (at 21)"),
         (b'{"op":"a","ignored":"\xed\xa0\x80"}', "not UTF-8"),
-        (b'{"op":"\\ud800"}', "truncated"),
         (b'{"op":"a","data":{"x":NaN}}', "malformed"),
-        (b'{"op":"a","data":{"x":1e999}}', "out of range"),
-        (b'{"op":"a","data":{"x":' + b"9" * 5000 + b"}}", "out of range"),
+        (b'{"op":1}x', "trailing characters"),  # a mistake of syntax behind one of meaning
+        (b'{"op":"\\ud800"', "truncated"),
+        (b"[1,", "truncated"),
+        (nested(100_000), "recursion"),
+        (b'{"op":"a","ignored":' + b"[" * 100_000, "recursion"),
+    ],
+)
+def test_what_is_no_json_is_error_1(text: bytes, reason: str) -> None:
+    with pytest.raises(BadMessage) as caught:
+        decode_operation_untrusted(text)
+    assert not isinstance(caught.value, UnfitData)
+    assert caught.value.code == ErrorCode.PROTOCOL
+    assert reason in str(caught.value)
+
+
+@pytest.mark.req("EXM-08", "EXM-09")
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
         (b"[]", "Expected `object`, got `array`"),
         (b'"a"', "Expected `object`, got `str`"),
         (b"{}", "missing required field `op`"),
         (b'{"op":1}', "Expected `str`, got `int` - at `$.op`"),
         (b'{"op":null}', "Expected `str`, got `null` - at `$.op`"),
-        (b'{"op":"a","data":null}', "Expected `object`, got `null` - at `$.data`"),
-        (b'{"op":"a","data":[]}', "Expected `object`, got `array` - at `$.data`"),
-        (nested(65), "nested too deep (limit 64)"),
-        (nested(500), "nested too deep (limit 64)"),
-        (nested(100_000), "recursion"),
-        (b'{"op":"a","ignored":' + b"[" * 100_000, "recursion"),
+        (b'{"op":null,"data":{"x":"\\ud800"}}', "Expected `str`, got `null` - at `$.op`"),
+        (b'{"data":{"x":1e999}}', "missing required field `op`"),
     ],
 )
-def test_requests_that_are_none(text: bytes, reason: str) -> None:
+def test_json_that_is_no_request_is_error_4(text: bytes, reason: str) -> None:
     with pytest.raises(BadMessage) as caught:
         decode_operation_untrusted(text)
+    assert not isinstance(caught.value, UnfitData)
     assert caught.value.code == ErrorCode.INVALID_REQUEST
     assert reason in str(caught.value)
+
+
+LONE = "JSON has half of a surrogate pair, which is no character"
+
+
+@pytest.mark.req("EXM-08", "EXM-09")
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b'{"op":"a","data":null}', "Expected `object`, got `null` - at `$.data`"),
+        (b'{"op":"a","data":[]}', "Expected `object`, got `array` - at `$.data`"),
+        (b'{"op":"a","data":{"x":1e999}}', "out of range"),
+        (b'{"op":"a","data":{"x":' + b"9" * 5000 + b"}}", "out of range"),
+        (nested(65), "nested too deep (limit 64)"),
+        (nested(500), "nested too deep (limit 64)"),
+        (b'{"op":"\\ud800"}', f"{LONE} (at 7)"),
+        (b'{"op":"\\uDC00"}', f"{LONE} (at 7)"),
+        (b'{"op":"a","data":{"x":"\\ud83d\\ude00\\ude00"}}', f"{LONE} (at 35)"),
+        (b'{"op":"a","data":{"x":"\\\\\\ud800"}}', f"{LONE} (at 25)"),
+        (b'{"op":"a","data":{"x":"\\ud800\\\\udc00"}}', f"{LONE} (at 23)"),
+    ],
+)
+def test_data_that_does_not_fit_spoils_only_its_request(text: bytes, reason: str) -> None:
+    with pytest.raises(UnfitData) as caught:
+        decode_operation_untrusted(text)
+    assert reason in str(caught.value)
+
+
+def test_pairs_of_surrogates_and_escaped_backslashes_are_text() -> None:
+    text = b'{"op":"a","data":{"x":"\\ud83d\\ude00 \\\\ud800"}}'
+    assert decode_operation_untrusted(text) == Operation("a", {"x": "\U0001f600 \\ud800"})
 
 
 @pytest.mark.req("EXM-09")
@@ -96,15 +141,22 @@ def test_requests_that_are_none(text: bytes, reason: str) -> None:
         (b'{"status":"failure","description":null}', "Expected `str`, got `null`"),
         (b'{"status":"failure","description":"x","code":1}', "Expected `str`, got `int`"),
         (b'{"status":"success","data":1}', "Expected `object`, got `int`"),
-        (b"\xef\xbb\xbf" + b'{"status":"success"}', "byte-order mark"),
         (nested(65).replace(b'"op":"a"', b'"status":"success"'), "nested too deep"),
     ],
 )
 def test_responses_that_are_none(text: bytes, reason: str) -> None:
+    with pytest.raises(UnfitData) as caught:
+        decode_outcome_untrusted(text)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.req("EXM-08")
+@pytest.mark.parametrize("text", [b"", b"success", b"\xef\xbb\xbf" + b'{"status":"success"}', b'{"status":"maybe"'])
+def test_a_response_that_is_no_json_is_error_1(text: bytes) -> None:
     with pytest.raises(BadMessage) as caught:
         decode_outcome_untrusted(text)
+    assert not isinstance(caught.value, UnfitData)
     assert caught.value.code == ErrorCode.PROTOCOL
-    assert reason in str(caught.value)
 
 
 @pytest.mark.req("EXM-09")

@@ -45,7 +45,7 @@ def message_of(entry: dict[str, Any]) -> Message:
         case {"type": "bye"}:
             return Bye()
         case {"type": "ping"}:
-            return Ping()
+            return Ping(bytes.fromhex(entry.get("body_hex", "")))
         case {"type": "pong"}:
             return Pong()
         case {"type": "request", "id": request_id}:

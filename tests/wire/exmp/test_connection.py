@@ -98,7 +98,7 @@ def test_any_bytes_end_in_closed_or_wait(stream: bytes) -> None:
         return
     assert closed == events[-1:], "Closed comes once, and last"
     if closed[0].end is End.ERROR_SENT:
-        assert closed[0].code in (ErrorCode.PROTOCOL, ErrorCode.INVALID_REQUEST_ID)
+        assert closed[0].code in (ErrorCode.PROTOCOL, ErrorCode.INVALID_REQUEST_ID, ErrorCode.INVALID_REQUEST)
         assert sent.endswith(octets(error(closed[0].code, closed[0].description)))
     assert connection.receive_data(stream, 2.0) == []
     assert connection.data_to_send() == b""
@@ -220,7 +220,7 @@ def test_the_backlog() -> None:
     connection.send_request("a")
     connection.send_request("a")
     connection.receive_data(octets(request(1) + "\n" + request(2)) + b"\0\0", 0.0)
-    assert connection.backlog == Backlog(requests_in=2, requests_out=2, bytes_in=2, bytes_out=12 + 2 * 26)
+    assert connection.backlog == Backlog(requests_in=2, requests_out=2, bytes_in=2, bytes_out=12 + 2 * 36)
     connection.receive_data(b"\0\x20" + octets(response(1))[4:], 0.0)
     connection.send_response(1, Success(), 0.0)
     connection.data_to_send()
@@ -256,17 +256,29 @@ def test_a_description_that_does_not_fit_is_the_callers_mistake_and_ends_nothing
 
 def test_a_long_reason_for_an_invalid_request_is_cut() -> None:
     connection = opened()
-    [event] = connection.receive_data(octets(request(1, '{"op":{"%s":1}}' % ("x" * 10_000))), 0.0)
+    [event] = connection.receive_data(octets(request(1, '{"op":"a","data":"%s"}' % ("x" * 10_000))), 0.0)
     assert isinstance(event, InvalidRequestReceived)
     assert len(event.reason) < 300
 
 
+@pytest.mark.req("EXM-04")
+def test_a_ping_with_a_body_is_passed_over_as_the_reference_does() -> None:
+    talk = after_handshake()
+    talk.peer("00000007 02000000 616263")
+    talk.us("")
+    talk.peer("00000004 02000000   ; ping")
+    talk.us("00000004 03000000     ; pong")
+    reason = "ping has leftover bytes (need 65545, have 16777216)"
+    talk.peer("01000000 02", Closed(End.ERROR_SENT, 1, reason))
+
+
 def test_the_smallest_limit_has_room_for_every_error_that_we_send() -> None:
     talk = after_handshake(Settings(message_bytes_max=1024))
-    reason = f"request ids must rise (id {2**64 - 2}, previous {2**64 - 1})"
+    reason = f"this request id was used before (id {2**64 - 1})"
     talk.peer(request(2**64 - 1), RequestReceived(2**64 - 1, A))
-    talk.peer(request(2**64 - 2), Closed(End.ERROR_SENT, 3, reason))
-    talk.us(error(3, reason))
+    talk.call(lambda us: us.send_response(2**64 - 1, Success(), 0.0))
+    talk.peer(request(2**64 - 1), Closed(End.ERROR_SENT, 3, reason))
+    talk.us(response(2**64 - 1) + "\n" + error(3, reason))
 
 
 @pytest.mark.parametrize(

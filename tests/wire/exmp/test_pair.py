@@ -30,7 +30,7 @@ PENDING_MAX = 3
 SETTINGS = Settings(pending_max=PENDING_MAX)
 
 # The codecs have tests of their own; here it is enough that messages differ.
-OPERATIONS: st.SearchStrategy[Operation] = st.builds(Operation, st.sampled_from("abc"))
+OPERATIONS: st.SearchStrategy[Operation] = st.builds(Operation, st.sampled_from("abc"), st.just({}))
 OUTCOMES: st.SearchStrategy[Outcome] = st.sampled_from([Success(), Success({"n": 1}), Failure("no")])
 
 

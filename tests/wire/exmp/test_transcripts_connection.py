@@ -113,8 +113,8 @@ def test_a_length_without_room_for_a_header_is_refused(length: int) -> None:
 @pytest.mark.req("EXM-01")
 def test_a_type_that_cannot_have_this_length_is_refused_before_the_body_comes() -> None:
     talk = after_handshake()
-    reason = "ping has leftover bytes (need 4, have 16777216)"
-    talk.peer("01000000 02       ; a ping of 16 MiB", Closed(End.ERROR_SENT, 1, reason))
+    reason = "pong has leftover bytes (need 4, have 16777216)"
+    talk.peer("01000000 03       ; a pong of 16 MiB", Closed(End.ERROR_SENT, 1, reason))
 
 
 @pytest.mark.req("EXM-01")

@@ -69,5 +69,10 @@ def request(request_id: int, text: str = '{"op":"a"}') -> str:
     return f"{12 + len(text):08x} 05000000 {request_id:016x}\n'{text}'"
 
 
+def ours(request_id: int) -> str:
+    """Our own request for the operation ``a`` without data: an empty object is sent, as the reference wants it."""
+    return request(request_id, '{"op":"a","data":{}}')
+
+
 def response(request_id: int, text: str = '{"status":"success"}') -> str:
     return f"{12 + len(text):08x} 06000000 {request_id:016x}\n'{text}'"

@@ -1,7 +1,10 @@
 """One EXMP connection of a node: requests in, each processed in its turn and answered in order (EXM-06).
 
-Publishes that stand behind each other are under way together: the log takes them in order, and their answers wait for
-each other. Everything else begins when all before it is answered: a ``fetch`` sees what was published before it.
+The document has a request processed only after the one before it is answered. Publishes that stand behind each other
+are under way together nevertheless, because nobody can tell: ``Publishing`` gives them their effects in order, their
+answers wait for each other, a refused one keeps no other from being done, and what ends the connection does so in its
+turn, with nothing behind it handed to us (``weft.wire.exmp``). Everything else begins when all before it is answered:
+a ``fetch`` sees what was published before it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,14 @@ from weft.exmp.peer import INTERNAL_ERROR, INVALID_REQUEST, UNKNOWN_OPERATION
 from weft.gateway.exmp.admission import Admission, Credential
 from weft.gateway.exmp.failures import failure_of
 from weft.gateway.exmp.feed import Feed
-from weft.gateway.exmp.values import PublishFields, fields_untrusted, key_untrusted, payload_untrusted, receipt_json
+from weft.gateway.exmp.values import (
+    PublishFields,
+    check_place_untrusted,
+    fields_untrusted,
+    key_untrusted,
+    payload_untrusted,
+    receipt_json,
+)
 from weft.gateway.publishing import Publishing
 from weft.limits import EXMP_MESSAGE_BYTES_MAX, EXMP_OP_SHOWN_CHARS, KIB
 from weft.model import Receipt, Topic
@@ -220,13 +230,23 @@ class ClientSession:
                 allowed[fields.topic] = topic
             payload = payload_untrusted(fields)
             key = key_untrusted(fields)
+            check_place_untrusted(fields)
         except WeftError as error:
             self.mesh.count_refusal(error)
             self._settle(request.id, failure_of(error))
             return
         slot = Slot(self, request.id)
         self._slots.append(slot)
-        self._publishing.add(topic, payload, key, fields.headers, slot)
+        self._publishing.add(
+            topic,
+            payload,
+            key,
+            fields.headers,
+            slot,
+            partition=fields.partition,
+            copies=fields.copies,
+            timestamp_us=fields.timestamp_us,
+        )
 
     # --- operations that take their time -------------------------------------------------------------------------
 

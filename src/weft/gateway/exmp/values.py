@@ -16,7 +16,7 @@ import msgspec
 
 from weft.core.messages import Edge, FromPositions, FromTime, Start
 from weft.gateway.exmp.failures import BadFields
-from weft.limits import CLIENT_POSITIONS_MAX, OFFSET_MAX
+from weft.limits import CLIENT_POSITIONS_MAX, COPIES_MAX, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import Batch, Epoch, Receipt, Stream, parse_node_id, parse_position, parse_topic
 from weft.wire.exmp import JsonObject
 
@@ -35,6 +35,9 @@ class PublishFields(Fields):
     key: str | None = None
     key_base64: str | None = None
     headers: dict[str, str] | None = None
+    partition: int = 0
+    copies: int = 0  # as many as the topic has by configuration
+    timestamp_us: int | None = None  # now
 
 
 class AuthenticateFields(Fields):
@@ -112,6 +115,14 @@ def payload_untrusted(fields: PublishFields) -> bytes:
     if payload is None:
         raise BadFields("what is to be published? payload (text) or payload_base64")
     return payload
+
+
+def check_place_untrusted(fields: PublishFields) -> None:
+    """Where, when and how safely."""
+    within("partition", fields.partition, 0, PARTITIONS_MAX - 1)
+    within("copies", fields.copies, 0, COPIES_MAX)
+    if fields.timestamp_us is not None:
+        within("timestamp_us", fields.timestamp_us, 0, OFFSET_MAX)
 
 
 def start_untrusted(fields: SubscribeFields) -> Start:

@@ -9,7 +9,7 @@ three unused bytes and a body; bodies of requests and responses are an id (u64) 
     framing.py      messages on a stream
     json_text.py    JSON within bounds
     application.py  what the JSON says: Operation, Success, Failure
-    exchanges.py    which requests are under way, in each direction
+    exchanges.py    which requests are under way, in each direction;  recent_ids.py  which ids a peer has used
     connection.py   all of it as one state machine: bytes and time in, events and bytes out
     events.py       those events;  settings.py  what can be set
     describe.py     captured bytes explained byte by byte;  document.py  the same as JSON, and back
@@ -17,13 +17,16 @@ three unused bytes and a body; bodies of requests and responses are an id (u64) 
 Where the document leaves a choice, this is ours:
 
 - A hello with version 0 is as unsupported as one that is over ours: error 1.
-- What arrives in a bad *frame* or at a wrong *time* ends the connection with error 1. An id of zero, one that is not
-  higher than the one before it, or a response that no request waits for: error 3. A response to a request that waits,
-  but not for the first one: error 1, because requests are answered in order.
-- Application data that cannot be read does not end the connection. A request becomes ``InvalidRequestReceived``, to
-  be answered in its turn with a failure; a response becomes ``InvalidResponseReceived``. So error 4 is never sent of
-  our own accord; an application that wants to be strict says ``fail(ErrorCode.INVALID_REQUEST, ...)``.
-- A pong nobody asked for is ignored. Silence (no hello, no pong in time) ends with error 0, the network's.
+- What arrives in a bad *frame* or at a wrong *time* ends the connection with error 1. An id of zero, or a response that
+  no request waits for: error 3. A response to a request that waits, but not for the first one: error 1, because
+  requests are answered in order.
+- A request ends the connection with error 3 if its id is pending or among the last 65,536 that were answered, with
+  error 1 if its body is no JSON, and with error 4 if that is no object with an ``op`` that is a string. It does so in
+  its turn: requests before it are answered first, and nothing behind it happens (EXM-06).
+- Data that cannot be used does not end the connection. A request with an ``op`` becomes ``InvalidRequestReceived``, to
+  be answered in its turn with a failure; JSON that is no response becomes ``InvalidResponseReceived``.
+- A pong nobody asked for is ignored, and so is a ping with a body. Silence (no hello, no pong in time) ends with error
+  0, the network's.
 - Requests are handed out one at a time, the next when the response to the last is sent, or as many at a time as
   ``in_work_max`` allows to an application that keeps to the order itself. Behind them a bounded number waits; when a
   peer sends yet more, reading is held (``is_held``) instead of punishing the peer.
@@ -73,6 +76,7 @@ from weft.wire.exmp.messages import (
     Pong,
     Request,
     Response,
+    UnfitData,
 )
 from weft.wire.exmp.settings import DEFAULT_SETTINGS, Settings
 
@@ -112,6 +116,7 @@ __all__ = [
     "Settings",
     "State",
     "Success",
+    "UnfitData",
     "decode_operation_untrusted",
     "decode_outcome_untrusted",
     "decode_untrusted",

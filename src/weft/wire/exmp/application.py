@@ -14,8 +14,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from weft.errors import UsageError
-from weft.wire.exmp.json_text import EXMP_JSON_DEPTH_MAX, SHALLOW_BYTES, decode_json_untrusted, is_too_deep
-from weft.wire.exmp.messages import BadMessage, ErrorCode
+from weft.wire.exmp.json_text import (
+    EXMP_JSON_DEPTH_MAX,
+    SHALLOW_BYTES,
+    decode_json_untrusted,
+    is_too_deep,
+    without_lone_surrogates,
+)
+from weft.wire.exmp.messages import BadMessage, ErrorCode, UnfitData
 
 JsonObject = dict[str, Any]
 
@@ -57,7 +63,12 @@ class _OutcomeFields(msgspec.Struct):
     data: JsonObject | UnsetType = UNSET
 
 
+class _OperationName(msgspec.Struct):
+    op: str
+
+
 _OPERATION: Final = msgspec.json.Decoder(_OperationFields)
+_OPERATION_NAME: Final = msgspec.json.Decoder(_OperationName)
 _OUTCOME: Final = msgspec.json.Decoder(_OutcomeFields)
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -110,25 +121,34 @@ def _encode(fields: _OperationFields | _OutcomeFields) -> bytes:
 
 
 def decode_operation_untrusted(text: bytes) -> Operation:
-    """Read the application data of a request; raise only BadMessage, with INVALID_REQUEST."""
-    fields = decode_json_untrusted(_OPERATION, text, _INVALID_REQUEST)
-    return Operation(fields.op, _from_field_untrusted(text, fields.data, _INVALID_REQUEST))
+    """Read the application data of a request. Raise only BadMessage: PROTOCOL if it is no JSON, INVALID_REQUEST if it
+    is no request, and UnfitData if only its ``data`` is not as it should be (EXM-08)."""
+    try:
+        fields = decode_json_untrusted(_OPERATION, text)
+    except UnfitData:
+        try:
+            decode_json_untrusted(_OPERATION_NAME, without_lone_surrogates(text))
+        except UnfitData as worse:
+            raise BadMessage(_INVALID_REQUEST, worse.what) from None
+        raise
+    return Operation(fields.op, _from_field_untrusted(text, fields.data))
 
 
 def decode_outcome_untrusted(text: bytes) -> Outcome:
-    """Read the application data of a response; raise only BadMessage, with PROTOCOL."""
-    fields = decode_json_untrusted(_OUTCOME, text, _PROTOCOL)
-    data = _from_field_untrusted(text, fields.data, _PROTOCOL)
+    """Read the application data of a response. Raise only BadMessage, which is UnfitData if it is JSON, but no
+    response."""
+    fields = decode_json_untrusted(_OUTCOME, text)
+    data = _from_field_untrusted(text, fields.data)
     if fields.status == "success":
         return Success(data)
     if fields.description is UNSET:
-        raise BadMessage(_PROTOCOL, "a failure without a description")
+        raise UnfitData(_PROTOCOL, "a failure without a description")
     return Failure(fields.description, None if fields.code is UNSET else fields.code, data)
 
 
-def _from_field_untrusted(text: bytes, data: JsonObject | UnsetType, code: ErrorCode) -> JsonObject | None:
+def _from_field_untrusted(text: bytes, data: JsonObject | UnsetType) -> JsonObject | None:
     if data is UNSET:
         return None
     if len(text) > SHALLOW_BYTES and is_too_deep(text, data):
-        raise BadMessage(code, "data is nested too deep", limit=EXMP_JSON_DEPTH_MAX)
+        raise UnfitData(_PROTOCOL, "data is nested too deep", limit=EXMP_JSON_DEPTH_MAX)
     return data

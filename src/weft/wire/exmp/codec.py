@@ -1,6 +1,7 @@
 """One message to bytes and back. How messages follow each other on a stream is framing.py's matter.
 
-Unused bytes are written as zero and ignored on reading; a body has exactly the size its type demands.
+Unused bytes are written as zero and ignored on reading; a body has exactly the size its type demands, but for the one
+that a ping should not have.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ EXCHANGE: Final = struct.Struct("!B3xQ")  # header, id:u64, then JSON: a request
 
 STRING_BYTES_MAX: Final = 0xFFFF
 ERROR_BYTES_MAX: Final = ERROR.size + STRING_BYTES_MAX
+PING_BYTES_MAX: Final = ERROR_BYTES_MAX  # a body that nobody reads: no more of it than of a description
 EXCHANGES: Final[dict[int, type[Request] | type[Response]]] = {
     MessageType.REQUEST: Request,
     MessageType.RESPONSE: Response,
@@ -53,7 +55,9 @@ def encode(message: Message) -> bytes:
             _check_range("code", message.code, 0, 0xFF)
             description = _encode_text(message.description)
             return ERROR.pack(MessageType.ERROR, message.code, len(description)) + description
-        case Bye() | Ping() | Pong():
+        case Ping(body):
+            return HEADER.pack(MessageType.PING) + body
+        case Bye() | Pong():
             return HEADER.pack(message.type)
         case _:
             assert_never(message)
@@ -138,7 +142,7 @@ class Format(NamedTuple):
 FORMATS: Final[dict[int, Format]] = {
     MessageType.HELLO: Format(HELLO.size, HELLO.size, lambda data: Hello(HELLO.unpack(data)[1])),
     MessageType.BYE: Format(HEADER.size, HEADER.size, lambda _: Bye()),
-    MessageType.PING: Format(HEADER.size, HEADER.size, lambda _: Ping()),
+    MessageType.PING: Format(HEADER.size, PING_BYTES_MAX, lambda data: Ping(data[HEADER.size :])),
     MessageType.PONG: Format(HEADER.size, HEADER.size, lambda _: Pong()),
     MessageType.ERROR: Format(ERROR.size, ERROR_BYTES_MAX, _decode_error_untrusted),
     MessageType.REQUEST: Format(

@@ -54,6 +54,7 @@ from weft.wire.exmp.messages import (
     Pong,
     Request,
     Response,
+    UnfitData,
 )
 from weft.wire.exmp.settings import Settings
 
@@ -189,14 +190,18 @@ class Connection:
         return data
 
     def send_request(self, op: str, data: JsonObject | None = None) -> int:
-        """Its id, which the response will carry. UsageError while EXMP does not allow it or too many are pending."""
+        """Its id, which the response will carry. UsageError while EXMP does not allow it or too many are pending.
+
+        Without data, an empty object is sent: ``data`` is optional, but the reference refuses a request that has none.
+        """
         self._check_open("send a request")
         request_id = self._sent.next_id
         if request_id > REQUEST_ID_MAX:
             raise UsageError("request ids are used up; open a new connection")
         if len(self._sent) >= self._settings.pending_max:
             raise UsageError("too many requests wait for a response", limit=self._settings.pending_max)
-        framed = frame_exchange(Request(request_id, encode_operation(Operation(op, data))), self._message_bytes_max)
+        operation = Operation(op, {} if data is None else data)
+        framed = frame_exchange(Request(request_id, encode_operation(operation)), self._message_bytes_max)
         self._out.append(framed)
         self._sent.add()
         return request_id
@@ -214,7 +219,9 @@ class Connection:
         received.settle(request_id)
         self._out.append(framed)
         while received.waiting and (request := received.take()) is not None:
-            self._hand_out(request)
+            self._hand_out_untrusted(request)
+        if received.verdict is not None and self._end_in_turn():
+            return self._take_events()
         if was_held and not received.is_full:
             if self._ping_sent_s is not None:
                 self._deadline_s = now_s + self._settings.pong_timeout_s
@@ -259,13 +266,17 @@ class Connection:
             raise BadMessage(ErrorCode.PROTOCOL, what, state=self._state)
         match message:
             case Request():
-                request = self._received.accept_untrusted(message)
+                received = self._received
+                request = received.accept_untrusted(message)
                 if request is not None:
-                    self._hand_out(request)
+                    self._hand_out_untrusted(request)
+                if received.verdict is not None and self._end_in_turn():
+                    return
             case Response():
                 self._on_response_untrusted(message)
-            case Ping():
-                self._send(Pong())
+            case Ping(body):
+                if not body:  # the reference passes over a ping with a body
+                    self._send(Pong())
             case Pong():
                 self._on_pong(now_s)
             case Hello():
@@ -297,17 +308,27 @@ class Connection:
         interval_s = self._settings.ping_interval_s
         self._deadline_s = None if interval_s is None else now_s + interval_s
 
-    def _hand_out(self, request: Request) -> None:
+    def _hand_out_untrusted(self, request: Request) -> None:
         try:
             self._events.append(RequestReceived(request.id, decode_operation_untrusted(request.data)))
-        except BadMessage as bad:
+        except UnfitData as bad:
             self._events.append(InvalidRequestReceived(request.id, str(bad)))
+        except BadMessage as bad:  # EXM-08
+            self._received.condemn(bad)
+
+    def _end_in_turn(self) -> bool:
+        """A request was found that ends the connection: whether all before it is answered, and it did (EXM-06)."""
+        bad = self._received.verdict
+        if bad is None or not self._received.is_over:
+            return False
+        self._end_with_error(End.ERROR_SENT, bad.code, str(bad))
+        return True
 
     def _on_response_untrusted(self, response: Response) -> None:
         self._sent.settle_untrusted(response.id)
         try:
             self._events.append(ResponseReceived(response.id, decode_outcome_untrusted(response.data)))
-        except BadMessage as bad:
+        except UnfitData as bad:
             self._events.append(InvalidResponseReceived(response.id, str(bad)))
 
     def _send(self, message: Message) -> None:

@@ -34,7 +34,9 @@ def _message(data: bytes, at: int, end: int, message: Message) -> Part:
     match message:
         case Hello(version):
             body = (Part("version", body_at, 1, str(version)), _unused(data, body_at + 1))
-        case Bye() | Ping() | Pong():
+        case Ping(rest):
+            body = (Part("body", body_at, len(rest), f"{rest.hex()} (a ping has none)"),) if rest else ()
+        case Bye() | Pong():
             body = ()
         case Error(code, description):
             text_at = start + ERROR.size

@@ -25,7 +25,6 @@ from weft.wire.exmp.messages import (
     BadMessage,
     Bye,
     Error,
-    ErrorCode,
     Hello,
     Message,
     Ping,
@@ -49,7 +48,9 @@ class _Bye(_Entry):
 
 
 class _Ping(_Entry):
-    pass
+    """``body_hex``: a ping should have none."""
+
+    body_hex: str | UnsetType = UNSET
 
 
 class _Pong(_Entry):
@@ -102,8 +103,8 @@ def _to_entry(message: Message) -> _AnyEntry:
             return _Hello(version)
         case Bye():
             return _Bye()
-        case Ping():
-            return _Ping()
+        case Ping(body):
+            return _Ping(body.hex() or UNSET)
         case Pong():
             return _Pong()
         case Error(code, description):
@@ -118,7 +119,7 @@ def _to_entry(message: Message) -> _AnyEntry:
 
 def _to_data_field(text: bytes) -> dict[str, Any]:
     try:
-        value = decode_json_untrusted(_ANY_JSON, text, ErrorCode.PROTOCOL)
+        value = decode_json_untrusted(_ANY_JSON, text)
         if not is_too_deep(text, value) and msgspec.json.encode(value) == text:
             return {"data": value}
     except BadMessage:
@@ -151,7 +152,7 @@ def _from_entry(entry: _AnyEntry) -> Message:
         case _Bye():
             return Bye()
         case _Ping():
-            return Ping()
+            return Ping(_from_hex(entry.body_hex))
         case _Pong():
             return Pong()
         case _Error():
@@ -162,6 +163,15 @@ def _from_entry(entry: _AnyEntry) -> Message:
             return Response(entry.id, _from_data_field(entry))
         case _:
             assert_never(entry)
+
+
+def _from_hex(text: str | UnsetType) -> bytes:
+    if text is UNSET:
+        return b""
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise UsageError(f"body_hex cannot be written: {error}") from error
 
 
 def _from_data_field(entry: _Exchange) -> bytes:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from weft.errors import UsageError
 from weft.wire.exmp.messages import BadMessage, ErrorCode, Request
+from weft.wire.exmp.recent_ids import RecentIds
+
+ANSWERED_IDS_KEPT: Final = 65_536  # EXM-05: the ruling's own number; an id that was answered before these is new again
 
 
 class SentRequests:
@@ -42,6 +46,9 @@ class ReceivedRequests:
     At most ``in_work_max`` are handed out at a time; with 1, the document's own words, the next one is handed out when
     the last is answered. A peer that keeps to ``pending_max`` never makes it full: one more must come. The first one in
     work does not count for ``queue_bytes_max``: a request of any size can be worked on.
+
+    A request that ends the connection does so in its turn, as if requests were read one by one: those before it are
+    answered first, and nothing behind it happens (EXM-06). From then on ``verdict`` is why.
     """
 
     def __init__(self, pending_max: int, queue_bytes_max: int, in_work_max: int) -> None:
@@ -51,7 +58,8 @@ class ReceivedRequests:
         self._queue: deque[Request] = deque()
         self._in_work: deque[tuple[int, int]] = deque()  # id and bytes of those handed out, the oldest first
         self._bytes = 0  # of all but the first one in work
-        self._id_last = 0
+        self._ids = RecentIds()  # of those without an answer, and of the last that were answered
+        self.verdict: BadMessage | None = None
         self.is_full = False
 
     def __len__(self) -> int:
@@ -62,27 +70,37 @@ class ReceivedRequests:
         """Not handed out."""
         return len(self._queue)
 
-    def accept_untrusted(self, request: Request) -> Request | None:
-        """The request itself if it can be worked on now, else None: then it waits. Raise only BadMessage.
+    @property
+    def is_over(self) -> bool:
+        """The request that ends the connection is the next."""
+        return self.verdict is not None and not self._in_work and not self._queue
 
-        Ids must rise. The document asks for unique ones and recommends a counter; that none was used before can be
-        told with bounded memory only of ids that rise.
-        """
-        if request.id <= self._id_last:  # EXM-05
-            raise BadMessage(
-                ErrorCode.INVALID_REQUEST_ID, "request ids must rise", id=request.id, previous=self._id_last
-            )
-        self._id_last = request.id
+    def accept_untrusted(self, request: Request) -> Request | None:
+        """The request itself if it can be worked on now, else None: then it waits, or it is one too many."""
+        if self.verdict is not None:
+            return None
+        request_id = request.id
+        if not self._ids.add(request_id):  # EXM-05
+            self.verdict = BadMessage(ErrorCode.INVALID_REQUEST_ID, "this request id was used before", id=request_id)
+            return None
         queue, in_work, size = self._queue, self._in_work, len(request.data)
         is_next = not queue and len(in_work) < self._in_work_max
         if not is_next or in_work:
             self._bytes += size
         if is_next:
-            in_work.append((request.id, size))
+            in_work.append((request_id, size))
         else:
             queue.append(request)
         self.is_full = len(queue) + len(in_work) > self._pending_max or self._bytes > self._queue_bytes_max
         return request if is_next else None
+
+    def condemn(self, verdict: BadMessage) -> None:
+        """The request that was handed out last is none: nothing behind it is looked at."""
+        self.verdict = verdict
+        self._in_work.pop()
+        self._queue.clear()
+        self._bytes = sum(size for _, size in self._in_work) - (self._in_work[0][1] if self._in_work else 0)
+        self._judge_again()
 
     def take(self) -> Request | None:
         """The next request that waits, unless there is none, or too many have no answer yet (EXM-06)."""
@@ -107,6 +125,8 @@ class ReceivedRequests:
         in_work.popleft()
         if in_work:
             self._bytes -= in_work[0][1]
+        if self._ids.count > ANSWERED_IDS_KEPT + len(in_work) + len(self._queue):
+            self._ids.drop_oldest()
         if self.is_full:
             self._judge_again()
 
@@ -114,6 +134,7 @@ class ReceivedRequests:
         self._queue.clear()
         self._in_work.clear()
         self._bytes = 0
+        self._ids = RecentIds()
         self.is_full = False
 
     def _judge_again(self) -> None:

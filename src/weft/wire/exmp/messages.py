@@ -35,21 +35,25 @@ class ErrorCode(IntEnum):
     PROTOCOL = 1  # a malformed message, or one that must not come now
     UNAVAILABLE = 2
     INVALID_REQUEST_ID = 3  # zero, used before, or no request waits for this response
-    INVALID_REQUEST = 4  # application data that is no request; see BadMessage
+    INVALID_REQUEST = 4  # JSON that is no request: no object, or one without an ``op`` that is a string
 
 
 class BadMessage(PeerError):
-    """Bytes or a message that the protocol does not allow; ``code`` is what an ``error`` in answer would carry.
+    """Bytes or a message that the protocol does not allow; ``code`` is that of the ``error`` in answer, which ends it.
 
-    ``INVALID_REQUEST`` is the mild one: the message and its id are sound and only the application data is not, so
-    the request can be answered with a failure and the connection goes on. Every other code is fatal, except that an
-    unreadable *response* (``PROTOCOL`` from the JSON codec) spoils only the request it answers.
     ``at`` (where given) is the offset of the offending byte.
     """
 
     def __init__(self, code: ErrorCode, what: str, **facts: object) -> None:
         super().__init__(what, **facts)
         self.code = code
+
+
+class UnfitData(BadMessage):
+    """The mild one: a request with an operation whose ``data`` cannot be used, or JSON that is no response.
+
+    Only this exchange is spoilt. The request is answered with a failure, and the connection goes on (EXM-08).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,10 @@ class Bye:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
+    """``body``: a ping has none. One that has is passed over, as by the reference: no pong, and no error."""
+
     type: ClassVar = MessageType.PING
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
