@@ -1,18 +1,52 @@
-"""Where commands print: results on standard output, everything else on standard error."""
+"""Where commands print: results on standard output, everything else on standard error.
+
+All that goes through these consoles is made visible: names, reasons and payloads come from others, and what moves the
+cursor or makes two lines of one is written out (``weft.visible``). So no command has to think of it.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
-from typing import Final, NoReturn
+from collections.abc import Iterable
+from typing import Any, Final, NoReturn
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
+from rich.text import Text
+
+from weft.visible import SUSPECT, visible
 
 PIPE_COLUMNS: Final = 200  # where nobody has a window, lines are for programs and should not be broken
 
 
+class VisibleConsole(Console):
+    """A string, a text, a cell of a table, a label of a tree: each is one line, and all of it can be seen."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        return super().render(_visible_text(renderable) if isinstance(renderable, Text) else renderable, options)
+
+
+def _visible_text(text: Text) -> Text:
+    """The same with its styles."""
+    if text.plain.isprintable():
+        return text
+    whole, at = text.blank_copy(), 0
+    for found in SUSPECT.finditer(text.plain):
+        whole.append_text(text[at : found.start()])
+        piece = text[found.start() : found.end()]
+        piece.plain = visible(found[0])
+        whole.append_text(piece)
+        at = found.end()
+    return whole.append_text(text[at:])
+
+
 def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False)
+    console = VisibleConsole(stderr=stderr, highlight=False)
     if not console.is_terminal:
         console.width = PIPE_COLUMNS
     return console
@@ -20,6 +54,18 @@ def _console(*, stderr: bool) -> Console:
 
 out = _console(stderr=False)
 err = _console(stderr=True)
+
+
+class Warnings(logging.Handler):
+    """What libraries log while a command runs, where Python would print it as it is. A node logs for itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        err.print(escape(record.getMessage()), style="dim", soft_wrap=True)
+
+
+def show_warnings() -> None:
+    """In place of Python's own last resort."""
+    logging.lastResort = Warnings(logging.WARNING)
 
 
 def fail(message: str, status: int = 1) -> NoReturn:

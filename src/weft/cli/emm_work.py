@@ -27,6 +27,7 @@ from weft.model import parse_pattern
 from weft.security.trust_file import KEY_ID_BYTES, SEAL_ID_BYTES, Trust, read_trust
 from weft.transport.addresses import parse_address
 from weft.transport.quic import show_any
+from weft.visible import visible
 from weft.wire import emm as wire
 from weft.wire.emm.fields import MESSAGE_ID_BITS, Value
 
@@ -203,8 +204,8 @@ def _print_event(event: emm.Event, json: bool) -> None:
         return
     line = Text(f"{event.verdict:<20} ", style=STYLES[event.verdict])
     line.append("! " if event.urgent else "  ", style="bold red")
-    line.append(event.name, style="bold")
-    line.append(f"  {' '.join(_shown(value) for value in event.values)}", style="default")
+    line.append(visible(event.name), style="bold")
+    line.append(visible(f"  {' '.join(_shown(value) for value in event.values)}"), style="default")
     line.append(f"  {event.node_id or 'nobody'} from {show_any(event.source)}", style="dim")
     out.print(line, soft_wrap=True)
 
@@ -222,7 +223,7 @@ def _print_refusal(refusal: emm.Refusal, json: bool) -> None:
         return
     line = Text("refused              ", style="red")
     line.append(f"  {refusal.error.reason}", style="bold")
-    line.append(f"  {refusal.error}", style="default")
+    line.append(visible(f"  {refusal.error}"), style="default")
     line.append(f"  {refusal.data[:BYTES_SHOWN].hex()} from {show_any(refusal.source)}", style="dim")
     out.print(line, soft_wrap=True)
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from weft.cli.tables import human_time
 from weft.model import Epoch, Stream
+from weft.visible import visible
 
 HEX_BYTES_SHOWN: Final = 32  # of a key or payload that is no text; all of it with --json
 
@@ -26,13 +27,13 @@ class Content(Protocol):
 
 
 def event_line(stream: Stream, epoch: Epoch, offset: int, event: Content) -> str:
-    """One event, one line, nothing that could move the cursor."""
+    """One event, one line, and all of it can be seen."""
     parts = [f"{stream}:e{epoch}:{offset}", human_time(event.timestamp_us)]
     if event.key is not None:
         parts.append(f"key={_shown(event.key)}")
-    parts += [f"{_visible(name)}={_visible(value)}" for name, value in (event.headers or {}).items()]
+    parts += [f"{name}={value}" for name, value in (event.headers or {}).items()]
     parts.append(_shown(event.payload))
-    return "  ".join(parts)
+    return visible("  ".join(parts))
 
 
 def event_document(stream: Stream, epoch: Epoch, offset: int, event: Content) -> dict[str, Any]:
@@ -58,13 +59,7 @@ def _text_or_base64(name: str, data: bytes) -> dict[str, str]:
 
 def _shown(data: bytes) -> str:
     try:
-        return _visible(data.decode())
+        return data.decode()
     except UnicodeDecodeError:
         more = "" if len(data) <= HEX_BYTES_SHOWN else f" ... {len(data):,} bytes"
         return f"0x{data[:HEX_BYTES_SHOWN].hex()}{more}"
-
-
-def _visible(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

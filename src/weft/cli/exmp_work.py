@@ -19,6 +19,7 @@ from weft.cli.tables import print_json
 from weft.contexts import chosen_context
 from weft.exmp import JsonObject
 from weft.transport.addresses import parse_address
+from weft.visible import visible
 
 
 class Protection(NamedTuple):
@@ -96,7 +97,8 @@ def _print_answer(data: JsonObject | None, json: bool) -> None:
     if json:
         print_json({"status": "success"} if data is None else {"status": "success", "data": data})
     elif data is not None:
-        typer.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
+        for line in msgspec.json.format(msgspec.json.encode(data), indent=2).decode().split("\n"):
+            typer.echo(visible(line))  # not all that JSON leaves as it is can be seen
 
 
 def _print_asked(op: str) -> exmp.Handler:
@@ -125,9 +127,15 @@ async def _serve(listen: str, identity: Path | None, json: bool) -> None:
         if json:
             print_json({"peer": peer.address, "op": op, "data": data})
         else:
-            typer.echo(f"{peer.address} {op} {'' if data is None else msgspec.json.encode(data).decode()}".rstrip())
+            typer.echo(shown_request(peer.address, op, data))
 
     tls = None if identity is None else exmp.server_context(identity)
     async with exmp.serve({"$echo": echo}, *parse_address(listen), tls=tls, on_request=show) as server:
         err.print(escape(f"serving $echo at {server.address}; Ctrl-C ends it"), style="dim")
         await server.wait_closed()
+
+
+def shown_request(address: str, op: str, data: JsonObject | None) -> str:
+    """In one line."""
+    text = "" if data is None else msgspec.json.encode(data).decode()
+    return visible(f"{address} {op} {text}".rstrip())

@@ -10,7 +10,7 @@ import typer
 
 from weft import __version__
 from weft.cli import context, mesh
-from weft.cli.console import fail
+from weft.cli.console import fail, show_warnings
 from weft.cli.deferred import deferred
 from weft.cli.doctor import doctor
 from weft.cli.pub import pub
@@ -66,6 +66,7 @@ def options(
 
 def main() -> None:
     """Entry point: errors that Weft raises on purpose are one line, not a traceback."""
+    show_warnings()
     try:
         app()
     except WeftError as error:

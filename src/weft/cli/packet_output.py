@@ -13,6 +13,7 @@ from rich.tree import Tree
 from weft.cli.console import err, out
 from weft.cli.packet_input import Captured
 from weft.errors import PeerError
+from weft.visible import visible
 from weft.wire.describe import Part
 
 HEX_BYTES_SHOWN: Final = 32  # of one part: a key or an HMAC, but not a whole text
@@ -32,7 +33,7 @@ def _grow(tree: Tree, part: Part, data: bytes, parent: Part) -> None:
     label.append(part.name, style="cyan")
     raw = data[part.at : part.end]
     if part.value not in ("", parent.value, raw.hex()):
-        label.append(f"  {part.value}", style="default")
+        label.append(visible(f"  {part.value}"), style="default")
     if not part.parts:
         label.append(f"  {_hex(raw)}")
     branch = tree.add(label)
@@ -71,15 +72,16 @@ def print_fault(captured: Captured, error: PeerError, *, json: bool) -> None:
     err.print(f"[red]malformed[/] ({escape(str(captured))}): {escape(str(error))}{named}")
     at = error.facts.get("at")
     if isinstance(at, int) and 0 <= at <= len(captured.data):
-        err.print(_dump(captured.data, at), highlight=False, markup=False)
+        for row in _dump(captured.data, at):
+            err.print(row, highlight=False, markup=False)
 
 
-def _dump(data: bytes, at: int) -> str:
+def _dump(data: bytes, at: int) -> tuple[str, str]:
     """The line of bytes around ``at``, and a mark below it."""
     first = max(0, at - DUMP_BYTES_AROUND)
     shown = data[first : at + DUMP_BYTES_AROUND]
     margin = f"  {first:04x}  "
-    return f"{margin}{shown.hex(' ')}\n{' ' * (len(margin) + 3 * (at - first))}^^ byte {at}"
+    return f"{margin}{shown.hex(' ')}", f"{' ' * (len(margin) + 3 * (at - first))}^^ byte {at}"
 
 
 def _plain(facts: dict[str, object]) -> dict[str, object]:

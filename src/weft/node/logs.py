@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import IO, Final, assert_never
+from io import StringIO
+from typing import IO, Final, TextIO, assert_never
 
 import structlog
 from structlog.stdlib import BoundLogger, ProcessorFormatter
-from structlog.typing import Processor
+from structlog.typing import EventDict, ExcInfo, Processor
 
 from weft.node.config.sections import LogFormat, LogLevel
+from weft.visible import visible
 
 ROOT: Final = "weft"
 # What every line gets, ours and other libraries' alike.
@@ -65,11 +67,23 @@ def configure_logs(level: LogLevel, form: LogFormat, stream: IO[str] | None = No
     logging.getLogger(ROOT).setLevel(level.upper())
 
 
+def _make_visible(logger: object, method: str, line: EventDict) -> EventDict:
+    """Names and reasons come from others; what is no text is shown by its repr, which hides nothing."""
+    return {name: visible(value) if isinstance(value, str) else value for name, value in line.items()}
+
+
+def _print_traceback(stream: TextIO, error: ExcInfo) -> None:
+    """Plain, without the values of variables: there are secrets among them."""
+    text = StringIO()
+    structlog.dev.plain_traceback(text, error)
+    stream.write("\n".join(map(visible, text.getvalue().split("\n"))))
+
+
 def _renderers(form: LogFormat, colors: bool) -> list[Processor]:
     match form:
         case LogFormat.JSON:
             return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(sort_keys=True)]
         case LogFormat.CONSOLE:
-            return [structlog.dev.ConsoleRenderer(colors=colors)]
+            return [_make_visible, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=_print_traceback)]
         case _:
             assert_never(form)

@@ -18,6 +18,7 @@ from weft.pipelines.base import Outcome
 from weft.pipelines.catalogue import find
 from weft.pipelines.records import Records, default_directory
 from weft.pipelines.running import Wish, run
+from weft.visible import visible
 
 
 def main(pipeline: Any, arguments: Sequence[str] | None = None) -> None:
@@ -34,8 +35,8 @@ def main(pipeline: Any, arguments: Sequence[str] | None = None) -> None:
         wish = Wish(given.config, read_overrides(given.set), given.execute, given.available_now)
         outcome = run(pipeline, wish, records, _say)
     except WeftError as error:
-        sys.exit(f"weft: {error}")
-    sys.stdout.writelines(f"{line}\n" for line in outcome_lines(outcome))
+        sys.exit(visible(f"weft: {error}"))
+    sys.stdout.writelines(f"{visible(line)}\n" for line in outcome_lines(outcome))
     sys.exit(0 if outcome.ok else 1)
 
 
@@ -59,4 +60,4 @@ def outcome_lines(outcome: Outcome) -> list[str]:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+    sys.stderr.write(f"{visible(line)}\n")
