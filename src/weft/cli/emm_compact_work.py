@@ -246,7 +246,8 @@ def join_nodes(addresses: Sequence[str], data: Path, timeout_s: float, json: boo
     targets = [parse_address(address) for address in addresses]
     loopback = all(target.is_loopback for target in targets)
     version6 = any(":" in target.host for target in targets)
-    listen = ("::1" if loopback else "::") if version6 else ("127.0.0.1" if loopback else "0.0.0.0")
+    # A port for answers: nothing is served there.
+    listen = ("::1" if loopback else "::") if version6 else ("127.0.0.1" if loopback else "0.0.0.0")  # noqa: S104
     node = _node(data, (listen, 0), Settings(heartbeat_interval_s=VISIT_HEARTBEAT_S))
     found = run_until_interrupted(lambda: _join(node, targets, timeout_s)) or []
     documents = [_neighbour(each) for each in found]
