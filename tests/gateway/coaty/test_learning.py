@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.coaty import new_id
 from weft.errors import UsageError
 from weft.gateway.coaty.learning import (
     COATY_REPORT_BYTES_MAX,
@@ -34,7 +33,7 @@ LINE1 = "coaty/1/plant/CHNline1"
         ("sensors/raw/7", True),  # a Raw event, or an external IO route
         ("coaty/1/plant/ADVCoatyObject", False),  # listened to in any case
         ("coaty/1/plant/ADV:com.weft.Pump", False),  # comes under its core type as well
-        (f"coaty/1/plant/RTN/{new_id()}", False),  # an answer
+        ("coaty/1/plant/RTN/013a264d-0265-4df9-823e-5f0cfd1f305b", False),  # an answer
         ("coaty/1/elsewhere/CHNline1", False),
         ("coaty/2/plant/CHNline1", False),
         ("", False),
