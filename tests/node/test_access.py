@@ -147,12 +147,12 @@ def test_every_call_wants_a_key(tmp_path: Path, key: str | None, message: str) -
 def test_who_guesses_keys_has_to_wait_and_who_has_one_does_not(tmp_path: Path) -> None:
     async def story() -> None:
         async with one_node(tmp_path) as node:
-            _, good = key_for(node.config.node.data, time.time(), publish=(">",))
+            key_id, good = key_for(node.config.node.data, time.time(), publish=(">",))
             async with weft.connect(node.grpc_address, tls=tls_of(node), token=good) as known:
                 await known.publish("t", b"1")
                 began_s = time.monotonic()
                 for number in range(12):
-                    wrong = f"weft_k7_{number:064x}"
+                    wrong = f"weft_{key_id}_{number:064x}"
                     async with weft.connect(node.grpc_address, tls=tls_of(node), token=wrong) as client:
                         with pytest.raises(Unauthenticated):
                             await client.topics()
