@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import UUID
 
 from tests.fuzz.pieces import pieces
@@ -13,6 +14,7 @@ from weft.gateway.emm.batches import batches, quarantined
 from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.compact_judge import CompactJudge
 from weft.gateway.emm.judge import EmmJudge
+from weft.gateway.emm.replay_journal import BLOCK, HEADER, NAMES, ReplayJournal, blocks_untrusted
 from weft.gateway.emm.rows import Arrived, Judged
 from weft.gateway.emm.topics import TopicMap
 from weft.wire.emm import SigningKey, Terms, TrustPolicy, TrustStore
@@ -61,8 +63,25 @@ def _accounted(judge: EmmJudge | CompactJudge, arrived: list[Arrived], now_s: fl
     return Counter((each.data, str(each.reason)) for each in rejected)
 
 
-TARGETS = {"gateway-emm": emm, "gateway-emm-compact": compact}
+def replays(data: bytes) -> None:
+    """A journal of taken packets, as a power cut or a broken disk may leave it."""
+    blocks = list(blocks_untrusted(data))
+    taken = sum(BLOCK.size + 8 * len(hashes) for _, hashes in blocks)
+    assert not blocks or HEADER.size + taken <= len(data)
+
+
+def _journal() -> bytes:
+    with TemporaryDirectory() as directory:
+        journal = ReplayJournal(Path(directory), _SALT, 0.0)
+        for number in range(3):
+            journal.append(list(range(number)), float(number))
+        journal.close()
+        return (Path(directory) / NAMES[0]).read_bytes()
+
+
+TARGETS = {"gateway-emm": emm, "gateway-emm-compact": compact, "gateway-emm-replays": replays}
 SEEDS = {
     "gateway-emm": [bytes.fromhex(vector["hex"]) for vector in _EMM["vectors"]],
     "gateway-emm-compact": [bytes.fromhex(vector["hex"]) for vector in _COMPACT["vectors"]],
+    "gateway-emm-replays": [_journal()],
 }

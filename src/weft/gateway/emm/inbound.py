@@ -157,8 +157,7 @@ class Inbound:
                 self._take(judged, at)
 
     def _take(self, judged: Judged, at: Instant) -> None:
-        if judged.accepted or judged.compact:
-            self._keep_marks(at.unix_s)
+        self._keep_marks(at.unix_s)
         for accepted in judged.accepted:
             self._on_accepted(accepted)
         if judged.compact:

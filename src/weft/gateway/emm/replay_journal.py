@@ -100,13 +100,13 @@ class _File:
         if len(content) >= HEADER.size and content.startswith(MAGIC):
             self.salt = HEADER.unpack_from(content)[1]
             self.size = HEADER.size
-            for at_s, hashes in _blocks_untrusted(content):
+            for at_s, hashes in blocks_untrusted(content):
                 self.begun_s, self.last_s = self.begun_s or at_s, at_s
                 self.size += BLOCK.size + HASH_BYTES * len(hashes)
 
     def blocks(self) -> Iterator[tuple[float, list[int]]]:
         try:
-            yield from _blocks_untrusted(os.pread(self._descriptor, self.size, 0))
+            yield from blocks_untrusted(os.pread(self._descriptor, self.size, 0))
         except OSError as error:
             raise self._trouble("read", error) from None
 
@@ -152,7 +152,7 @@ class _File:
         return StorageError(f"cannot {what} {self._path}: {error.strerror}")
 
 
-def _blocks_untrusted(content: bytes) -> Iterator[tuple[float, list[int]]]:
+def blocks_untrusted(content: bytes) -> Iterator[tuple[float, list[int]]]:
     """The blocks up to the first that is cut off or damaged; raise nothing, whatever the bytes."""
     at = HEADER.size
     while at + BLOCK.size <= len(content):
