@@ -15,10 +15,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from weft.security.api_keys import SECRET_BYTES, fits, make_key, parse_key_untrusted
+from weft.security.api_keys import fits, parse_key_untrusted
 from weft.security.errors import Unauthenticated
 from weft.security.files import private_directory, read_private, remove_private, write_private
-from weft.security.key_store import KeyRequest, create_key, next_key_id, read_keys
+from weft.security.key_store import KeyRequest, create_key, read_keys
 from weft.security.secret import Secret
 
 FILE: Final = "first-key"
@@ -40,10 +40,7 @@ class FirstKey:
         """
         if not read_keys(self._data):
             private_directory(self._place)
-            key = make_key(next_key_id(self._data), entropy[:SECRET_BYTES])
-            write_private(self.file, key.reveal().encode())
-            _, made = create_key(self._data, EVERYTHING, entropy, now_s)
-            assert made.reveal() == key.reveal(), "nobody else makes keys before the first start has made one"
+            _, key = create_key(self._data, EVERYTHING, entropy, now_s, self._lay_down)
             return key
         waiting = self._waiting()
         if waiting is None:
@@ -53,6 +50,9 @@ class FirstKey:
     def kept(self) -> None:
         """A context has the key, or nobody needs it: what is here can go."""
         remove_private(self.file)
+
+    def _lay_down(self, key: Secret[str]) -> None:
+        write_private(self.file, key.reveal().encode())
 
     def _waiting(self) -> Secret[str] | None:
         """The key in the file, if it is one of this node's."""

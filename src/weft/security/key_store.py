@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -51,13 +52,17 @@ def read_keys(data: Path) -> tuple[KeyRecord, ...]:
     return _parse(read_private(data / FILE)).keys
 
 
-def next_key_id(data: Path) -> str:
-    """What the next key will be called, if nobody makes one meanwhile."""
-    return f"k{_parse(read_private(data / FILE)).next}"
+def create_key(
+    data: Path,
+    wanted: KeyRequest,
+    entropy: bytes,
+    now_s: float,
+    before: Callable[[Secret[str]], None] = lambda key: None,
+) -> tuple[KeyRecord, Secret[str]]:
+    """Add a key, and return it as it is shown once. ``entropy``: SECRET_BYTES for the secret, the rest is the salt.
 
-
-def create_key(data: Path, wanted: KeyRequest, entropy: bytes, now_s: float) -> tuple[KeyRecord, Secret[str]]:
-    """Add a key, and return it as it is shown once. ``entropy``: SECRET_BYTES for the secret, the rest is the salt."""
+    ``before`` gets the key before its hash is kept: for those who must not lose it if they are killed in between.
+    """
     private_directory(data)
     with alone(data / FILE):
         found = _parse(read_private(data / FILE))
@@ -65,6 +70,7 @@ def create_key(data: Path, wanted: KeyRequest, entropy: bytes, now_s: float) -> 
             raise UsageError("too many API keys: revoke some", limit=API_KEYS_MAX)
         key_id = f"k{found.next}"
         secret, salt = entropy[:SECRET_BYTES], entropy[SECRET_BYTES:]
+        key = make_key(key_id, secret)
         record = KeyRecord(
             id=key_id,
             name=wanted.name,
@@ -75,8 +81,9 @@ def create_key(data: Path, wanted: KeyRequest, entropy: bytes, now_s: float) -> 
             admin=wanted.admin,
             expires_s=wanted.expires_s,
         )
+        before(key)
         _write(data, KeyFile((*found.keys, record), found.next + 1))
-    return record, make_key(key_id, secret)
+    return record, key
 
 
 def revoke_key(data: Path, key_id: str) -> KeyRecord:
