@@ -17,7 +17,7 @@ from tests.node.running import config_of
 from weft.datagram_node import Instant
 from weft.emm_compact import KeyRing, Node
 from weft.errors import UsageError
-from weft.gateway.emm.compact_node import CompactNode, compact_settings
+from weft.gateway.emm.compact_node import RELAYED_AT_ONCE, CompactNode, compact_settings
 from weft.gateway.emm.identity import FRESH_BYTES, IdentityFile, prepare_next, settle_identity, use_next
 from weft.gateway.emm.rows import Arrived
 from weft.gateway.emm.settings import GatewaySettings
@@ -135,6 +135,38 @@ def test_a_notification_goes_on_to_all_but_its_sender() -> None:
         ]
         assert (place.node.figures.relayed, place.node.figures.ended) == (1, 1)
         assert place.log.lines == ["emm_c_neighbour_joined"] * 3
+
+    story(tell)
+
+
+@pytest.mark.req("EMC-12")
+def test_many_events_for_many_neighbours_take_many_turns() -> None:
+    """Every event gets to everybody, but the first turn sends no more than its share, and urgent ones first."""
+
+    async def tell_on(place: Place) -> None:
+        neighbours = (1, 2, 3, 4, 6, 7, 8)
+        place.take(*map(join_of, neighbours))
+        place.sent.clear()
+        notes = [packet(NOTE, 9) for _ in range(400)]
+        header = Header(NOTE.TYPE, 8, now_s() % 65536, 0, urgent=True)
+        urgent = Arrived(seal(header, NOTE, signer(9)).raw, show(at(9)))
+        place.take(*notes, urgent)
+        assert len(place.sent) <= RELAYED_AT_ONCE < 401 * len(neighbours)
+        assert place.sent[0].data == urgent.data
+        while len(place.sent) < 401 * len(neighbours):
+            await asyncio.sleep(0)
+        assert place.node.unrelayed == 0
+
+    story(tell_on)
+
+
+def test_what_finds_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.gateway.emm.compact_node.GATEWAY_EMC_RELAYS_MAX", 5)
+
+    def tell(place: Place) -> None:
+        place.take(join_of(1))
+        place.take(*(packet(NOTE, 9) for _ in range(8)))
+        assert (place.node.figures.relayed, place.node.unrelayed) == (5, 3)
 
     story(tell)
 

@@ -8,6 +8,7 @@ sign with, so there are no neighbours; with another one, or another key of the n
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Final
 from uuid import UUID
 
 from structlog.stdlib import BoundLogger
@@ -23,10 +24,16 @@ from weft.gateway.emm.settings import GatewaySettings
 from weft.limits import DATAGRAM_RATE_PER_S_MIN
 from weft.transport.quic import show_any
 from weft.transport.turns import Turns
+from weft.wire.datagram import is_urgent_untrusted
 from weft.wire.emm_compact import TTL_DEFAULT, EventType, Notification, Packet, Signer, decode_untrusted
 from weft.wire.emm_compact.header import TYPE_MASK
 from weft.wire.recent import ReplayMarks
 from weft.wire.udp import Address, Datagram, Outgoing
+from weft.wire.urgent_first import UrgentFirst
+
+GATEWAY_EMC_RELAYS_MAX: Final = 4096  # events waiting to be sent on, urgent ones apart: 2 MB, a second of work
+RELAYED_AT_ONCE: Final = 1024  # datagrams sent on before the node's other work has its turn: 5 to 10 ms
+TRAVELLING: Final = frozenset({EventType.NOTIFICATION, EventType.COMMAND})  # ADR 21
 
 
 class CompactNode:
@@ -45,7 +52,7 @@ class CompactNode:
         logger: BoundLogger,
     ) -> None:
         self.figures = Figures()
-        self.unrelayed = 0  # datagrams to send on that there was no room for
+        self.unrelayed = 0  # events and datagrams to send on that there was no room for
         self._node_id = node_id
         self._settings = settings
         self._marks = marks
@@ -56,12 +63,14 @@ class CompactNode:
         self._logger = logger
         self._neighbours: CompactNeighbours | None = None  # as soon as there is a group key
         self._wanted: list[Address] = []
+        self._line: UrgentFirst[Datagram] = UrgentFirst(GATEWAY_EMC_RELAYS_MAX)
         self._turns = Turns(self._on_timer)
 
     def sign_with(self, signer: Signer | None) -> None:
         """From now on; None: there is no group key."""
         if signer is None:
             self._neighbours = None
+            self._line.clear()
         elif self._neighbours is not None:
             self._neighbours.signer = signer
         else:
@@ -88,20 +97,34 @@ class CompactNode:
     # --- what comes in -------------------------------------------------------------------------------------------
 
     def take(self, arrived: Sequence[Arrived], address_of: Callable[[str], Address | None], at: Instant) -> None:
-        """Packets that were judged and are new: send events on, hear what joins and heartbeats say."""
+        """Packets that were judged and are new: hear what joins and heartbeats say, send events on in turns."""
         neighbours = self._neighbours
         if neighbours is None:
             return
-        unsent = self.figures.unsent
         for each in arrived:
-            if not len(neighbours.relationships) and each.data[0] & TYPE_MASK == EventType.NOTIFICATION:
+            travels = each.data[0] & TYPE_MASK in TRAVELLING
+            if travels and not len(neighbours.relationships):
                 continue  # nobody to send it to: a gateway of silent sensors takes 100,000 of them a second
             source = address_of(each.source)
-            if source is not None:
-                datagram = Datagram(each.data, source, each.ttl, each.tos)
+            if source is None:
+                continue
+            datagram = Datagram(each.data, source, each.ttl, each.tos)
+            if not travels:
                 neighbours.take(decode_untrusted(each.data), datagram, at)
-        self.unrelayed += self.figures.unsent - unsent
+            elif not self._line.put(datagram, is_urgent_untrusted(each.data)):
+                self.unrelayed += 1
+        self._relay(neighbours, at)
         self._work(at)
+
+    def _relay(self, neighbours: CompactNeighbours, at: Instant) -> None:
+        """Send on as much as fits one turn: an event costs as much as there are neighbours."""
+        unsent = self.figures.unsent
+        for _ in range(max(RELAYED_AT_ONCE // max(len(neighbours.relationships), 1), 1)):
+            if not self._line:
+                break
+            datagram = self._line.pop()
+            neighbours.take(decode_untrusted(datagram.data), datagram, at)
+        self.unrelayed += self.figures.unsent - unsent
 
     # --- what goes out -------------------------------------------------------------------------------------------
 
@@ -134,8 +157,9 @@ class CompactNode:
     def _on_timer(self) -> None:
         if self._neighbours is not None:
             at = self._clock()
-            self._neighbours.note_overflow(self._overflowed())
+            self._neighbours.note_overflow(self._overflowed() + self.unrelayed)
             self._neighbours.handle_timer(at)
+            self._relay(self._neighbours, at)
             self._work(at)
 
     def _work(self, at: Instant) -> None:
@@ -149,7 +173,7 @@ class CompactNode:
             self._logger.info(
                 f"emm_c_neighbour_{change.kind.name.lower()}", node_id=str(who.uuid), address=show_any(who.address)
             )
-        self._turns.happened(neighbours.get_timer())
+        self._turns.happened(at.steady_s if self._line else neighbours.get_timer())
 
 
 def compact_settings(settings: GatewaySettings) -> CompactSettings:
