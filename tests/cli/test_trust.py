@@ -73,6 +73,8 @@ def test_secrets_by_standard_input(weft: Weft, tmp_path: Path) -> None:
         (("add", "--hmac-key", "5e5e5ez", "--node-id", NODE, "--key-id", "00000001"), 1, "--hmac-key is not a key"),
         (("add", "--hmac-key", "5e5e5e", "--node-id", NODE, "--key-id", "00000001"), 1, "HMAC key is too short"),
         (("add", "--public-key", "5e5e5e", "--node-id", NODE, "--key-id", "00000001"), 1, "has the wrong size"),
+        (("add", "--group", GROUP_KEY, "--believe-only"), 1, "no other group key to sign with"),
+        (("add", "--node-id", NODE, "--hmac-key", HMAC_KEY, "--believe-only"), 2, "--believe-only is for group keys"),
         (("add", "--group", ""), 1, "--group is not a key"),
         (("add", "--encryption-key", "77" * 32), 2, "has an id of its own"),
         (("add", "--encryption-key", "77" * 32, "--key-id", "00000001"), 1, "is 32 hexadecimal digits"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -10,7 +12,7 @@ from tests.emm_compact.foreign import INTERVAL_S, heartbeat_of, join_of, made
 from tests.emm_compact.world import Conditions, World, address
 from weft.emm_compact import About, Settings
 from weft.errors import UsageError
-from weft.wire.emm_compact import EventType, Priority, SupportedTypes
+from weft.wire.emm_compact import EventType, Field, FieldType, Priority, SupportedTypes
 from weft.wire.reject import Reject
 from weft.wire.udp import Datagram
 
@@ -102,6 +104,16 @@ def test_region_and_vendor_are_told_in_joins_and_heartbeats() -> None:
         assert said.topology is not None
         assert (said.topology.region, said.vendor) == ("eu-central", VENDOR)
         world.run(1.5 * INTERVAL_S)
+
+
+@pytest.mark.req("EMC-09", "EMC-10")
+def test_a_status_is_decompressed_and_decoded_if_it_can_be() -> None:
+    world = World(3)
+    for number, status in ((1, zlib.compress("5 °C".encode("utf-16-be"))), (2, b"junk")):
+        more = (Field(FieldType.COMPRESSION, b"\x03"), Field(FieldType.PAYLOAD_ENCODING, b"\x04"))
+        packet = made(replace(join_of(number), status=status, more=more), number, world)
+        world.inject(0, Datagram(packet.raw, address(number), 64, 0))
+    assert [each.about.status for each in world.places[0].session.relationships] == ["5 °C".encode(), b"junk"]
 
 
 def test_a_node_that_tells_nothing_is_known_for_nothing() -> None:

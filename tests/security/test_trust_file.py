@@ -151,7 +151,7 @@ def test_keys_that_the_codecs_would_not_take(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="too many group keys"):
         add_group(tmp_path, GROUP)
     with pytest.raises(UsageError, match="is there already"):
-        add_group(tmp_path, Secret(bytes(16)))
+        add_group(tmp_path, Secret(bytes([7]) * 16))
     for number in range(4):
         add_device(tmp_path, DeviceKey(SENSOR, bytes([0, 0, 0, number]), KeyKind.ED25519, PUBLIC.key))
     with pytest.raises(UsageError, match="too many keys of one node id"):
@@ -183,3 +183,18 @@ def test_damage_is_said_without_showing_keys(tmp_path: Path, change: dict[str, o
     with pytest.raises(StorageError, match=r"trust\.json is damaged") as caught:
         read_trust(tmp_path)
     assert HMAC.key.reveal().hex() not in str(caught.value)
+
+
+@pytest.mark.req("EMC-05")
+def test_a_group_key_is_believed_first_and_signs_later(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no other group key to sign with"):
+        add_group(tmp_path, NEW_GROUP, signs=False)
+    add_group(tmp_path, GROUP)
+    add_group(tmp_path, NEW_GROUP, signs=False)
+    assert read_trust(tmp_path).groups == (NEW_GROUP, GROUP), "the last one signs"
+    with pytest.raises(UsageError, match="is there already"):
+        add_group(tmp_path, NEW_GROUP, signs=False)
+    add_group(tmp_path, NEW_GROUP)
+    assert read_trust(tmp_path).groups == (GROUP, NEW_GROUP)
+    with pytest.raises(UsageError, match="is there already"):
+        add_group(tmp_path, NEW_GROUP)

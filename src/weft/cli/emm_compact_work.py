@@ -277,7 +277,7 @@ def _neighbour(each: emm_compact.Neighbour) -> dict[str, Any]:
         "address": show(each.address),
         "types": [label(kind) for kind in EventType if each.about.takes(kind)],
         "region": None if topology is None else topology.region,
-        "status": None if join is None else _shown(join.status),
+        "status": None if join is None else _shown(each.about.status),
         "vendor": None if each.about.vendor is None else str(each.about.vendor),
         "relationships_max": None if join is None else join.relationships_max,
         "heartbeat_interval_s": each.heartbeat_interval_s,

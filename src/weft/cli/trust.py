@@ -60,6 +60,9 @@ def add(
     group: Annotated[
         str | None, typer.Option(metavar="HEX", help="A group key of EMM-C; '-' reads it from standard input.")
     ] = None,
+    believe_only: Annotated[
+        bool, typer.Option("--believe-only", help="Do not sign with the group key yet: add it again for that.")
+    ] = False,
 ) -> None:
     """Trust a key: of a device (--node-id, --key-id and one of --hmac-key, --public-key), or of the group (--group).
 
@@ -68,10 +71,12 @@ def add(
     """
     if sum(each is not None for each in (hmac_key, public_key, encryption_key, group)) != 1:
         misused("give one of --hmac-key, --public-key, --encryption-key and --group")
+    if believe_only and group is None:
+        misused("--believe-only is for group keys: no other key here signs")
     if group is not None:
         if node_id is not None or key_id is not None:
             misused("a group key belongs to no device: leave --node-id and --key-id out")
-        add_group(data, _secret(group, "--group"))
+        add_group(data, _secret(group, "--group"), signs=not believe_only)
         return
     if encryption_key is not None:
         if (node_id is None) == (key_id is None):

@@ -18,6 +18,7 @@ from weft.wire.emm_compact import (
     Priority,
     TopologyHint,
     Triple,
+    content_untrusted,
     find,
     node_id_of,
 )
@@ -86,6 +87,16 @@ class About:
     def takes(self, kind: EventType) -> bool:
         """Whether it wants packets of that type (0xB0). Who has not said so gets them all."""
         return self.join is None or bool(self.join.supported & 1 << kind)
+
+    @property
+    def status(self) -> bytes:
+        """What its join says for applications, decompressed and as UTF-8; as it came if that cannot be read."""
+        if self.join is None:
+            return b""
+        try:
+            return content_untrusted(self.join.status, self.join.more)
+        except BadPacket:
+            return self.join.status
 
     @property
     def topology(self) -> TopologyHint | None:

@@ -197,11 +197,17 @@ def add_pins(data: Path, pins: Mapping[UUID, bytes]) -> None:
     _change(data, add)
 
 
-def add_group(data: Path, key: Secret[bytes]) -> None:
+def add_group(data: Path, key: Secret[bytes], *, signs: bool = True) -> None:
+    """Believe the key and sign with it; or believe it only, until it is added again (EMC-05)."""
+
     def add(found: Trust) -> Trust:
-        if key in found.groups:
+        others = tuple(each for each in found.groups if each != key)
+        is_known, is_last = len(others) < len(found.groups), found.groups[-1:] == (key,)
+        if is_last or (is_known and not signs):
             raise UsageError(f"group key {fingerprint(key)} is there already")
-        return replace(found, groups=(*found.groups, key))
+        if not others and not signs:
+            raise UsageError("there is no other group key to sign with")
+        return replace(found, groups=(*others, key) if signs else (key, *others))
 
     _change(data, add)
 
