@@ -32,6 +32,7 @@ from weft.wire.emm_compact import (
     Header,
     Join,
     Notification,
+    Packet,
     Priority,
     Signer,
     SupportedTypes,
@@ -277,6 +278,38 @@ def test_a_gateway_joins_a_node_that_it_is_told_of(tmp_path: Path) -> None:
             config = config_of(data, gateway__emm__udp="127.0.0.1:0", gateway__emm__compact_join=f"{host}:{port}")
             async with site(data, config) as here:
                 await here.until(lambda: len(other.relationships) == 1)
+
+    asyncio.run(run())
+
+
+@pytest.mark.req("EMC-14")
+def test_what_goes_out_to_a_neighbour_goes_at_its_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Address, bool | None]] = []
+    really = CompactNode.send
+
+    def send(self: CompactNode, packet: Packet, target: Address) -> bool | None:
+        asked.append((target, really(self, packet, target)))
+        return asked[-1][1]
+
+    monkeypatch.setattr(CompactNode, "send", send)
+
+    async def run() -> None:
+        data = private_directory(tmp_path / "a")
+        identity = settle_identity(data, bytes(range(FRESH_BYTES)))
+        add_group(data, Secret(GROUP))
+        add_device(data, DeviceKey(UUID(int=1), b"key1", KeyKind.ED25519, Secret(signer(1).public_key)))
+        ring = KeyRing((GROUP,), {identity.node_id.bytes: (identity.public_key,)})
+        file = tmp_path / "weft.toml"
+        file.write_text('[[gateway.emm.out]]\npattern = "alarms.>"\nprotocol = "emm-c"\n')
+        async with (
+            site(data, config_of(data, file=file, gateway__emm__udp="127.0.0.1:0")) as here,
+            Node(UUID(int=1), signer(1), ring) as other,
+        ):
+            await other.join(here.address, WAIT_S)
+            await here.client.publish("alarms.fire", b"run")
+            async with asyncio.timeout(WAIT_S):
+                assert (await anext(aiter(other.events()))).message == b"run"
+            assert asked == [(other.address, True)]
 
     asyncio.run(run())
 
