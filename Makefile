@@ -10,7 +10,7 @@ PEERS := $(CURDIR)/build/interop
 # Spark needs a Java: the machine's own, or the one of a wheel.
 EXTRAS := dev$(if $(shell command -v java),,$(shell printf ,java))
 
-.PHONY: help demo test check audit format bench fuzz sim soak requirements proto clean
+.PHONY: help demo test check check-all audit format bench fuzz sim soak requirements proto clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -59,6 +59,9 @@ soak: $(READY)  ## the long runs: hundreds of kills, of damaged files and of ful
 
 requirements: $(READY)  ## which tests prove which requirement; ARGS=--strict fails on open ones
 	@$(BIN)/python tools/requirements.py $(ARGS)
+
+check-all: check  ## check, and every requirement proven by the last tests: for a machine that has everything
+	@$(BIN)/python tools/requirements.py --strict
 
 proto: $(READY)  ## generate code from the .proto files again
 	$(BIN)/python tools/proto.py

@@ -37,7 +37,7 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # Set-up and tear-down have something to say only when they did not pass; a failure is never taken back.
         if (report.when == "call" or not report.passed) and self.outcomes.get(report.nodeid) != "failed":
-            self.outcomes[report.nodeid] = report.outcome
+            self.outcomes[report.nodeid] = f"skipped: {reason_of(report)}" if report.skipped else report.outcome
 
     def pytest_sessionfinish(self) -> None:
         if self.outcomes:
@@ -46,6 +46,15 @@ class Recorder:
             fresh = OUTCOMES.with_suffix(f".{os.getpid()}")
             fresh.write_text(json.dumps(known | self.outcomes, indent=1, sort_keys=True))
             fresh.replace(OUTCOMES)  # at once, because another run may be reading or ending just now
+
+
+def reason_of(report: pytest.TestReport) -> str:
+    """Why a test was skipped, in one line; an expected failure is skipped as well."""
+    if isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+    else:
+        reason = f"expected to fail: {getattr(report, 'wasxfail', '')}"
+    return " ".join(reason.split())
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,10 +1,12 @@
 """Which tests prove which requirement: docs/requirements.md joined with the tests' marks and their last outcomes.
 
 Run by ``make requirements``. The ledger says what must hold, ``@pytest.mark.req`` says which tests claim it, and
-build/requirements.json (written by tests/conftest.py) says how those tests ended. A claim counts only if it passed.
+build/requirements.json (written by tests/conftest.py) says how those tests ended. A requirement is proven if every test
+that claims it has passed: one that was skipped may be the very one that matters. A line whose ruling begins with
+``Planned.`` is not due yet, and is counted apart.
 
-Exit status: 0; 1 with ``--strict`` when a requirement is not proven; 2 when the question cannot be answered, because a
-mark names an unknown id, tests cannot be collected, or a file is not what it should be.
+Exit status: 0; 1 with ``--strict`` when a requirement that is due is not proven; 2 when the question cannot be
+answered, because a mark names an unknown id, tests cannot be collected, or a file is not what it should be.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from rich.text import Text
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH_MIN = 120  # test names do not fit into the 80 columns that rich assumes for a pipe
 NOT_RUN = "not run"
+PLANNED = "Planned."
 
 ID = re.compile(r"[A-Z]+-[0-9]{2}")
 CELL_END = re.compile(r"(?<!\\)\|")
@@ -49,6 +52,10 @@ class Requirement:
     group: str
     text: str
     ruling: str
+
+    @property
+    def is_planned(self) -> bool:
+        return self.ruling.startswith(PLANNED)
 
 
 def read_ledger(markdown: str) -> list[Requirement]:
@@ -75,20 +82,23 @@ def read_ledger(markdown: str) -> list[Requirement]:
 
 
 class State(StrEnum):
-    """What the tests say about a requirement. Everything but PROVEN counts as open."""
+    """What the tests say about a requirement. FAILING, UNPROVEN and OPEN count as open."""
 
-    PROVEN = "proven"
+    PROVEN = "proven"  # all tests for it passed
     FAILING = "failing"  # a test for it failed; that others passed does not make up for it
-    UNPROVEN = "unproven"  # it has tests, but all were skipped or have not run
+    UNPROVEN = "unproven"  # some of its tests were skipped or have not run, and nobody knows what they would have said
     OPEN = "open"  # no test names it
+    PLANNED = "planned"  # the ledger says so, and no test for it fails
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A test that carries the requirement's id, and how it ended: passed, failed, skipped or not run."""
+    """A test that carries the requirement's id, and how it ended: passed, failed, skipped or not run; if it was
+    skipped, why."""
 
     test: str
     outcome: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +119,24 @@ class Report:
 
     @property
     def open_ids(self) -> list[str]:
-        return [line.requirement.id for line in self.lines if line.state is not State.PROVEN]
+        return [line.requirement.id for line in self.lines if line.state not in (State.PROVEN, State.PLANNED)]
 
 
-def judge(outcomes: Iterable[str]) -> State:
+def judge(outcomes: Iterable[str], is_planned: bool) -> State:
     """What tests that ended like this amount to."""
     seen = set(outcomes)
-    if not seen:
-        return State.OPEN
     if "failed" in seen:
         return State.FAILING
-    return State.PROVEN if "passed" in seen else State.UNPROVEN
+    if is_planned:
+        return State.PLANNED
+    if not seen:
+        return State.OPEN
+    return State.PROVEN if seen == {"passed"} else State.UNPROVEN
+
+
+def claim(test: str, recorded: str) -> Claim:
+    outcome, _, reason = recorded.partition(": ")
+    return Claim(test, outcome, reason)
 
 
 def join(ledger: Iterable[Requirement], marks: Mapping[str, Iterable[str]], outcomes: Mapping[str, str]) -> Report:
@@ -127,12 +144,13 @@ def join(ledger: Iterable[Requirement], marks: Mapping[str, Iterable[str]], outc
     claims: dict[str, list[Claim]] = {}
     for test in sorted(marks):
         for requirement_id in sorted(set(marks[test])):
-            claims.setdefault(requirement_id, []).append(Claim(test, outcomes.get(test, NOT_RUN)))
+            claims.setdefault(requirement_id, []).append(claim(test, outcomes.get(test, NOT_RUN)))
     lines = []
     for requirement in ledger:
         found = claims.pop(requirement.id, [])
-        lines.append(Line(requirement, found, judge(claim.outcome for claim in found)))
-    return Report(lines, unknown={key: [claim.test for claim in claims[key]] for key in sorted(claims)})
+        state = judge((each.outcome for each in found), requirement.is_planned)
+        lines.append(Line(requirement, found, state))
+    return Report(lines, unknown={key: [each.test for each in claims[key]] for key in sorted(claims)})
 
 
 # --- the inputs ----------------------------------------------------------------------------------------------------
@@ -183,15 +201,23 @@ def read_outcomes(path: Path) -> dict[str, str]:
 
 # --- the answer ----------------------------------------------------------------------------------------------------
 
-STYLES = {State.PROVEN: "green", State.FAILING: "red", State.UNPROVEN: "yellow", State.OPEN: "dim"}
+STYLES = {
+    State.PROVEN: "green",
+    State.FAILING: "red",
+    State.UNPROVEN: "yellow",
+    State.OPEN: "magenta",
+    State.PLANNED: "dim",
+}
 
 
 def describe_claims(claims: Iterable[Claim]) -> list[str]:
-    """One line per test function: its parameters are counted, and outcomes that prove nothing are named."""
+    """One line per test function: its parameters are counted, and outcomes that prove nothing are named, with
+    reasons."""
     functions: dict[str, Counter[str]] = {}
-    for claim in claims:
-        name = claim.test.split("[", 1)[0].removeprefix("tests/")
-        functions.setdefault(name, Counter())[claim.outcome] += 1
+    for each in claims:
+        name = each.test.split("[", 1)[0].removeprefix("tests/")
+        outcome = f"{each.outcome}: {each.reason}" if each.reason else each.outcome
+        functions.setdefault(name, Counter())[outcome] += 1
     lines = []
     for name, counts in functions.items():
         times = f" x{counts.total()}" if counts.total() > 1 else ""
@@ -223,6 +249,9 @@ def print_report(report: Report, console: Console) -> None:
     summary.add_section()
     summary.add_row("total", *(str(total[state]) for state in State), str(total.total()))
     console.print(summary)
+    for line in report.lines:
+        for text in describe_claims(each for each in line.claims if each.outcome == "skipped"):
+            console.print(Text(f"{line.requirement.id} lacks {text}"), soft_wrap=True)
     if report.open_ids:
         console.print(Text("Not proven: " + " ".join(report.open_ids)))
 
@@ -235,7 +264,7 @@ def report_json(report: Report) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="requirements", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--strict", action="store_true", help="exit status 1 when a requirement is not proven")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 when one that is due is not proven")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--root", type=Path, default=ROOT, help="the project to look at (default: this one)")
     options = parser.parse_args(arguments)
