@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from weft.gateway import BridgeFigures
+from weft.gateway import BridgeFigures, RequestFigures
 from weft.node.figures import ConnectionState, GroupFigures, NodeFigures
 from weft.node.metrics import DEFINITIONS, GROUP_LABELS_MAX, PEER_LABELS_MAX, REFUSAL_LABELS_MAX, Metrics
 
@@ -108,6 +108,27 @@ def test_clients_and_the_log() -> None:
     assert found["weft_refused_total", frozenset({("code", "too_large")})] == 1
 
 
+def test_what_exmp_clients_do() -> None:
+    figures = RequestFigures(
+        connections=3,
+        connections_refused=1,
+        connections_ended={"bye-received": 4, "error-sent": 5},
+        requests={("publish", "success"): 6, ("publish", "not_allowed"): 7},
+        bytes_received=8,
+        bytes_sent=9,
+        subscriptions=2,
+    )
+    metrics = Metrics(lambda: NodeFigures(exmp=figures))
+    assert value(metrics, "weft_exmp_connections") == 3
+    assert value(metrics, "weft_exmp_connections_refused_total") == 1
+    assert value(metrics, "weft_exmp_connections_ended_total", end="error-sent") == 5
+    assert value(metrics, "weft_exmp_requests_total", operation="publish", outcome="success") == 6
+    assert value(metrics, "weft_exmp_requests_total", operation="publish", outcome="not_allowed") == 7
+    assert value(metrics, "weft_exmp_received_bytes_total") == 8
+    assert value(metrics, "weft_exmp_sent_bytes_total") == 9
+    assert value(metrics, "weft_exmp_subscriptions") == 2
+
+
 def test_how_far_a_group_is_behind() -> None:
     metrics = Metrics(lambda: NodeFigures(groups=[GroupFigures("billing", 2, 40, 1.5)]))
     assert value(metrics, "weft_group_members", group="billing") == 2
@@ -171,6 +192,7 @@ def test_every_definition_is_exported_and_on_the_page() -> None:
         groups=[GroupFigures("g", 1, 1, 1.0)],
         refusals={"no-key": 1},
         coaty=BridgeFigures(events_in={"published": 1}, events_out={"published": 1}),
+        exmp=RequestFigures(),
         certificate_expires_s=1.0,
     )
     metrics = Metrics(lambda: figures)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-__all__ = ["BridgeFigures", "BridgeGateway", "DatagramGateway", "Gateway"]
+__all__ = ["BridgeFigures", "BridgeGateway", "DatagramGateway", "Gateway", "RequestFigures", "RequestGateway"]
 
 
 class Gateway(Protocol):
@@ -59,3 +59,23 @@ class BridgeFigures:
 @runtime_checkable
 class BridgeGateway(Gateway, Protocol):
     def bridge_figures(self) -> BridgeFigures: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFigures:
+    """What the gateway for EXMP counts since its start, and how it stands."""
+
+    connections: int = 0
+    connections_refused: int = 0  # one too many
+    connections_ended: Mapping[str, int] = field(default_factory=dict)  # by how
+    requests: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by operation and outcome
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    subscriptions: int = 0
+
+
+@runtime_checkable
+class RequestGateway(Gateway, Protocol):
+    """One whose clients send requests."""
+
+    def request_figures(self) -> RequestFigures: ...

@@ -13,7 +13,7 @@ from enum import IntEnum
 from math import ceil
 from typing import Final
 
-from weft.gateway import BridgeFigures
+from weft.gateway import BridgeFigures, RequestFigures
 from weft.limits import LINK_LATENCIES_KEPT
 
 # A disk of a server syncs in a tenth of a millisecond to ten; what takes a second is worth a look.
@@ -112,6 +112,7 @@ class NodeFigures:
     datagrams: Mapping[str, int] = field(default_factory=dict)  # of devices: fate -> how many
     datagrams_rejected: Mapping[str, int] = field(default_factory=dict)  # reason -> how many
     coaty: BridgeFigures | None = None  # None: no namespace of Coaty is joined
+    exmp: RequestFigures | None = None  # None: nobody is served over EXMP
     certificate_expires_s: float | None = None  # None: there is none
     certificate_renewals: int = 0
     certificate_failures: int = 0

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from weft.gateway import BridgeFigures
+from weft.gateway import BridgeFigures, RequestFigures
 from weft.node.figures import SYNC_BUCKETS_S, GroupFigures, Histogram, NodeFigures, PeerFigures
 
 PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
@@ -146,6 +146,29 @@ COATY_CONNECTIONS_REFUSED: Final = Definition(
 COATY_DISTRUSTED: Final = Definition(
     "weft_coaty_distrusted_total", Kind.COUNTER, "Messages of agents without a valid signature."
 )
+EXMP_CONNECTIONS: Final = Definition("weft_exmp_connections", Kind.GAUGE, "EXMP connections that are open.")
+EXMP_CONNECTIONS_REFUSED: Final = Definition(
+    "weft_exmp_connections_refused_total", Kind.COUNTER, "EXMP connections that were one too many."
+)
+EXMP_CONNECTIONS_ENDED: Final = Definition(
+    "weft_exmp_connections_ended_total",
+    Kind.COUNTER,
+    "EXMP connections that ended, by how: `error-sent` for clients that broke the protocol.",
+    ("end",),
+)
+EXMP_REQUESTS: Final = Definition(
+    "weft_exmp_requests_total",
+    Kind.COUNTER,
+    "EXMP requests answered, by operation, and by `success` or the code of the failure.",
+    ("operation", "outcome"),
+)
+EXMP_RECEIVED: Final = Definition(
+    "weft_exmp_received_bytes_total", Kind.COUNTER, "Bytes of EXMP messages from clients."
+)
+EXMP_SENT: Final = Definition("weft_exmp_sent_bytes_total", Kind.COUNTER, "Bytes of EXMP messages to clients.")
+EXMP_SUBSCRIPTIONS: Final = Definition(
+    "weft_exmp_subscriptions", Kind.GAUGE, "Subscriptions of EXMP clients that are open."
+)
 CERTIFICATE_EXPIRES: Final = Definition(
     "weft_certificate_expires_seconds", Kind.GAUGE, "Until the node's certificate ends; renewed with a third left."
 )
@@ -218,6 +241,8 @@ class Metrics(Collector):
         yield _family(DATAGRAMS_REJECTED, [((reason,), count) for reason, count in figures.datagrams_rejected.items()])
         if figures.coaty is not None:
             yield from _of_coaty(figures.coaty)
+        if figures.exmp is not None:
+            yield from _of_exmp(figures.exmp)
 
     def describe(self) -> Iterable[Metric]:
         """Names without numbers: the registry asks while the node is not there yet to be read."""
@@ -316,6 +341,16 @@ def _of_coaty(figures: BridgeFigures) -> Iterator[Metric]:
     yield _single(COATY_FORGOTTEN, figures.held_forgotten)
     yield _single(COATY_CONNECTIONS_REFUSED, figures.connections_refused)
     yield _single(COATY_DISTRUSTED, figures.distrusted)
+
+
+def _of_exmp(figures: RequestFigures) -> Iterator[Metric]:
+    yield _single(EXMP_CONNECTIONS, figures.connections)
+    yield _single(EXMP_CONNECTIONS_REFUSED, figures.connections_refused)
+    yield _family(EXMP_CONNECTIONS_ENDED, [((end,), count) for end, count in figures.connections_ended.items()])
+    yield _family(EXMP_REQUESTS, list(figures.requests.items()))
+    yield _single(EXMP_RECEIVED, figures.bytes_received)
+    yield _single(EXMP_SENT, figures.bytes_sent)
+    yield _single(EXMP_SUBSCRIPTIONS, figures.subscriptions)
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:

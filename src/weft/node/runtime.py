@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from weft.core import Broker
 from weft.core import messages as core
 from weft.errors import StorageError
-from weft.gateway import BridgeGateway, DatagramGateway, Gateway
+from weft.gateway import BridgeGateway, DatagramGateway, Gateway, RequestGateway
 from weft.log import Log
 from weft.log.syncer import Syncer
 from weft.membership import Members, NodeState
@@ -319,6 +319,7 @@ class Node:
         states = list(self.log.states())
         emm = next((gateway for gateway in self.gateways if isinstance(gateway, DatagramGateway)), None)
         coaty = next((gateway for gateway in self.gateways if isinstance(gateway, BridgeGateway)), None)
+        exmp = next((gateway for gateway in self.gateways if isinstance(gateway, RequestGateway)), None)
         return NodeFigures(
             log_bytes=sum(state.bytes_end - state.bytes_start for state in states),
             log_streams=len(states),
@@ -337,6 +338,7 @@ class Node:
             datagrams={} if emm is None else emm.fates(),
             datagrams_rejected={} if emm is None else emm.rejected(),
             coaty=None if coaty is None else coaty.bridge_figures(),
+            exmp=None if exmp is None else exmp.request_figures(),
             certificate_expires_s=self.protection.expires_in_s(),
             certificate_renewals=self.protection.renewals,
             certificate_failures=self.protection.renewal_failures,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,9 +13,12 @@ import pytest
 
 from tests.gateway.exmp.joined import PATIENCE_S, until
 from tests.gateway.strangers import strangers
+from tests.transport.tcp.raw import Raw
 from tests.up import RunningNode, up
+from tests.wire.exmp.transcript import octets, request, response
 from weft import exmp
 from weft.exmp import JsonObject
+from weft.wire.exmp import Error, Failure, Response, Success, decode_outcome_untrusted, messages_untrusted
 
 SETTINGS: Final = '[gateway.exmp]\ntcp = "127.0.0.1:0"\ntls = "127.0.0.1:0"\n'
 
@@ -64,6 +68,94 @@ def test_events_are_published_fetched_and_delivered(tmp_path: Path, name: str) -
 
     with up(tmp_path / "a", *configured(tmp_path)) as node:
         asyncio.run(story(node))
+
+
+@pytest.mark.req("EXM-04", "EXM-05", "EXM-06", "EXM-08", "OBS-01")
+def test_the_rules_of_requests_and_what_is_counted(tmp_path: Path) -> None:
+    """Byte by byte on a real socket, all in one piece; then the metrics tell the same story."""
+
+    async def story(node: RunningNode) -> None:
+        host, _, port = node.gateway("exmp").rpartition(":")
+        raw = Raw(*await asyncio.open_connection(host, int(port)))
+        await raw.greet()
+        raw.send(request(900, json.dumps({"op": "authenticate", "data": {"key": node.context.token}})))
+        await raw.expect(response(900))
+        raw.send(request(901, '{"op":"subscribe","data":{"pattern":"none.>"}}'))
+        await raw.expect(response(901, '{"status":"success","data":{"subscription":1}}'))
+        assert await until_counted(node, "weft_exmp_subscriptions") == 1
+        assert await until_counted(node, "weft_exmp_connections") == 1
+        publish = '{"op":"publish","data":{"topic":"%s","payload":"x","partition":2,"timestamp_us":5}}'
+        conversation = (
+            request(10, publish % "first"),
+            "00000007 02000000 616263  ; a ping with a body",
+            request(7, publish % "second"),  # lower than the one before
+            request(8, '{"op":"publish","data":{"topic":"t","payload":"\\ud800"}}'),
+            request(9, '{"op":"nothing"}'),
+            request(10, publish % "third"),  # used before
+            request(11, publish % "fourth"),
+        )
+        raw.send("\n".join(conversation))
+        answers = [message for _, _, message in messages_untrusted(await raw.reader.read(), 1 << 20)]
+        *responses, last = answers
+        assert last == Error(3, "this request id was used before (id 10)")
+        outcomes = [decode_outcome_untrusted(each.data) for each in responses if isinstance(each, Response)]
+        assert [each.id for each in responses if isinstance(each, Response)] == [10, 7, 8, 9]
+        assert [isinstance(each, Success) and each.data["partition"] for each in outcomes[:2]] == [2, 2]  # type: ignore[index]
+        assert [each.code for each in outcomes[2:] if isinstance(each, Failure)] == [
+            "invalid_request",
+            "unknown_operation",
+        ]
+        await raw.close()
+        async with node.client() as sdk:
+            assert sorted(each.topic for each in await sdk.topics("*")) == ["first", "second"]
+
+        ended = 'weft_exmp_connections_ended_total{end="error-sent"}'
+        assert await until_counted(node, ended) == 1
+        counted = counted_by(node)
+        for labels, count in {
+            'operation="authenticate",outcome="success"': 1,
+            'operation="subscribe",outcome="success"': 1,
+            'operation="publish",outcome="success"': 2,
+            'operation="unreadable",outcome="invalid_request"': 1,
+            'operation="other",outcome="unknown_operation"': 1,
+        }.items():
+            assert counted[f"weft_exmp_requests_total{{{labels}}}"] == count
+        assert counted["weft_exmp_subscriptions"] == counted["weft_exmp_connections"] == 0
+        assert counted["weft_exmp_received_bytes_total"] > sum(len(octets(each)) for each in conversation)
+        assert counted["weft_exmp_sent_bytes_total"] > 0
+
+    with up(tmp_path / "a", *configured(tmp_path)) as node:
+        asyncio.run(asyncio.wait_for(story(node), PATIENCE_S))
+        node.end_quietly()
+
+
+def counted_by(node: RunningNode) -> dict[str, float]:
+    """Series and numbers, as Prometheus gets them."""
+    lines = (line.rpartition(" ") for line in node.metrics().splitlines() if line.startswith("weft_exmp_"))
+    return {series: float(number) for series, _, number in lines}
+
+
+async def until_counted(node: RunningNode, series: str) -> float:
+    """Its number, as soon as there is one that is not zero."""
+    await until(lambda: counted_by(node).get(series))
+    return counted_by(node)[series]
+
+
+def test_connections_that_are_one_too_many_are_counted(tmp_path: Path) -> None:
+    async def story(node: RunningNode) -> None:
+        async with exmp.connect(node.gateway("exmp")) as client:
+            assert await client.call("$echo") == {}
+            host, _, port = node.gateway("exmp").rpartition(":")
+            raw = Raw(*await asyncio.open_connection(host, int(port)))
+            assert b"too many connections, the limit is 1" in await raw.reader.read()
+            await raw.close()
+            assert await until_counted(node, "weft_exmp_connections_refused_total") == 1
+
+    file = tmp_path / "weft.toml"
+    file.write_text('[gateway.exmp]\ntcp = "127.0.0.1:0"\nconnections_max = 1\n')
+    with up(tmp_path / "a", "--config", str(file)) as node:
+        asyncio.run(asyncio.wait_for(story(node), PATIENCE_S))
+        node.end_quietly()
 
 
 def test_strangers_do_not_keep_a_node_from_serving_nor_from_ending(tmp_path: Path) -> None:

@@ -5,6 +5,6 @@
 - ``publishing``  events of all connections gathered into batches
 - ``feed``        a subscription: events as requests, their answers as acknowledgements
 - ``operations``  authenticate, fetch, subscribe, unsubscribe, topics, status
-- ``admission``   who a client is
+- ``admission``   who a client is;  ``figures``  what is counted
 - ``values``      JSON and back;  ``failures``  errors as EXMP clients get them
 """

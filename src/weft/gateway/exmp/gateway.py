@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from weft.gateway import RequestFigures
 from weft.gateway.exmp.admission import Admission
+from weft.gateway.exmp.figures import RequestCounts
 from weft.gateway.exmp.operations import Status, operations
 from weft.gateway.exmp.session import EXMP_STRANGER_BYTES_MAX, ClientSession
 from weft.gateway.publishing import Publishing
@@ -74,12 +76,25 @@ class ExmpGateway:
         self._operations = operations(read_status)
         self._publishing = Publishing(mesh, read_clock)
         self._tasks: set[asyncio.Task[None]] = set()  # of all sessions
+        self._sessions: set[ClientSession] = set()
+        self._counts = RequestCounts()
         self._open: list[Listener] = []
         self._listeners: list[str] = []
 
     @property
     def listeners(self) -> Sequence[str]:
         return self._listeners
+
+    def request_figures(self) -> RequestFigures:
+        return RequestFigures(
+            connections=sum(listener.connections for listener in self._open),
+            connections_refused=sum(listener.refused for listener in self._open),
+            connections_ended={str(end): count for end, count in list(self._counts.ends.items())},
+            requests=dict(self._counts.requests),
+            bytes_received=sum(listener.traffic.bytes_received for listener in self._open),
+            bytes_sent=sum(listener.traffic.bytes_sent for listener in self._open),
+            subscriptions=sum(len(session.feeds) for session in list(self._sessions)),
+        )
 
     async def start(self) -> None:
         self._publishing.start()
@@ -96,4 +111,13 @@ class ExmpGateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _welcome(self, link: ExmpConnection) -> ClientSession:
-        return ClientSession(link, self._mesh, self._publishing, self._admission, self._operations, self._tasks)
+        return ClientSession(
+            link,
+            self._mesh,
+            self._publishing,
+            self._admission,
+            self._operations,
+            self._tasks,
+            self._sessions,
+            self._counts,
+        )

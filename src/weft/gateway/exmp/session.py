@@ -20,6 +20,7 @@ from weft.exmp.peer import INTERNAL_ERROR, INVALID_REQUEST, UNKNOWN_OPERATION
 from weft.gateway.exmp.admission import Admission, Credential
 from weft.gateway.exmp.failures import failure_of
 from weft.gateway.exmp.feed import Feed
+from weft.gateway.exmp.figures import OTHER, UNREADABLE, RequestCounts
 from weft.gateway.exmp.values import (
     PublishFields,
     check_place_untrusted,
@@ -59,11 +60,12 @@ EVENT_BYTES: Final = 200  # of an event's JSON without its payload, roughly
 class Slot:
     """A request that is answered when those before it are."""
 
-    __slots__ = ("id", "outcome", "session")
+    __slots__ = ("id", "operation", "outcome", "session")
 
-    def __init__(self, session: ClientSession, request_id: int) -> None:
+    def __init__(self, session: ClientSession, request_id: int, operation: str) -> None:
         self.session = session
         self.id = request_id
+        self.operation = operation  # as it is counted
         self.outcome: Outcome | None = None
 
     def published(self, receipt: Receipt, number: int) -> None:
@@ -76,7 +78,8 @@ class Slot:
 
 
 class ClientSession:
-    """``LinkUser`` of one connection. ``operations`` are those that take their time; ``owned`` holds their tasks."""
+    """``LinkUser`` of one connection. ``operations`` are those that take their time; ``owned`` holds their tasks, and
+    ``sessions`` all that are there."""
 
     def __init__(
         self,
@@ -86,6 +89,8 @@ class ClientSession:
         admission: Admission,
         operations: Mapping[str, Operate],
         owned: set[asyncio.Task[None]],
+        sessions: set[ClientSession],
+        counts: RequestCounts,
     ) -> None:
         self.mesh = mesh
         self.credential = Credential(admission, self._expelled)
@@ -94,6 +99,8 @@ class ClientSession:
         self._publishing = publishing
         self._operations = operations
         self._owned = owned
+        self._sessions = sessions
+        self._counts = counts
         self._loop = asyncio.get_running_loop()
         self._queue: deque[ReceivedRequest] = deque()  # not begun
         self._slots: deque[Slot] = deque()  # begun and not answered
@@ -102,6 +109,7 @@ class ClientSession:
         self._feed_names = count(1)
         self._pumping: asyncio.Handle | None = None
         self._patience: asyncio.TimerHandle | None = None
+        sessions.add(self)
         self._begin()
 
     def _begin(self) -> None:
@@ -150,6 +158,8 @@ class ClientSession:
         self.pump()
 
     def closed(self, closed: Closed) -> None:
+        self._sessions.discard(self)
+        self._counts.ends[closed.end] += 1
         self._queue.clear()
         self._slots.clear()
         for handle in (self._pumping, self._patience):
@@ -181,7 +191,7 @@ class ClientSession:
         while queue and self._task is None and not self._link.is_congested:
             request = queue.popleft()
             if isinstance(request, InvalidRequestReceived):
-                self._settle(request.id, Failure(request.reason, INVALID_REQUEST))
+                self._settle(request.id, UNREADABLE, Failure(request.reason, INVALID_REQUEST))
             elif request.operation.op == PUBLISH:
                 if is_full:
                     queue.appendleft(request)
@@ -189,19 +199,19 @@ class ClientSession:
                     return
                 self._publish(request, allowed)
             elif request.operation.op == ECHO:
-                self._settle(request.id, Success(request.operation.data))
+                self._settle(request.id, ECHO, Success(request.operation.data))
             elif self._slots:
                 queue.appendleft(request)  # it is begun when all before it is answered
                 return
             else:
                 self._begin_operation(request)
 
-    def _settle(self, request_id: int, outcome: Outcome) -> None:
+    def _settle(self, request_id: int, operation: str, outcome: Outcome) -> None:
         """Answered at once, unless others come first."""
         if not self._slots:
-            self._respond(request_id, outcome)
+            self._respond(request_id, operation, outcome)
             return
-        slot = Slot(self, request_id)
+        slot = Slot(self, request_id, operation)
         slot.outcome = outcome
         self._slots.append(slot)
 
@@ -209,15 +219,18 @@ class ClientSession:
         """A slot has its outcome."""
         slots = self._slots
         while slots and (outcome := slots[0].outcome) is not None:
-            self._respond(slots.popleft().id, outcome)
+            slot = slots.popleft()
+            self._respond(slot.id, slot.operation, outcome)
         if not slots and self._queue:
             self._advance()
 
-    def _respond(self, request_id: int, outcome: Outcome) -> None:
+    def _respond(self, request_id: int, operation: str, outcome: Outcome) -> None:
         try:
             self._link.respond(request_id, outcome)
         except UsageError as error:  # longer than a message may be
-            self._link.respond(request_id, failure_of(error))
+            outcome = failure_of(error)
+            self._link.respond(request_id, outcome)
+        self._counts.answered(operation, outcome)
 
     def _publish(self, request: RequestReceived, allowed: dict[str, Topic]) -> None:
         try:
@@ -233,9 +246,9 @@ class ClientSession:
             check_place_untrusted(fields)
         except WeftError as error:
             self.mesh.count_refusal(error)
-            self._settle(request.id, failure_of(error))
+            self._settle(request.id, PUBLISH, failure_of(error))
             return
-        slot = Slot(self, request.id)
+        slot = Slot(self, request.id, PUBLISH)
         self._slots.append(slot)
         self._publishing.add(
             topic,
@@ -254,7 +267,7 @@ class ClientSession:
         operate = self._operations.get(request.operation.op)
         if operate is None:
             name = request.operation.op[:EXMP_OP_SHOWN_CHARS]
-            self._respond(request.id, Failure(f"there is no operation {name!r}", UNKNOWN_OPERATION))
+            self._respond(request.id, OTHER, Failure(f"there is no operation {name!r}", UNKNOWN_OPERATION))
         else:
             self._begin_task(self._operate(operate, request))
 
@@ -272,7 +285,7 @@ class ClientSession:
         except Exception as defect:  # ours: it must be seen, and the client must not wait for ever
             self._loop.call_exception_handler({"message": "exmp operation", "exception": defect})
             outcome = Failure("this node has made a mistake; its log says more", INTERNAL_ERROR)
-        self._respond(request.id, outcome)
+        self._respond(request.id, request.operation.op, outcome)
         self._go_on()
 
     async def _wait_for_room(self) -> None:

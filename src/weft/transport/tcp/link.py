@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeAlias, assert_never, cast
 
 from weft.errors import PeerError
@@ -62,20 +62,30 @@ class LinkUser(Protocol):
         """It is over, and nothing else is called after this. Requests that were not answered will not be."""
 
 
+@dataclass(slots=True)
+class Traffic:
+    """Bytes in both directions, without what TLS adds. Mutable: connections add to it."""
+
+    bytes_received: int = 0
+    bytes_sent: int = 0
+
+
 class ExmpConnection(asyncio.Protocol):
     """``make_user`` is called once there is a connection, and its ``LinkUser`` gets what comes in; ``on_gone`` when the
-    socket is closed."""
+    socket is closed. ``traffic`` is where bytes are counted, for several connections if one likes."""
 
     def __init__(
         self,
         settings: Settings,
         make_user: Callable[[ExmpConnection], LinkUser],
         on_gone: Callable[[ExmpConnection], None] | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         # All of one read are handed over together: who uses a link keeps to the order.
         self._settings = replace(settings, in_work_max=settings.pending_max)
         self._make_user = make_user
         self._on_gone = on_gone
+        self._traffic = Traffic() if traffic is None else traffic
         self._loop = asyncio.get_running_loop()
         self._user: LinkUser
         self._machine: Connection
@@ -162,6 +172,7 @@ class ExmpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.end is not None:
             return  # lingering: what still comes is thrown away
+        self._traffic.bytes_received += len(data)
         self._flushing = True  # all that is answered at once goes out with one write, below
         self._take(self._machine.receive_data(data, self._loop.time()))
         self._flush()
@@ -253,6 +264,7 @@ class ExmpConnection(asyncio.Protocol):
             return
         data = self._machine.data_to_send()
         if data:
+            self._traffic.bytes_sent += len(data)
             self._transport.write(data)
         if self.end is not None:
             self._leave()

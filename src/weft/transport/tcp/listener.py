@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from weft.errors import UsageError
-from weft.transport.tcp.link import ExmpConnection, LinkUser, ReceivedRequest
+from weft.transport.tcp.link import ExmpConnection, LinkUser, ReceivedRequest, Traffic
 from weft.wire.exmp import Closed, ErrorCode, Settings
 
 EXMP_GOODBYE_S: Final = 2.0  # for all connections of a port to end when it closes
@@ -30,6 +30,8 @@ class Listener:
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._links: set[ExmpConnection] = set()
+        self.traffic = Traffic()  # of all links so far
+        self.refused = 0  # links that were one too many
 
     @property
     def connections(self) -> int:
@@ -67,13 +69,14 @@ class Listener:
                 await link.gone.wait()
 
     def _make_link(self) -> ExmpConnection:
-        return ExmpConnection(self._settings, self._welcome, self._links.discard)
+        return ExmpConnection(self._settings, self._welcome, self._links.discard, self.traffic)
 
     def _welcome(self, link: ExmpConnection) -> LinkUser:
         self._links.add(link)
         if self._server is None:  # a TLS handshake that ended too late
             return _Surplus(link, "closing")
         if len(self._links) > self._connections_max:
+            self.refused += 1
             return _Surplus(link, f"too many connections, the limit is {self._connections_max}: try again later")
         return self._make_user(link)
 
