@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.visible import visible
+from weft.visible import visible, visible_json
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,11 @@ def test_whatever_comes_is_one_line_that_can_be_written(text: str) -> None:
     assert len(shown.splitlines()) <= 1
     assert not {unicodedata.category(each) for each in shown} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
     assert visible(shown) == shown
+
+
+@given(st.recursive(st.text(st.characters(exclude_categories=["Cs"])), lambda inner: st.lists(inner, max_size=3)))
+def test_json_says_the_same_and_all_of_it_can_be_seen(value: object) -> None:
+    for indent in (None, 2):
+        shown = visible_json(json.dumps(value, ensure_ascii=False, indent=indent))
+        assert json.loads(shown) == value
+        assert all(visible(line) == line for line in shown.split("\n"))

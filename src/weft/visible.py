@@ -14,6 +14,7 @@ from unicodedata import category
 
 # What has to be looked at one by one: all but the printable characters of ASCII.
 SUSPECT: Final = re.compile(r"[^\x20-\x7e]")
+HIDDEN_IN_JSON: Final = re.compile(r"[^\x20-\x7e\n]")  # a newline in JSON text is layout
 
 
 def visible(text: str) -> str:
@@ -21,6 +22,19 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return SUSPECT.sub(lambda found: escaped(found[0]), text)
+
+
+def visible_json(text: str) -> str:
+    """JSON that says the same, with JSON's own escapes: what cannot be seen occurs in its strings only. One line, if it
+    was one."""
+    return HIDDEN_IN_JSON.sub(lambda found: _json_escaped(found[0]), text)
+
+
+def _json_escaped(character: str) -> str:
+    if escaped(character) == character:
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def escaped(character: str) -> str:

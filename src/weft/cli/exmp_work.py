@@ -6,7 +6,7 @@ import asyncio
 import os
 import ssl
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 import typer
@@ -19,7 +19,9 @@ from weft.cli.tables import print_json
 from weft.contexts import chosen_context
 from weft.exmp import JsonObject
 from weft.transport.addresses import parse_address
-from weft.visible import visible
+from weft.visible import visible, visible_json
+
+ASKED: Final = ("event", "ended")  # what a node asks whoever has subscribed
 
 
 class Protection(NamedTuple):
@@ -84,7 +86,7 @@ async def _call(
     async with exmp.connect(
         address,
         tls=protection.context(),
-        handlers={"event": _print_asked("event"), "ended": _print_asked("ended")} if follow else {},
+        handlers={op: _print_asked(op, json) for op in ASKED} if follow else {},
         on_connected=ask_again if follow else authenticate,
         connect_timeout_s=0.0,  # a person sees that nobody is there, and starts it
     ) as client:
@@ -97,13 +99,16 @@ def _print_answer(data: JsonObject | None, json: bool) -> None:
     if json:
         print_json({"status": "success"} if data is None else {"status": "success", "data": data})
     elif data is not None:
-        for line in msgspec.json.format(msgspec.json.encode(data), indent=2).decode().split("\n"):
-            typer.echo(visible(line))  # not all that JSON leaves as it is can be seen
+        typer.echo(visible_json(msgspec.json.format(msgspec.json.encode(data), indent=2).decode()))
 
 
-def _print_asked(op: str) -> exmp.Handler:
+def _print_asked(op: str, json: bool) -> exmp.Handler:
     async def answer(data: JsonObject) -> None:
-        print_json({"op": op, "data": data})
+        asked = {"op": op, "data": data}
+        if json:
+            print_json(asked)
+        else:
+            typer.echo(visible_json(msgspec.json.encode(asked).decode()))
 
     return answer
 
