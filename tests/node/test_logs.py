@@ -82,3 +82,35 @@ def test_a_program_with_a_node_in_it_is_not_written_to(capsys: pytest.CaptureFix
     root.handlers[:] = []
     node_logger("node-a").error("log_failed")
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_others_say_is_visible_in_lines_for_people_and_exact_for_machines() -> None:
+    hostile = "b\x1b[2J\nweft:all_is_well\u202e"
+    for form in (LogFormat.CONSOLE, LogFormat.JSON):
+        stream = io.StringIO()
+        configure_logs(LogLevel.INFO, form, stream)
+        node_logger("node-a").info("peer_lost", peer=hostile, reasons=[hostile])
+        logging.getLogger("weft.library").warning("it said %s", hostile)
+        line, other = stream.getvalue().split("\n")[:-1]
+        assert line.isprintable()
+        assert other.isprintable()
+        if form is LogFormat.JSON:
+            assert json.loads(line)["peer"] == hostile
+            assert json.loads(other)["event"] == f"it said {hostile}"
+        else:
+            assert r"peer=b\x1b[2J\nweft:all_is_well\u202e" in line
+            assert r"it said b\x1b[2J\nweft:all_is_well\u202e" in other
+
+
+def test_a_traceback_is_visible_and_has_no_values_of_variables() -> None:
+    stream = io.StringIO()
+    configure_logs(LogLevel.INFO, LogFormat.CONSOLE, stream)
+    secret = "dont" + "-tell"
+    try:
+        raise RuntimeError(f"\x1b[2J {len(secret)}")
+    except RuntimeError:
+        node_logger("node-a").exception("step_failed")
+    text = stream.getvalue()
+    assert r"RuntimeError: \x1b[2J 9" in text
+    assert secret not in text
+    assert all(line.isprintable() for line in text.split("\n"))
