@@ -55,9 +55,9 @@ class Neighbourhood:
         for address in found.addresses:
             endpoint = address.tcp_endpoint
             if endpoint is not None:
-                self._dial(multiaddr.tcp(*endpoint, found.peer))
+                self.dial_soon(multiaddr.tcp(*endpoint, found.peer))
 
-    def _dial(self, address: Multiaddr) -> None:
+    def dial_soon(self, address: Multiaddr) -> None:
         """Once at a time for each address, and never for more than a few: anybody can announce anything."""
         if address not in self._dialled and len(self._dialled) < COATY_FOUND_MAX:
             self._dialled.add(address)

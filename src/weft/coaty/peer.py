@@ -103,6 +103,10 @@ class Peer:
         """The neighbours that are subscribed to a topic: what is published there goes to nobody else."""
         return self._pubsub.peers_of(topic)
 
+    def sends_to(self, peer: PeerId, topic: str) -> bool:
+        """Whether a neighbour gets what is published, or passed on, on a topic."""
+        return self._pubsub.sends_to(peer, topic)
+
     async def start(self) -> None:
         """Join the namespace. One that cannot be joined is reported, and the agent stays by itself (COA-04)."""
         for problem in check_namespace(self._namespace):
@@ -116,6 +120,11 @@ class Peer:
     async def ready(self) -> None:
         """Wait until what was deferred is out: join events first, then all that was published meanwhile."""
         await self._ready.wait()
+
+    def dial_soon(self, address: Multiaddr) -> None:
+        """Connect to a peer that somebody told us of, if that is possible."""
+        if address.peer is not None and not self.host.connections(address.peer):
+            self._neighbourhood.dial_soon(address)
 
     async def publish(self, publications: Sequence[Publication]) -> None:
         if self._is_closed:

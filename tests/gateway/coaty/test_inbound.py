@@ -17,7 +17,7 @@ from weft.gateway.coaty.inbound import ISLAND_HEADER, NOWHERE, Inbound
 from weft.gateway.coaty.learning import BridgeReport, Learned
 from weft.gateway.coaty.memory import IDENTITY_HEADER, Remembered
 from weft.gateway.coaty.objects import Objects
-from weft.gateway.coaty.sharing import Heard, Sharing, bridge_object
+from weft.gateway.coaty.sharing import Bridge, Heard, Sharing
 from weft.gateway.publishing import Publishing, Waiting
 from weft.model import Topic
 
@@ -50,10 +50,14 @@ class Room:
 
 
 def room() -> Room:
-    published, sharing, learned, brought = Published(), Sharing(OWN, "mesh"), Learned("plant", [], 10), Remembered()
+    published, sharing, learned, brought = Published(), Sharing(OWN), Learned("plant", [], 10), Remembered()
     publishing, logger = cast(Publishing, published), structlog.stdlib.get_logger("test")
     objects = Objects("plant", publishing, logger)
-    inbound = Inbound("plant", new_id(), publishing, sharing, learned, brought, objects, lambda: "here", logger)
+
+    def passes_on(peer: str, topic: str) -> bool:
+        return peer == "their-peer"
+
+    inbound = Inbound("plant", OWN, publishing, sharing, learned, brought, objects, passes_on, lambda: "here", logger)
     return Room(inbound, published, sharing, learned, brought)
 
 
@@ -69,8 +73,10 @@ def on_channel(origin: str = "peer") -> Heard:
     return said(CHANNEL, {"object": thing("pump")}, origin)
 
 
-def other_bridge() -> Heard:
-    return said("coaty/1/plant/ADVCoatyObject", {"object": bridge_object(OTHER, "b", "mesh", "", "their-peer")})
+def other_bridge_comes(it: Room, *hears: str) -> None:
+    it.learned.reported("n1", BridgeReport(OTHER, "their-peer", (), "", (), hears), 0.0)
+    it.sharing.told([Bridge(OTHER, "their-peer", "")])
+    assert it.sharing.came("their-peer")
 
 
 def on_loop(story: Callable[[], None]) -> None:
@@ -124,19 +130,17 @@ def test_what_is_left_to_a_bridge_that_dies_is_taken_over_unless_the_mesh_has_it
     def story() -> None:
         it = room()
         it.inbound.settle()
-        it.inbound.heard(other_bridge())
-        assert it.sharing.others == (OTHER,)
-        left = it.inbound.figures.left_to_others  # its own advertisement may be its own to bring over
-        it.learned.reported("n1", BridgeReport(OTHER, "their-peer", (), (CHANNEL,)), 0.0)
+        other_bridge_comes(it, CHANNEL)
         one, two = (on_channel(origin) for origin in origins_of_other(it.sharing, 2))
         for event in (one, two):
             it.inbound.heard(event)
         assert it.published.on("coaty.plant.CHN.line1") == []
-        assert (it.inbound.figures.left_to_others, len(it.inbound.held)) == (left + 2, left + 2)
+        assert (it.inbound.figures.left_to_others, len(it.inbound.held)) == (2, 2)
         it.inbound.is_in_mesh(one.identity)
-        it.inbound.heard(said("coaty/1/plant/DAD", {"objectIds": [OTHER]}))
+        assert it.sharing.left("their-peer")
+        it.inbound.take_over()
         assert it.published.on("coaty.plant.CHN.line1") == [two.payload]
-        assert it.inbound.figures.taken_over == left + 1
+        assert it.inbound.figures.taken_over == 1
 
     on_loop(story)
 
@@ -146,7 +150,7 @@ def test_a_bridge_that_does_not_listen_to_a_topic_gets_no_share_of_it() -> None:
     def story() -> None:
         it = room()
         it.inbound.settle()
-        it.inbound.heard(other_bridge())
+        other_bridge_comes(it)
         for origin in origins_of_other(it.sharing, 3):
             it.inbound.heard(on_channel(origin))
         assert len(it.published.on("coaty.plant.CHN.line1")) == 3

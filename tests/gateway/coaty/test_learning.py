@@ -65,7 +65,7 @@ def test_other_bridges_tell_what_their_agents_want_and_want_nothing_themselves()
     learned.came("their-peer")
     learned.announced("their-peer", wanted(LINE1, "raw/1"))  # that it listens to: it is not known as a bridge yet
     assert learned.wants() == [LINE1, "raw/1"]
-    report = BridgeReport("bridge", "their-peer", (LINE1, "coaty/1/other/CHNx"), (LINE1,))
+    report = BridgeReport("bridge", "their-peer", (), "", (LINE1, "coaty/1/other/CHNx"), (LINE1,))
     assert learned.reported("n1", report, 0.0)
     assert not learned.reported("n1", report, 1.0), "known by now"
     assert learned.wants() == []
@@ -73,6 +73,9 @@ def test_other_bridges_tell_what_their_agents_want_and_want_nothing_themselves()
     assert learned.is_heard_by("bridge", LINE1)
     assert not learned.is_heard_by("bridge", "raw/1")
     assert not learned.is_heard_by("another", LINE1)
+    restarted = BridgeReport("bridge again", "their-peer", (), "", (LINE1,), ())
+    assert learned.reported("n1", restarted, 1.0), "it knows nothing of us"
+    assert not learned.is_heard_by("bridge again", LINE1), "not yet"
     learned.forget(1.0 + COATY_REPORT_S_MAX)
     assert learned.listened() == [LINE1, "raw/1"], "it is an agent like others now"
     assert not learned.is_heard_by("bridge", LINE1)
@@ -90,7 +93,7 @@ def test_what_is_learned_is_bounded_and_what_is_configured_comes_first() -> None
 
 
 def test_reports_survive_the_wire() -> None:
-    report = BridgeReport("bridge", "peer", (LINE1,), (LINE1, "ü"))
+    report = BridgeReport("bridge", "peer", ("/ip4/127.0.0.1/tcp/1",), "here", (LINE1,), (LINE1, "ü"))
     assert decode_report_untrusted(report.encode()) == report
 
 
@@ -102,8 +105,9 @@ def test_reports_survive_the_wire() -> None:
         b'{"bridge": 1}',
         b"\xff",
         bytes(COATY_REPORT_BYTES_MAX + 1),
-        BridgeReport("b" * 1000, "p", (), ()).encode(),
-        BridgeReport("b", "p", ("t",) * 5000, ()).encode(),
+        BridgeReport("b" * 1000, "p", (), "", (), ()).encode(),
+        BridgeReport("b", "p", ("a",) * 100, "", (), ()).encode(),
+        BridgeReport("b", "p", (), "", ("t",) * 5000, ()).encode(),
     ],
 )
 def test_reports_that_are_none(payload: bytes) -> None:

@@ -20,7 +20,7 @@ from tests.gateway.coaty.stories import (
     thing,
 )
 from weft.coaty import Agent, Return, new_id
-from weft.coaty.peer import Tap
+from weft.coaty.peer import Peer, Tap
 from weft.testing import mesh
 from weft.testing.live_mesh import Mesh
 from weft.wire.libp2p import PeerId
@@ -97,8 +97,9 @@ async def call_each_other(one: Agent, other: Agent) -> None:
 
 
 @pytest.mark.req("COA-12")
-def test_agents_at_different_bridges_hear_each_other_by_the_mesh() -> None:
+def test_agents_at_different_bridges_hear_each_other_by_the_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two islands: no agent and no bridge of one is connected to any of the other."""
+    monkeypatch.setattr(Peer, "dial_soon", lambda peer, address: None)  # as if bridges could not reach each other
 
     async def story() -> None:
         async with mesh(nodes=2, settings=BARE) as it, it.client() as client, AsyncExitStack() as stack:
@@ -125,13 +126,10 @@ def test_agents_at_different_bridges_hear_each_other_by_the_mesh() -> None:
 
 @pytest.mark.req("COA-12")
 def test_agents_at_different_bridges_that_are_connected() -> None:
-    """One island: bridges pass on questions and answers, and each event is in the mesh once."""
+    """One island: bridges find each other over the mesh, and pass on questions and answers."""
 
     async def story() -> None:
         async with mesh(nodes=2, settings=BARE) as it, it.client() as client, AsyncExitStack() as stack:
-            bridge = gateway(it, "n0")._agent
-            assert bridge is not None
-            await bridge.dial(address(it, "n1"))
             one, other = await joined(it, "n0", "one", stack), await joined(it, "n1", "other", stack)
             await eventually(lambda: all(gateway(it, node).sharing.others for node in ("n0", "n1")))
             await eventually(lambda: len({gateway(it, node).island.name for node in ("n0", "n1")}) == 1)

@@ -10,13 +10,12 @@ from weft.coaty import new_id
 from weft.core.groups.names import parse_group
 from weft.gateway.coaty import sharing as sharing_room
 from weft.gateway.coaty.sharing import (
-    BRIDGES_MAX,
     COATY_HELD_S,
     MAGIC,
+    Bridge,
     Heard,
     Held,
     Sharing,
-    bridge_object,
     group_of,
     is_marked,
     mark_of,
@@ -27,10 +26,12 @@ IDS = [new_id() for _ in range(4)]
 
 
 def bridges(count: int) -> list[Sharing]:
-    sharing = [Sharing(own, "mesh") for own in IDS[:count]]
+    everybody = [Bridge(own, f"peer of {own}", "island") for own in IDS[:count]]
+    sharing = [Sharing(own) for own in IDS[:count]]
     for one in sharing:
-        for other in IDS[:count]:
-            one.advertised(bridge_object(other, "b", "mesh", "", "peer"))
+        one.told(everybody)
+        for bridge in everybody:
+            one.came(bridge.peer)
     return sharing
 
 
@@ -39,9 +40,8 @@ def test_exactly_one_brings_over_what_a_peer_says(count: int, origin: str, deaf:
     sharing = bridges(count)
     assert sum(one.is_ours(origin) for one in sharing) == 1
     hearing = {one for number, one in enumerate(IDS[:count]) if number not in deaf}
-    shares = [
-        one.is_ours(origin, hearing.__contains__) for own, one in zip(IDS, sharing, strict=False) if own in hearing
-    ]
+    listening = [one for own, one in zip(IDS, sharing, strict=False) if own in hearing]
+    shares = [one.is_ours(origin, lambda bridge: bridge.agent_id in hearing) for one in listening]
     assert sum(shares) == min(1, len(hearing)), "those that do not listen to a topic are left out"
 
 
@@ -50,19 +50,22 @@ def test_work_is_shared_and_taken_over() -> None:
     peers = [new_id() for _ in range(200)]
     ours = sum(one.is_ours(peer) for peer in peers)
     assert 50 < ours < 150
-    assert one.deadvertised(IDS[1])
+    assert [bridge.agent_id for bridge in other.others] == [IDS[0]]
+    assert one.left(f"peer of {IDS[1]}")
     assert all(one.is_ours(peer) for peer in peers)
-    assert other.others == (IDS[0],)
 
 
-def test_strangers_are_no_bridges() -> None:
-    sharing = Sharing(IDS[0], "mesh")
-    sharing.advertised(bridge_object(IDS[1], "b", "another mesh", "", "peer"))
-    sharing.advertised({"objectId": IDS[2], "objectType": "com.weft.Pump", "coreType": "CoatyObject", "name": "p"})
-    assert sharing.others == ()
-    for _ in range(BRIDGES_MAX + 5):
-        sharing.advertised(bridge_object(new_id(), "b", "mesh", "", "peer"))
-    assert len(sharing.others) == BRIDGES_MAX
+def test_a_bridge_takes_part_while_it_is_known_and_connected() -> None:
+    sharing, other = Sharing(IDS[0]), Bridge(IDS[1], "peer", "north")
+    assert not sharing.came("peer"), "any agent, as far as we know"
+    assert sharing.told([other, Bridge(IDS[2], "elsewhere", "south"), Bridge(IDS[0], "own", "west")])
+    assert sharing.others == (other,)
+    assert sharing.islands == {"north"}
+    assert sharing.told([Bridge(IDS[1], "peer", "")])
+    assert sharing.islands == frozenset(), "it does not know yet"
+    assert sharing.left("peer")
+    assert not sharing.others
+    assert not sharing.left("peer")
 
 
 @given(st.text(min_size=1, max_size=236))

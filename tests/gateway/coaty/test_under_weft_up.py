@@ -99,6 +99,67 @@ def test_a_bridge_dials_an_agent(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.req("COA-12")
+def test_what_agents_observe_is_learned_and_counted(tmp_path: Path) -> None:
+    """Nothing is named in the configuration: a channel, a raw topic, and what an agent has before the bridge comes."""
+    file = tmp_path / "weft.toml"
+
+    async def story(observer: Agent, speaker: Agent) -> None:
+        channel, raw = observer.observe_channel("learned"), observer.observe_raw("sensors/7")
+        with up(tmp_path / "a", "--config", str(file)) as node:
+            for topic in ("coaty/1/plant/CHNlearned", "sensors/7"):
+                await until(lambda topic=topic: speaker.peer.wanted_by(topic))  # type: ignore[misc]
+            async with asyncio.timeout(WAIT_S), node.client() as client:
+                pump = thing("pump")
+                await speaker.channel("learned", pump)
+                await speaker.raw("sensors/7", b"\x00\x01")
+                assert (await channel.next(WAIT_S)).data.object == pump, "the bridge connects the two"
+                assert (await raw.next(WAIT_S)).payload == b"\x00\x01"
+                await first(client, "coaty.plant.CHN.learned", pump)
+                async with client.subscribe("coaty.plant.RAW.sensors/7", start="earliest") as events:
+                    assert (await anext(aiter(events))).payload == b"\x00\x01"
+                await client.publish("coaty.plant.RAW.sensors/7", b"\xff")
+                assert (await raw.next(WAIT_S)).payload == b"\xff"
+                await first(client, "coaty.plant.ADV.Identity", observer.identity)
+            figures = await asyncio.to_thread(node.metrics)
+            assert value_of(figures, 'weft_coaty_in_events_total{fate="published"}') >= 3
+            assert value_of(figures, 'weft_coaty_out_events_total{fate="published"}') == 1
+            assert value_of(figures, "weft_coaty_neighbours") == 2
+            await asyncio.to_thread(node.end_quietly)
+
+    async def agents() -> None:
+        async with Agent(NAMESPACE, name="observer") as observer, Agent(NAMESPACE, name="speaker") as speaker:
+            bootstrap = json.dumps([*observer.addresses, *speaker.addresses])
+            file.write_text(f'[gateway.coaty]\nnamespace = "plant"\nbootstrap = {bootstrap}\n')
+            await asyncio.gather(observer.ready(), speaker.ready())
+            await story(observer, speaker)
+
+    asyncio.run(agents())
+
+
+def value_of(figures: str, series: str) -> float:
+    (line,) = [line for line in figures.splitlines() if line.startswith(f"{series} ")]
+    return float(line.rpartition(" ")[2])
+
+
+@pytest.mark.req("COA-12")
+def test_connections_beyond_the_bound_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "weft.toml"
+    file.write_text('[gateway.coaty]\nnamespace = "plant"\nconnections_max = 1\n')
+
+    async def story(node: RunningNode) -> None:
+        bridge = node.gateway("coaty")
+        async with Agent(NAMESPACE, name="one", bootstrap=[bridge]) as one:
+            await until(lambda: one.is_online)
+            async with Agent(NAMESPACE, name="one too many", bootstrap=[bridge]):
+                await until(lambda: any("too many connections (limit 1)" in str(line) for line in node.logged()))
+        assert value_of(await asyncio.to_thread(node.metrics), "weft_coaty_connections_refused_total") >= 1
+
+    with up(tmp_path / "a", "--config", str(file)) as node:
+        asyncio.run(story(node))
+        node.end_quietly()
+
+
 def test_strangers_do_not_keep_a_node_from_ending(tmp_path: Path) -> None:
     with up(tmp_path / "a", *configured(tmp_path)) as node:
         endpoint = multiaddr.parse(node.gateway("coaty")).tcp_endpoint

@@ -19,7 +19,7 @@ from weft.testing import mesh
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=unavailable() or "")
 
-WAIT_S_MAX = 30.0
+WAIT_S_MAX = 60.0
 NAMESPACE = "h-coaty"
 
 
@@ -129,4 +129,70 @@ def test_a_node_as_users_start_it_and_the_reference_talk_to_each_other(js: JsAge
 
     with up(tmp_path / "a", "--config", str(file)) as node:
         asyncio.run(story(node))
+        node.end_quietly()
+
+
+@pytest.mark.req("COA-12", "COA-11")
+def test_the_reference_gets_3000_events_of_the_mesh_each_once(js: JsAgent, tmp_path: Path) -> None:
+    """And it was there before the bridge, which names nothing in its configuration."""
+    count, channel = 3000, f"coaty.{NAMESPACE}.CHN.many"
+    file = tmp_path / "weft.toml"
+    file.write_text(f'[gateway.coaty]\nnamespace = "{NAMESPACE}"\nbootstrap = ["{js.address}"]\n')
+
+    async def story(node: RunningNode) -> None:
+        async with node.client() as client:
+            agent_id = (await asyncio.to_thread(js.wait, "started", WAIT_S_MAX))["agentId"]
+            await first(client, f"coaty.{NAMESPACE}.ADV.Identity", lambda said: said["sourceId"] == agent_id)
+            await asyncio.to_thread(js.command, "count", id="many", n=count, ms=120_000)
+            topic = f"coaty/1/{NAMESPACE}/CHNmany"  # once the bridge listens, it knows that somebody else does
+            await asyncio.to_thread(
+                js.wait_for, lambda event: event["ev"] == "subs" and [True, topic] in event["subs"], WAIT_S_MAX
+            )
+            thing = {"objectId": new_id(), "coreType": "CoatyObject", "objectType": "com.weft.Thing"}
+            said = ({"sourceId": new_id(), "data": {"object": {**thing, "name": str(each)}}} for each in range(count))
+            await asyncio.gather(*(client.publish(channel, json.dumps(each)) for each in said))
+            counted = await asyncio.to_thread(js.wait, "count", 180.0, id="many")
+            assert (counted["n"], counted["unique"], counted["ordered"]) == (count, count, True)
+
+    with up(tmp_path / "a", "--config", str(file)) as node:
+        asyncio.run(story(node))
+        node.end_quietly()
+
+
+@pytest.mark.req("COA-12", "COA-11")
+def test_raw_events_and_answers_pass_between_reference_agents_by_a_bridge(js: JsAgent, tmp_path: Path) -> None:
+    """Two reference agents that only the bridge connects: calls and answers, raw events, and what the mesh says raw."""
+    file = tmp_path / "weft.toml"
+    file.write_text(f'[gateway.coaty]\nnamespace = "{NAMESPACE}"\nbootstrap = ["{js.address}"]\n')
+
+    async def story(node: RunningNode, other: JsAgent) -> None:
+        def told(agent: JsAgent, name: str, **arguments: object) -> Any:
+            return asyncio.to_thread(agent.command, name, **arguments)
+
+        async def knows(agent: JsAgent, topic: str) -> None:
+            wanted = [True, topic]
+            await asyncio.to_thread(
+                agent.wait_for, lambda event: event["ev"] == "subs" and wanted in event["subs"], WAIT_S_MAX
+            )
+
+        await told(js, "observe", what="Call", operation="far-op")
+        await told(js, "observe", what="Raw", topic="far/raw")
+        await knows(other, f"coaty/1/{NAMESPACE}/CLLfar-op")
+        await knows(other, "far/raw")
+        await asyncio.to_thread(other.tell, "call", operation="far-op", parameters={"a": 1})
+        answer = await asyncio.to_thread(other.wait, "Return", WAIT_S_MAX)
+        assert answer["data"]["result"] == {"echo": {"a": 1}}
+        await told(other, "raw", topic="far/raw", hex="00ff")
+        await asyncio.to_thread(js.wait, "Raw", WAIT_S_MAX, topic="far/raw", hex="00ff")
+        async with node.client() as client:
+            async with asyncio.timeout(WAIT_S_MAX), client.subscribe(raw, start="earliest") as events:
+                assert (await anext(aiter(events))).payload == b"\x00\xff"
+            await client.publish(raw, b"\x07")
+        await asyncio.to_thread(js.wait, "Raw", WAIT_S_MAX, topic="far/raw", hex="07")
+
+    raw = f"coaty.{NAMESPACE}.RAW.far/raw"
+    with up(tmp_path / "a", "--config", str(file)) as node:
+        bridge = node.gateway("coaty")
+        with JsAgent.start("secp256k1", "--settle", "0", "--bootstrap", bridge, "--name", "other") as other:
+            asyncio.run(story(node, other))
         node.end_quietly()

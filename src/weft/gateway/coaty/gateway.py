@@ -9,7 +9,7 @@ from typing import Final
 
 from structlog.stdlib import BoundLogger
 
-from weft.coaty.agent import Agent, new_id
+from weft.coaty.agent import Agent
 from weft.coaty.events import Event, Responses
 from weft.coaty.identities import kept_identity
 from weft.coaty.observing import Observation
@@ -25,17 +25,19 @@ from weft.gateway.coaty.memory import Remembered, identities_in, read_back
 from weft.gateway.coaty.objects import Objects
 from weft.gateway.coaty.outbound import Outbound, Questions
 from weft.gateway.coaty.settings import CoatySettings
-from weft.gateway.coaty.sharing import Heard, Sharing, bridge_object, group_of, mark_of, said_of
+from weft.gateway.coaty.sharing import Bridge, Heard, Sharing, group_of, mark_of, said_of
 from weft.gateway.coaty.topics import bridges_topic, events_pattern
 from weft.gateway.following import Following
 from weft.gateway.publishing import Publishing
 from weft.limits import MIB
 from weft.model import Batch, Receipt
 from weft.port.node import MeshNode
-from weft.wire.coaty import CoatyObject, CoreType, Resolve, require_namespace
+from weft.wire.coaty import CoreType, Resolve, require_namespace
+from weft.wire.libp2p import multiaddr
 
 COATY_BRIDGE_CREDIT_BYTES: Final = 4 * MIB  # delivered to a bridge and not said yet: two of the longest
 COATY_MEET_S: Final = 1.0  # until all who are there have answered what there is
+COATY_GRACE_S: Final = 4.0  # and as long again as a link of the mesh takes to stand
 COATY_ASK_S: Final = 2.0  # until newcomers are asked: most have advertised themselves by then, a second after they came
 COATY_TEND_S: Final = 5.0  # between looks at what has become too old
 
@@ -75,8 +77,8 @@ class CoatyGateway:
 
     async def start(self) -> None:
         namespace = self._settings.namespace
-        agent, own = self._make_agent()
-        self._make_rooms(agent, own)
+        agent = self._make_agent()
+        self._make_rooms(agent)
         for identity in read_back(self._mesh.log, events_pattern(namespace), self._read_clock()):
             self._brought.add(identity)
         heard: Observation[Heard] = agent.peer.dispatch.observe([], lambda *said: None, Observation)
@@ -87,17 +89,16 @@ class CoatyGateway:
         self._watching.start()
         self._follow()
         works = (
-            self.inbound.run(heard), self._tend(), self._meet(agent), self._tell_errors(agent), self._keep_island(agent)
+            self.inbound.run(heard), self._tend(), self._meet(agent), self._tell_errors(agent), self._keep_island()
         )  # fmt: skip
         self._tasks = [asyncio.get_running_loop().create_task(work, name=f"coaty bridge {namespace}") for work in works]
         self._relearn()
         self.listeners = tuple(f"coaty {address}" for address in agent.addresses)
         self._logger.info("coaty_ready", namespace=namespace, listeners=self.listeners)
 
-    def _make_agent(self) -> tuple[Agent, CoatyObject]:
+    def _make_agent(self) -> Agent:
         settings = self._settings
         identity = kept_identity(settings.identity)
-        own = bridge_object(new_id(), settings.name, self._mesh_name, "", str(identity.peer))
         self.island = Island(settings.island, settings.identity.with_name("island"), str(identity.peer))
         agent = self._agent = Agent(
             settings.namespace,
@@ -106,17 +107,15 @@ class CoatyGateway:
             listen=settings.listen,
             bootstrap=settings.bootstrap,
             mdns=settings.mdns,
-            join=[own],
             connections_max=settings.connections_max,
         )
-        return agent, own
+        return agent
 
-    def _make_rooms(self, agent: Agent, own: CoatyObject) -> None:
+    def _make_rooms(self, agent: Agent) -> None:
         settings, namespace, mark = self._settings, self._settings.namespace, mark_of(self._mesh_name)
-        self._own = own
         self._brought, self._heard, self._said = Remembered(), Remembered(), Remembered()
         objects = Objects(namespace, self._publishing, self._logger)
-        self.sharing = Sharing(own["objectId"], self._mesh_name)
+        self.sharing = Sharing(agent.id)
         configured = listened_by_name(
             namespace, settings.channels, settings.operations, settings.io_contexts, settings.raw_topics
         )
@@ -124,7 +123,8 @@ class CoatyGateway:
         self._listening = Listening(
             agent.peer, namespace, mark, listened_always(namespace), self._heard, self._said, self.learned
         )
-        self._listening.on_newcomer, self._listening.on_wants = self._newcomer.set, self._relearn
+        self._listening.on_came, self._listening.on_left = self._came, self._left
+        self._listening.on_wants = self._relearn
         agent.peer.tap = self._listening
         self._questions = Questions(self._listening.subscribe)
         self.inbound = Inbound(
@@ -135,10 +135,10 @@ class CoatyGateway:
             self.learned,
             self._brought,
             objects,
+            self._listening.passes_on,
             lambda: self.island.name,
             self._logger,
         )
-        self.inbound.on_bridge = self._choose_island
         self.outbound = Outbound(
             namespace,
             mark,
@@ -218,7 +218,37 @@ class CoatyGateway:
             return
         if self.learned.reported(node, report, self._now_s()):
             self._reported = None  # it does not know us either
+        self._share()
+        self._connect(report.addresses)
         self._relearn()
+
+    def _connect(self, addresses: Sequence[str]) -> None:
+        """With another bridge, so that both hear the same. It may be out of reach: then it is an island of its own."""
+        for address in addresses:
+            with suppress(UsageError):
+                found = multiaddr.parse(address)
+                if self._agent is not None and found.tcp_endpoint is not None:
+                    self._agent.peer.dial_soon(found)
+
+    def _came(self, peer: str) -> None:
+        self._newcomer.set()
+        self._shared(self.sharing.came(peer))
+
+    def _left(self, peer: str) -> None:
+        self._shared(self.sharing.left(peer))
+
+    def _share(self) -> None:
+        reports = self.learned.reports
+        self._shared(self.sharing.told(Bridge(each.agent, each.peer, each.island) for each in reports))
+
+    def _shared(self, has_changed: bool) -> None:
+        """Who shares the work with us is another one now."""
+        if not has_changed:
+            return
+        self.inbound.take_over()
+        if self._met.is_set() and self.island.choose(self.sharing.islands):
+            self._island_changed.set()
+            self._relearn()
 
     def _relearn(self) -> None:
         """At the end of this turn of the loop: whoever comes announces many topics at once."""
@@ -232,7 +262,8 @@ class CoatyGateway:
             return
         hears = self._listening.listen(self.learned.listened())
         wants = tuple(self.learned.wants())
-        report = BridgeReport(self._own["objectId"], self._agent.peer_id, wants, hears)
+        island = self.island.name if self._met.is_set() else ""
+        report = BridgeReport(self._agent.id, self._agent.peer_id, tuple(self._agent.addresses), island, wants, hears)
         if report != self._reported or self._now_s() - self._reported_at_s >= COATY_REPORT_S:
             self._reported, self._reported_at_s = report, self._now_s()
             node = str(self._mesh.node_id).encode()
@@ -260,7 +291,7 @@ class CoatyGateway:
             async with await agent.discover(core_types=list(CoreType)) as resolves:
                 while not (self._newcomer.is_set() and self._met.is_set()):
                     await self._take_answers(resolves)
-                    if self._now_s() >= until_s and not self._met.is_set():
+                    if not self._met.is_set() and self._now_s() >= until_s + self._grace_s():
                         self._settle()
             await asyncio.sleep(COATY_ASK_S)
 
@@ -271,24 +302,23 @@ class CoatyGateway:
                 if found is not None:
                     self.inbound.found(answer.source_id, found)
 
+    def _grace_s(self) -> float:
+        """While other nodes are there and no bridge among them has told of itself, it may be about to."""
+        return 0.0 if self.learned.reports or not self._mesh.members() else COATY_GRACE_S
+
     def _settle(self) -> None:
         self.island.choose(self.sharing.islands)
         self._island_changed.set()
         self._met.set()
         self.inbound.settle()
+        self._relearn()
 
-    def _choose_island(self) -> None:
-        if self._met.is_set() and self.island.choose(self.sharing.islands):
-            self._island_changed.set()
-
-    async def _keep_island(self, agent: Agent) -> None:
-        """Say on which island we are, and take part in its group; again whenever that has changed."""
+    async def _keep_island(self) -> None:
+        """Take part in the group of our island, whichever that is by now."""
         followed = self.island.name
         while True:
             await self._island_changed.wait()
             self._island_changed.clear()
-            self._own["island"] = self.island.name
-            await agent.advertise(self._own)
             if self.island.name != followed:
                 followed = self.island.name
                 self._logger.info("coaty_island", island=followed)
@@ -314,6 +344,7 @@ class CoatyGateway:
             self._listening.forget(now_s)
             self.inbound.expire()
             self.learned.forget(now_s)
+            self._share()
             self._relearn()
 
     def _now_s(self) -> float:

@@ -17,7 +17,7 @@ from weft.errors import PeerError, UsageError, WeftError
 from weft.gateway.coaty.learning import Learned, is_learnable
 from weft.gateway.coaty.memory import IDENTITY_HEADER, Remembered, identity_of
 from weft.gateway.coaty.objects import Objects
-from weft.gateway.coaty.sharing import Heard, Held, Sharing
+from weft.gateway.coaty.sharing import Bridge, Heard, Held, Sharing
 from weft.gateway.coaty.topics import mesh_topic, raw_mesh_topic
 from weft.gateway.publishing import Publishing
 from weft.limits import COATY_OBSERVED_BYTES_MAX, COATY_OBSERVED_MAX
@@ -64,8 +64,8 @@ class InFigures:
 
 
 class Inbound:
-    """``island`` is asked for each event. Nothing is brought over before ``settle``: until then it is not known whether
-    another bridge does it."""
+    """``island`` and ``passes_on(peer, topic)`` are asked for each event. Nothing is brought over before ``settle``:
+    until then it is not known whether another bridge does it."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class Inbound:
         learned: Learned,
         brought: Remembered,
         objects: Objects,
+        passes_on: Callable[[str, str], bool],
         island: Callable[[], str],
         logger: BoundLogger,
     ) -> None:
         self.figures = InFigures()
-        self.on_bridge: Callable[[], None] = lambda: None  # there is news of another bridge
         self.held = Held()
         self._namespace = namespace
         self._bridge_id = bridge_id
@@ -89,6 +89,7 @@ class Inbound:
         self._learned = learned
         self._brought = brought
         self._objects = objects
+        self._passes_on = passes_on
         self._island = island
         self._logger = logger
         self._is_settled = False
@@ -126,7 +127,6 @@ class Inbound:
 
     def found(self, source_id: str, existing: CoatyObject) -> None:
         """An object that was there before us, or came unheard: in the mesh, it is as if it were advertised now."""
-        self._advertised(existing)
         identity = self._know(existing)
         if identity in self._brought:
             return
@@ -142,7 +142,7 @@ class Inbound:
     def settle(self) -> None:
         """Others are known by now."""
         self._is_settled = True
-        self._take_over()
+        self.take_over()
 
     def expire(self) -> None:
         self.held.expire(self._now_s())
@@ -155,11 +155,18 @@ class Inbound:
     def _is_ours(self, event: Heard) -> bool:
         if event.is_answer:
             return True  # only the bridge that has asked listens to answers
-        if not is_learnable(event.topic, self._namespace):
-            return self._sharing.is_ours(event.origin)
-        return self._sharing.is_ours(event.origin, lambda bridge: self._learned.is_heard_by(bridge, event.topic))
+        return self._sharing.is_ours(event.origin, lambda bridge: self._hears(bridge, event.topic))
 
-    def _take_over(self) -> None:
+    def _hears(self, bridge: Bridge, topic: str) -> bool:
+        """Whether we pass on to it what we hear on a topic, and it takes that for an event."""
+        if not self._passes_on(bridge.peer, topic):
+            return False
+        return not is_learnable(topic, self._namespace) or self._learned.is_heard_by(bridge.agent_id, topic)
+
+    def take_over(self) -> None:
+        """Bridges have come or gone: what was left to those that are gone is for others now."""
+        if not self._is_settled:
+            return
         for event in self.held.take(self._is_ours):
             read = self._read(event)
             if read is not None and event.identity not in self._brought:
@@ -169,28 +176,18 @@ class Inbound:
     def _is_among_bridges(self, event: Heard, message: Message) -> bool:
         """Bridges ask what there is. What they want to know is of no interest elsewhere."""
         return isinstance(message.data, Discover) and (
-            message.source_id == self._bridge_id
-            or event.origin in self._sharing.peers
-            or event.origin in self._learned.bridge_peers
+            message.source_id == self._bridge_id or event.origin in self._learned.bridge_peers
         )
 
     def _learn(self, message: Message) -> None:
         match message.data:
             case Advertise(advertised):
-                self._advertised(advertised)
                 self._brought.add(self._know(advertised))  # so that it is not found as well
             case Deadvertise(object_ids):
                 for object_id in object_ids:
                     self._brought.discard(self._known.pop(object_id, ""))
-                bridges = [object_id for object_id in object_ids if self._sharing.deadvertised(object_id)]
-                if bridges and self._is_settled:
-                    self._take_over()
             case _:
                 pass
-
-    def _advertised(self, advertised: CoatyObject) -> None:
-        if self._sharing.advertised(advertised):
-            self.on_bridge()
 
     def _know(self, advertised: CoatyObject) -> str:
         """The identity of an object as it is now: the same whether it was advertised or found."""

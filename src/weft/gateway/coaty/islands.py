@@ -1,8 +1,8 @@
 """The part of a namespace on which a bridge is: agents there hear each other, those of other islands only by the mesh.
 
-Bridges that hear each other in the namespace call their island by one name, and are members of one group for it. A
-bridge that finds nobody takes the name it had last, so that its group goes on where it was; the first time, its own
-peer id. When two islands grow together, the name that comes first in the alphabet stays.
+Bridges that are connected call their island by one name, and are members of one group for it. A bridge that finds
+nobody takes the name it had last, so that its group goes on where it was; the first time, its own peer id. When two
+islands grow together, the name that comes first in the alphabet stays.
 """
 
 from __future__ import annotations

@@ -26,14 +26,17 @@ COATY_REPORTS_MAX: Final = 1024  # bridges that are listened to; anybody with th
 COATY_REPORT_S: Final = 60.0  # between reports of a bridge that has nothing new to say
 COATY_REPORT_S_MAX: Final = 240.0  # a bridge that was not heard of for so long is forgotten
 TEXT_CHARS_MAX: Final = 256
+ADDRESSES_MAX: Final = 8  # a node listens on one
 
 
 class BridgeReport(msgspec.Struct, frozen=True):
     """What a bridge tells the others over the mesh: who it is in the namespace, what the agents beside it want (and
     what is configured for it), and what it listens to by now."""
 
-    bridge: str
+    agent: str
     peer: str
+    addresses: tuple[str, ...]
+    island: str
     wants: tuple[str, ...]
     hears: tuple[str, ...]
 
@@ -49,8 +52,9 @@ def decode_report_untrusted(payload: bytes) -> BridgeReport:
         report = msgspec.json.decode(payload, type=BridgeReport)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UsageError(f"no report of a bridge: {error}") from None
-    if len(report.bridge) > TEXT_CHARS_MAX or len(report.peer) > TEXT_CHARS_MAX:
-        raise UsageError("ids in the report of a bridge are too long", limit=TEXT_CHARS_MAX)
+    texts = (report.agent, report.peer, report.island, *report.addresses)
+    if max(map(len, texts)) > TEXT_CHARS_MAX or len(report.addresses) > ADDRESSES_MAX:
+        raise UsageError("ids and addresses in the report of a bridge are too long", limit=TEXT_CHARS_MAX)
     if max(len(report.wants), len(report.hears)) > COATY_REPORT_TOPICS_MAX:
         raise UsageError("report of a bridge names too many topics", limit=COATY_REPORT_TOPICS_MAX)
     return report
@@ -81,7 +85,7 @@ class Learned:
         self._announced: dict[str, dict[str, None]] = {}  # by peer, of whatever namespace
         self._insiders: set[str] = set()
         self._reports: dict[str, tuple[BridgeReport, float]] = {}  # by node, and when it came
-        self._hears: dict[str, frozenset[str]] = {}  # by the bridge's object
+        self._hears: dict[str, frozenset[str]] = {}  # by the bridge's agent id
         self.refused = 0  # topics beyond the bound, at the last look
 
     # --- what happens --------------------------------------------------------------------------------------------
@@ -106,12 +110,12 @@ class Learned:
         self._insiders.discard(peer)
 
     def reported(self, node: str, report: BridgeReport, now_s: float) -> bool:
-        """Whether the node was not known before."""
-        is_new = node not in self._reports
-        if not is_new or len(self._reports) < COATY_REPORTS_MAX:
+        """Whether the bridge was not known before: it may be another one on the same node, after a restart."""
+        known = self._reports.get(node)
+        if known is not None or len(self._reports) < COATY_REPORTS_MAX:
             self._reports[node] = (report, now_s)
             self._recount()
-        return is_new
+        return known is None or known[0].agent != report.agent
 
     def forget(self, now_s: float) -> None:
         for node, (_, since_s) in list(self._reports.items()):
@@ -120,13 +124,18 @@ class Learned:
                 self._recount()
 
     def _recount(self) -> None:
-        self._hears = {report.bridge: frozenset(report.hears) for report, _ in self._reports.values()}
+        self._hears = {report.agent: frozenset(report.hears) for report, _ in self._reports.values()}
 
     # --- what follows --------------------------------------------------------------------------------------------
 
     @property
+    def reports(self) -> list[BridgeReport]:
+        """Of all other bridges that are known."""
+        return [report for report, _ in self._reports.values()]
+
+    @property
     def bridge_peers(self) -> frozenset[str]:
-        return frozenset(report.peer for report, _ in self._reports.values())
+        return frozenset(report.peer for report in self.reports)
 
     def wants(self) -> list[str]:
         """What the agents beside us want, and what is configured. Other bridges' subscriptions are not wants of their
@@ -141,9 +150,9 @@ class Learned:
         self.refused = max(0, len(topics) - self._bound)
         return list(topics)[: self._bound]
 
-    def is_heard_by(self, bridge: str, topic: str) -> bool:
-        """Whether another bridge, by its object's id, has said that it listens to a topic."""
-        return topic in self._hears.get(bridge, ())
+    def is_heard_by(self, agent_id: str, topic: str) -> bool:
+        """Whether another bridge has said that it listens to a topic."""
+        return topic in self._hears.get(agent_id, ())
 
     @property
     def _bound(self) -> int:

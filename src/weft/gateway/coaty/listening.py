@@ -24,7 +24,7 @@ class _Question(msgspec.Struct):
 
 
 class Listening(Tap):
-    """The bridge's ``Tap``. Callbacks: ``on_newcomer`` when a neighbour of the namespace has come, ``on_wants`` when
+    """The bridge's ``Tap``. Callbacks: ``on_came`` and ``on_left`` for neighbours of the namespace, ``on_wants`` when
     somebody wants something else than before."""
 
     def __init__(
@@ -37,7 +37,8 @@ class Listening(Tap):
         said: Remembered,
         learned: Learned,
     ) -> None:
-        self.on_newcomer: Callable[[], None] = lambda: None
+        self.on_came: Callable[[str], None] = lambda peer: None
+        self.on_left: Callable[[str], None] = lambda peer: None
         self.on_wants: Callable[[], None] = lambda: None
         self._peer = peer
         self._namespace = namespace
@@ -51,6 +52,7 @@ class Listening(Tap):
         self._named: set[str] = set()  # those of them that are learned or configured
         self._relayed = Questions(self._relay)
         self._deaths = 0
+        self._peers: dict[str, PeerId] = {}  # neighbours of the namespace, by their ids as text
 
     def begin(self, target: Observation[Heard]) -> None:
         """Hand all that is heard to ``target``."""
@@ -82,6 +84,11 @@ class Listening(Tap):
                 wanted.discard(topic)
         self._named = wanted
         return tuple(sorted(wanted))
+
+    def passes_on(self, peer: str, topic: str) -> bool:
+        """Whether a neighbour gets what we hear on a topic."""
+        found = self._peers.get(peer)
+        return found is not None and self._peer.sends_to(found, topic)
 
     def forget(self, now_s: float) -> None:
         self._relayed.forget(now_s)
@@ -133,12 +140,15 @@ class Listening(Tap):
     # --- who comes and goes --------------------------------------------------------------------------------------
 
     def came(self, peer: PeerId) -> None:
+        self._peers[str(peer)] = peer
         self._learned.came(str(peer))
-        self.on_newcomer()
+        self.on_came(str(peer))
         self.on_wants()
 
     def left(self, peer: PeerId) -> None:
+        self._peers.pop(str(peer), None)
         self._learned.left(str(peer))
+        self.on_left(str(peer))
         self.on_wants()
 
     def wants(self, peer: PeerId, changes: Sequence[Subscription]) -> None:

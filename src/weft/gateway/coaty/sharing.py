@@ -3,12 +3,11 @@
 - **Echoes**: what a bridge says in the namespace carries a mark in the sequence number of the message, which its key
   signs: that a bridge said it, and for which mesh. A bridge of the same mesh lets such messages lie: they came from the
   mesh. What a bridge of another mesh said is brought over, and never goes out again. So nothing can circle.
-- **Twins**: all bridges of an island (bridges that hear each other in the namespace) hear the same events. All that one
-  peer says is brought over by one of them, in order: the one whose id and the peer's hash highest together, among
-  those that listen to the topic. Who the bridges are, they tell each other as all agents do, by advertising themselves,
-  and by last wills.
-- **Takeover**: what is left to another bridge is held for a while. When that bridge is gone, what it has not brought
-  over is brought over by who is next. Held events that appear in the mesh are let go of.
+- **Twins**: bridges tell each other over the mesh where they are, and connect to each other. Those that are connected
+  hear the same events: each passes on what it hears. All that one peer says is brought over by one of them, in order:
+  the one whose id and the peer's hash highest together, among those that listen to the topic.
+- **Takeover**: what is left to another bridge is held for a while. When the connection to that bridge is gone, what it
+  has not brought over is brought over by who is next. Held events that appear in the mesh are let go of.
 """
 
 from __future__ import annotations
@@ -19,19 +18,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from weft.gateway.coaty.settings import ISLAND_CHARS_MAX
 from weft.limits import MIB
-from weft.wire.coaty import CoatyObject, CoreType
 
-BRIDGE_TYPE: Final = "com.weft.Bridge"
 MAGIC: Final = hashlib.sha256(b"weft coaty bridge").digest()[:4]  # a bridge said it, of whatever mesh
 MESH_BYTES: Final = 4
 MARK_BYTES: Final = len(MAGIC) + MESH_BYTES
 SAID_BYTES: Final = 8  # as many as the reference's sequence numbers have
 NOT_IN_GROUPS: Final = re.compile("[^A-Za-z0-9_-]")
 SHOWN_CHARS: Final = 40
-BRIDGES_MAX: Final = 1024  # of one namespace; anybody can claim to be one
-COATY_HELD_S: Final = 60.0  # what was left to another; its death is known after some 30 s at the latest
+COATY_HELD_S: Final = 60.0  # what was left to another; that it is gone is known after 30 s at the latest
 COATY_HELD_MAX: Final = 65_536
 COATY_HELD_BYTES_MAX: Final = 64 * MIB
 
@@ -70,82 +65,58 @@ def group_of(namespace: str, island: str) -> str:
 # --- who brings what over --------------------------------------------------------------------------------------------
 
 
-def bridge_object(object_id: str, name: str, mesh: str, island: str, peer: str) -> CoatyObject:
-    """How a bridge makes itself known."""
-    return {
-        "objectId": object_id,
-        "objectType": BRIDGE_TYPE,
-        "coreType": str(CoreType.COATY_OBJECT),
-        "name": name,
-        "mesh": mesh,
-        "island": island,
-        "peer": peer,
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """Another bridge of our mesh that is heard in the namespace."""
+    """Another bridge of our mesh, as it told over the mesh."""
 
-    object_id: str
-    island: str
+    agent_id: str
     peer: str
+    island: str  # empty: it has just come, and does not know yet
 
 
 class Sharing:
-    """Which events are this bridge's to bring over."""
+    """Which events are this bridge's to bring over. A bridge takes part in it while it is connected to us: only then is
+    it sure that it hears what we hear."""
 
-    def __init__(self, own_id: str, mesh: str) -> None:
+    def __init__(self, own_id: str) -> None:
         self._own_id = own_id
-        self._mesh = mesh
-        self._others: dict[str, Bridge] = {}
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        return tuple(self._others)
+        self._told: dict[str, Bridge] = {}  # by peer
+        self._connected: set[str] = set()  # peers of the namespace, bridges or not
+        self.others: tuple[Bridge, ...] = ()
 
     @property
     def islands(self) -> frozenset[str]:
-        """What the others call the island that they and we are on. Who has just come does not know yet."""
-        return frozenset(other.island for other in self._others.values() if other.island)
+        """What the others call the island that they and we are on."""
+        return frozenset(other.island for other in self.others if other.island)
 
-    @property
-    def peers(self) -> frozenset[str]:
-        return frozenset(other.peer for other in self._others.values())
+    def told(self, bridges: Iterable[Bridge]) -> bool:
+        """All that are known now. Whether that changes who shares."""
+        self._told = {bridge.peer: bridge for bridge in bridges if bridge.agent_id != self._own_id}
+        return self._recount()
 
-    def advertised(self, advertised: CoatyObject) -> bool:
-        """Whether this is news of another bridge."""
-        found = _bridge_in(advertised, self._mesh)
-        if found is None or found.object_id == self._own_id or self._others.get(found.object_id) == found:
-            return False
-        if found.object_id not in self._others and len(self._others) >= BRIDGES_MAX:
-            return False
-        self._others[found.object_id] = found
-        return True
+    def came(self, peer: str) -> bool:
+        self._connected.add(peer)
+        return self._recount()
 
-    def deadvertised(self, object_id: str) -> bool:
-        """Whether that was another bridge."""
-        return self._others.pop(object_id, None) is not None
+    def left(self, peer: str) -> bool:
+        self._connected.discard(peer)
+        return self._recount()
 
-    def is_ours(self, origin: str, is_listening: Callable[[str], bool] = lambda bridge: True) -> bool:
-        """Of all bridges that are known and listen, exactly one says so of what a peer says."""
+    def _recount(self) -> bool:
+        before, self.others = (
+            self.others,
+            tuple(self._told[peer] for peer in sorted(self._connected & self._told.keys())),
+        )
+        return before != self.others
 
-        def weight(bridge: str) -> bytes:
-            return hashlib.blake2b(f"{bridge}\0{origin}".encode(), digest_size=16).digest()
+    def is_ours(self, origin: str, is_listening: Callable[[Bridge], bool] = lambda bridge: True) -> bool:
+        """Of all bridges that are connected and listen, exactly one says so of what a peer says."""
+
+        def weight(agent_id: str) -> bytes:
+            return hashlib.blake2b(f"{agent_id}\0{origin}".encode(), digest_size=16).digest()
 
         own = weight(self._own_id)
-        return all(own > weight(other) for other in self._others if is_listening(other))
-
-
-def _bridge_in(advertised: CoatyObject, mesh: str) -> Bridge | None:
-    if advertised["objectType"] != BRIDGE_TYPE or advertised.get("mesh") != mesh:
-        return None
-    island, peer = advertised.get("island"), advertised.get("peer")
-    if not isinstance(island, str) or not isinstance(peer, str):
-        return None
-    if len(island) > ISLAND_CHARS_MAX or not 0 < len(peer) <= ISLAND_CHARS_MAX:
-        return None
-    return Bridge(str(advertised["objectId"]), island, peer)
+        return all(own > weight(other.agent_id) for other in self.others if is_listening(other))
 
 
 # --- what is left to others ------------------------------------------------------------------------------------------

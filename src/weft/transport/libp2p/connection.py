@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
@@ -16,6 +17,8 @@ from weft.wire.libp2p.upgrade import Upgrade, Upgraded
 
 LIBP2P_UPGRADE_S: Final = 10.0  # from a TCP connection to one with streams: a few round trips and an RSA signature
 LIBP2P_NEGOTIATION_S: Final = 10.0  # for the two lines that begin a stream
+LIBP2P_SILENCE_S: Final = 30  # a peer whose machine acknowledges nothing for so long is gone
+LIBP2P_PROBE_S: Final = 5  # between the questions whether it is there, on a quiet connection
 LIBP2P_UNSENT_BYTES_MAX: Final = 16 * MIB  # to one peer; eight of the longest messages, then it is hung up on
 
 
@@ -183,6 +186,7 @@ class Connection(asyncio.Protocol):
             self.abort(PeerError("peer hung up at once"))
             return
         self.endpoint = (peer_name[0], peer_name[1])
+        _watch_for_silence(transport.get_extra_info("socket"))
         if self.reason is not None:  # its owner did not want it from the start
             self._transport.abort()
             return
@@ -317,6 +321,21 @@ class Connection(asyncio.Protocol):
         self._transport.write(self._up.channel.send(data))
         if self._transport.get_write_buffer_size() > LIBP2P_UNSENT_BYTES_MAX:
             self.abort(PeerError("peer does not take what is sent to it", limit=LIBP2P_UNSENT_BYTES_MAX))
+
+
+def _watch_for_silence(sock: socket.socket | None) -> None:
+    """A machine that is gone says nothing: without this, an idle connection to it would stand for hours."""
+    if sock is None or not hasattr(socket, "TCP_KEEPIDLE"):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    probes = LIBP2P_SILENCE_S // LIBP2P_PROBE_S - 1
+    for option, value in (
+        (socket.TCP_KEEPIDLE, LIBP2P_PROBE_S),
+        (socket.TCP_KEEPINTVL, LIBP2P_PROBE_S),
+        (socket.TCP_KEEPCNT, probes),
+        (socket.TCP_USER_TIMEOUT, LIBP2P_SILENCE_S * 1000),
+    ):
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _done(future: asyncio.Future[None]) -> None:

@@ -62,6 +62,10 @@ class Pubsub:
         """The neighbours that get what is published on a topic: they want it, and our stream to them is open."""
         return self._router.peers_of(topic) & self._streams.keys()
 
+    def sends_to(self, peer: PeerId, topic: str) -> bool:
+        """Whether a neighbour gets what is published on a topic."""
+        return peer in self._streams and self._router.wants(peer, topic)
+
     async def drained(self) -> None:
         """Wait until every neighbour has taken most of what was sent; who takes nothing for too long is hung up on.
 

@@ -77,6 +77,10 @@ class Router:
         """The neighbours that are subscribed to ``topic``."""
         return frozenset(peer for peer, topics in self._wanted.items() if topic in topics)
 
+    def wants(self, peer: PeerId, topic: str) -> bool:
+        """Whether a neighbour is subscribed to ``topic``."""
+        return topic in self._wanted.get(peer, NOTHING)
+
     # --- neighbours ----------------------------------------------------------------------------------------------
 
     def peer_joined(self, peer: PeerId) -> list[Effect]:
