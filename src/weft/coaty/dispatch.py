@@ -54,10 +54,10 @@ class Dispatch:
     def add(self, topic: str, take: Take) -> Callable[[], None]:
         """Call ``take`` for all that arrives on a topic; what is returned ends that."""
         number, self._next = self._next, self._next + 1
+        if topic not in self._takers:
+            self._pubsub.subscribe(topic)  # which may be one too many: then nothing has changed
         takers = self._takers.setdefault(topic, {})
         takers[number] = take
-        if len(takers) == 1:
-            self._pubsub.subscribe(topic)
 
         def leave() -> None:
             if takers.pop(number, None) is not None and not takers:

@@ -32,7 +32,7 @@ LINE1 = "coaty/1/plant/CHNline1"
         ("coaty/1/plant/ASCcontext", True),
         ("sensors/raw/7", True),  # a Raw event, or an external IO route
         ("coaty/1/plant/ADVCoatyObject", False),  # listened to in any case
-        ("coaty/1/plant/ADV:com.weft.Pump", False),  # comes under its core type as well
+        ("coaty/1/plant/ADV:com.weft.Pump", True),  # to be passed on
         ("coaty/1/plant/RTN/013a264d-0265-4df9-823e-5f0cfd1f305b", False),  # an answer
         ("coaty/1/elsewhere/CHNline1", False),
         ("coaty/2/plant/CHNline1", False),

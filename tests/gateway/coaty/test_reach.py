@@ -79,9 +79,20 @@ def test_a_bridge_learns_what_agents_want() -> None:
 @pytest.mark.req("COA-12")
 def test_agents_that_only_a_bridge_connects_get_answers_from_each_other() -> None:
     async def story() -> None:
-        async with mesh(nodes=1, settings=BARE) as it, AsyncExitStack() as stack:
+        async with mesh(nodes=1, settings=BARE) as it, it.client() as client, AsyncExitStack() as stack:
             one, other = [await joined(it, "n0", name, stack) for name in ("one", "other")]
             await call_each_other(one, other)
+            pumps = other.observe_advertise(object_type="com.weft.Pump")
+            await wanted(one, "coaty/1/plant/ADV:com.weft.Pump")
+            pump = thing("pump")
+            await one.advertise(pump)
+            assert (await pumps.next(WAIT_S_MAX)).data.object == pump
+            async with reading(client, "coaty.plant.ADV.>") as adverts:
+                while (event := (await next_of(adverts))[0]).key != pump["objectId"].encode():
+                    pass
+            assert event.topic == "coaty.plant.ADV.CoatyObject"
+            counted = await client.positions("coaty.plant.ADV.:com.weft.Pump")
+            assert not counted, "it came over once, by its core type"
 
     run(story)
 

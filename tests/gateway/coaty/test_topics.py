@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import UsageError
-from weft.gateway.coaty.topics import coaty_topic, events_pattern, mesh_topic, objects_topic
+from weft.gateway.coaty.topics import (
+    bridges_topic,
+    coaty_topic,
+    events_pattern,
+    mesh_topic,
+    objects_topic,
+    raw_mesh_topic,
+    raw_topic,
+)
 from weft.model import Topic as MeshTopic
 from weft.model import matches
 from weft.wire.coaty import EventType, Topic
@@ -56,3 +64,22 @@ def test_what_is_not_of_the_namespace_is_none_of_ours() -> None:
 def test_what_only_looks_like_one_is_refused(topic: str) -> None:
     with pytest.raises(UsageError):
         coaty_topic("plant", MeshTopic(topic), None)
+
+
+@pytest.mark.req("COA-12")
+@given(st.text(min_size=1, max_size=40))
+def test_raw_topics_come_back_as_they_were(topic: str) -> None:
+    if topic.startswith("coaty/") or any("\ud800" <= each <= "\udfff" for each in topic):
+        return
+    shown = raw_mesh_topic("a.b", topic)
+    assert shown.startswith("coaty.a.b.RAW.")
+    assert matches(events_pattern("a.b"), shown)
+    assert raw_topic("a.b", shown) == topic
+    assert raw_topic("a", shown) is None
+
+
+def test_raw_topics_that_are_none() -> None:
+    assert raw_topic("plant", MeshTopic("coaty.plant.CHN.line1")) is None
+    with pytest.raises(UsageError):
+        raw_topic("plant", MeshTopic("coaty.plant.RAW.coaty/1/plant/DAD"))
+    assert coaty_topic("plant", bridges_topic("plant"), None) is None

@@ -23,11 +23,11 @@ from weft.gateway.coaty.learning import COATY_REPORT_S, BridgeReport, Learned, d
 from weft.gateway.coaty.listening import Listening
 from weft.gateway.coaty.memory import Remembered, identities_in, read_back
 from weft.gateway.coaty.objects import Objects
-from weft.gateway.coaty.outbound import Outbound, Questions
+from weft.gateway.coaty.outbound import COATY_QUESTIONS_MAX, Outbound, Questions
 from weft.gateway.coaty.settings import CoatySettings
 from weft.gateway.coaty.sharing import Bridge, Heard, Sharing, group_of, mark_of, said_of
 from weft.gateway.coaty.topics import bridges_topic, events_pattern
-from weft.gateway.following import Following
+from weft.gateway.following import Following, Take
 from weft.gateway.publishing import Publishing
 from weft.limits import MIB
 from weft.model import Batch, Receipt
@@ -126,7 +126,7 @@ class CoatyGateway:
         self._listening.on_came, self._listening.on_left = self._came, self._left
         self._listening.on_wants = self._relearn
         agent.peer.tap = self._listening
-        self._questions = Questions(self._listening.subscribe)
+        self._questions = Questions(self._listening.subscribe, COATY_QUESTIONS_MAX)
         self.inbound = Inbound(
             namespace,
             agent.id,
@@ -184,11 +184,11 @@ class CoatyGateway:
         self._following = self._new_following(self._take, group_of(self._settings.namespace, self.island.name))
         self._following.start()
 
-    def _new_following(self, take: Callable[[Delivered], object], group: str) -> Following:
+    def _new_following(self, take: Take, group: str) -> Following:
         return Following(
             self._mesh,
             events_pattern(self._settings.namespace),
-            take,  # type: ignore[arg-type]  # both are coroutine functions
+            take,
             self._interrupted,
             credit_bytes=COATY_BRIDGE_CREDIT_BYTES,
             group=group,
@@ -227,8 +227,9 @@ class CoatyGateway:
         for address in addresses:
             with suppress(UsageError):
                 found = multiaddr.parse(address)
-                if self._agent is not None and found.tcp_endpoint is not None:
-                    self._agent.peer.dial_soon(found)
+                agent = self._agent
+                if agent is not None and found.tcp_endpoint is not None and found.peer != agent.peer.host.peer:
+                    agent.peer.dial_soon(found)
 
     def _came(self, peer: str) -> None:
         self._newcomer.set()

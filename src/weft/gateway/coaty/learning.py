@@ -60,10 +60,16 @@ def decode_report_untrusted(payload: bytes) -> BridgeReport:
     return report
 
 
+def is_of_object_type(topic: str, namespace: str) -> bool:
+    """Whether it is for those who observe an object type. What comes there comes under its core type as well: it is
+    passed on to who wants it, and not brought over a second time."""
+    return topic.startswith((f"coaty/1/{namespace}/ADV:", f"coaty/1/{namespace}/UPD:"))
+
+
 @lru_cache(maxsize=4096)
 def is_learnable(topic: str, namespace: str) -> bool:
-    """Whether events on it are worth bringing over because somebody wants them. All others are either listened to in
-    any case, or come on a topic of their core type as well, or are answers, or of another namespace."""
+    """Whether it is worth listening to because somebody wants it. All others are either listened to in any case, or are
+    answers, or of another namespace."""
     try:
         if not is_coaty_topic(topic):
             require_raw_topic(topic)
@@ -71,7 +77,7 @@ def is_learnable(topic: str, namespace: str) -> bool:
         found = parse_topic_untrusted(topic)
     except (PeerError, UsageError):
         return False
-    return found.namespace == namespace and found.event in LEARNED
+    return found.namespace == namespace and (found.event in LEARNED or is_of_object_type(topic, namespace))
 
 
 class Learned:

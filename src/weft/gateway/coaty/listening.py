@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from weft.coaty.observing import Observation
 from weft.coaty.peer import Peer, Tap
 from weft.errors import PeerError, UsageError
-from weft.gateway.coaty.learning import Learned
+from weft.gateway.coaty.learning import Learned, is_of_object_type
 from weft.gateway.coaty.memory import Remembered, identity_of
 from weft.gateway.coaty.outbound import Questions
 from weft.gateway.coaty.sharing import MAGIC, Heard, is_marked, said_of
 from weft.wire.coaty import RESPONSE_TO, Topic, in_namespace, parse_topic_untrusted
 from weft.wire.libp2p import PeerId, floodsub
 from weft.wire.libp2p.floodsub import Subscription
+
+COATY_RELAYED_MAX: Final = 512  # questions between agents whose answers are passed on; each is a subscription
 
 
 class _Question(msgspec.Struct):
@@ -50,7 +53,7 @@ class Listening(Tap):
         self._target: Observation[Heard] | None = None
         self._bridged: dict[str, Callable[[], None]] = {}  # topics whose events are brought over, and how to leave them
         self._named: set[str] = set()  # those of them that are learned or configured
-        self._relayed = Questions(self._relay)
+        self._relayed = Questions(self._relay, COATY_RELAYED_MAX)
         self._deaths = 0
         self._peers: dict[str, PeerId] = {}  # neighbours of the namespace, by their ids as text
 
@@ -109,7 +112,7 @@ class Listening(Tap):
         self._heard.add(identity)
         is_foreign = is_marked(message.seqno, MAGIC)
         for topic in message.topics:
-            if topic in self._bridged:
+            if topic in self._bridged and not is_of_object_type(topic, self._namespace):
                 is_answer = topic not in self._named and topic not in self._always
                 self._put(Heard(topic, message.data, identity, str(message.origin), is_foreign, is_answer))
         return True

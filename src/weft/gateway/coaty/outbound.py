@@ -57,8 +57,9 @@ class OutFigures:
 class Questions:
     """Correlation ids whose answers are awaited, each with a subscription to its topic. Oldest go first."""
 
-    def __init__(self, subscribe: Callable[[str], Callable[[], None]]) -> None:
+    def __init__(self, subscribe: Callable[[str], Callable[[], None]], count_max: int) -> None:
         self._subscribe = subscribe
+        self._count_max = count_max
         self._leave: OrderedDict[str, Callable[[], None]] = OrderedDict()
         self._until_s: dict[str, float] = {}
 
@@ -67,7 +68,7 @@ class Questions:
         self.forget(now_s)
         if text in self._leave:
             return
-        if len(self._leave) >= COATY_QUESTIONS_MAX:
+        if len(self._leave) >= self._count_max:
             self._drop(next(iter(self._leave)))
         self._leave[text] = self._subscribe(text)
         self._until_s[text] = now_s + COATY_QUESTION_S

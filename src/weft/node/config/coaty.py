@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import BeforeValidator, Field, InstanceOf
+from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 
 from weft.configuration import Section
 from weft.errors import UsageError
@@ -22,7 +22,7 @@ from weft.wire.libp2p import multiaddr
 
 IDENTITY: Final = Path("coaty") / "identity.json"  # below the data directory
 NAMES_MAX: Final = 1024
-TOPICS_MAX: Final = 3072  # of the 4,096 that a peer of Floodsub may have; the rest is for questions
+TOPICS_MAX: Final = 2500  # of the 4,096 that a peer of Floodsub may have; the rest is for questions
 PEERS_MAX: Final = 64
 INTERFACES_MAX: Final = 16
 
@@ -110,6 +110,16 @@ class CoatySection(Section):
         "Bridges with the same name share the work. Unset: bridges find out by themselves.",
     )
     name: str = Field(default="weft", min_length=1, max_length=256, description="What the agent is called.")
+
+    @model_validator(mode="after")
+    def _topics_fit(self) -> Self:
+        named = len(self.channels) + len(self.operations) + len(self.io_contexts) + len(self.raw_topics)
+        if named + self.learned_max > TOPICS_MAX:
+            raise ValueError(
+                f"channels, operations, io_contexts, raw_topics ({named}) and learned_max ({self.learned_max}) are "
+                f"more than {TOPICS_MAX} together, which is what a peer of Floodsub can listen to"
+            )
+        return self
 
     @property
     def compacted(self) -> tuple[Topic, ...]:
