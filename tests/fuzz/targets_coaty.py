@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from weft.errors import UsageError
+from weft.gateway.coaty.learning import Learned, decode_report_untrusted
 from weft.wire.coaty import (
     BadCoatyMessage,
     EventType,
@@ -77,6 +79,18 @@ def liveliness(data: bytes) -> None:
     assert node.last_wills[0].peer_id == _PEER
 
 
+def report(data: bytes) -> None:
+    """What a bridge is told over the mesh, and what it listens to then."""
+    try:
+        told = decode_report_untrusted(data)
+    except UsageError:
+        return
+    assert decode_report_untrusted(told.encode()) == told
+    learned = Learned("plant", [], 2)
+    assert learned.reported("node", told, 0.0)
+    assert len(learned.listened()) <= 2
+
+
 def _payloads(event: EventType) -> list[bytes]:
     return [bytes.fromhex(vector["hex"]) for vector in _WIRE["messages"] if vector["event"] == event]
 
@@ -93,6 +107,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     **{f"coaty_payload_{event.name.lower()}": partial(payload, event) for event in EventType},
     "coaty_filter": evaluate,
     "coaty_liveliness": liveliness,
+    "coaty_report": report,
 }
 
 SEEDS: dict[str, list[bytes]] = {
@@ -100,4 +115,7 @@ SEEDS: dict[str, list[bytes]] = {
     **{f"coaty_payload_{event.name.lower()}": _payloads(event) for event in EventType},
     "coaty_filter": _queries(),
     "coaty_liveliness": [bytes.fromhex(vector["hex"]) for vector in _WIRE["liveliness"]],
+    "coaty_report": [
+        b'{"agent":"a","peer":"p","addresses":["/ip4/127.0.0.1/tcp/1"],"island":"i","wants":["t"],"hears":["t"]}'
+    ],
 }

@@ -159,6 +159,24 @@ def test_a_bridge_that_does_not_listen_to_a_topic_gets_no_share_of_it() -> None:
 
 
 @pytest.mark.req("COA-12")
+def test_answers_are_brought_over_by_the_bridge_that_asked() -> None:
+    """No other listens to them."""
+
+    def story() -> None:
+        it = room()
+        it.inbound.settle()
+        other_bridge_comes(it)
+        correlation = new_id()
+        topic = f"coaty/1/plant/RTN/{correlation}"
+        said = json.dumps({"sourceId": new_id(), "correlationId": correlation, "data": {"result": 1}}).encode()
+        for origin in origins_of_other(it.sharing, 3):
+            it.inbound.heard(Heard(topic, said, new_id(), origin, is_answer=True))
+        assert it.published.on("coaty.plant.RTN") == [said] * 3
+
+    on_loop(story)
+
+
+@pytest.mark.req("COA-12")
 def test_what_another_mesh_has_carried_goes_out_nowhere() -> None:
     def story() -> None:
         it = room()
