@@ -97,7 +97,7 @@ LINK_LATENCIES_KEPT: Final = 512  # the last so many frames make the quantiles o
 # --- routing -----------------------------------------------------------------------------------------------------
 
 INTEREST_PATTERNS_MAX: Final = 256  # told by one node: 5 KiB of gossip as people name topics, 64 KiB at worst
-INTEREST_FILTER_BYTES_MAX: Final = 64 * KIB  # of one node's filter: 43,000 patterns with 0.3 % of mistakes
+INTEREST_FILTER_BYTES_MAX: Final = 64 * KIB  # of one node's filter: 37,000 patterns with 0.3 % of mistakes
 MATCHES_KEPT_MAX: Final = 4096  # topics whose subscribers are remembered: those that are published again and again
 
 # --- core --------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ class InterestSettings:
     a filter of at most ``filter_bytes_max`` bytes (0: none) that says which topics below them are meant."""
 
     patterns_max: int = limits.INTEREST_PATTERNS_MAX - INTEREST_OWN_PATTERNS_MAX
-    filter_bytes_max: int = 32 * limits.KIB  # 21,000 patterns with 0.3 % of mistakes
+    filter_bytes_max: int = 32 * limits.KIB  # 18,000 patterns with 0.3 % of mistakes
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,7 +227,7 @@ class LinkSection(Section):
         InterestSettings().filter_bytes_max,
         0,
         INTEREST_FILTER_BYTES_MAX,
-        "Of the filter by which a node with more than 224 patterns tells what it wants; 12 bits for each "
+        "Of the filter by which a node with more than 224 patterns tells what it wants; 14 bits for each "
         "keep mistakes at 0.3 %. 0: it tells wider patterns only, and gets more than it wants.",
     )
     compression: bool = Field(
