@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from weft.datagram_node import Admission, ChangeKind, Relationships
 from weft.errors import UsageError
+from weft.wire.quic import quic_address
 from weft.wire.udp import Address
 
 INTERVAL_S = 10.0
@@ -91,6 +92,24 @@ def test_a_heartbeat_counts_only_from_the_neighbours_own_address() -> None:
     assert not relationships.hear(name(1), place(2), "about", 20.0)
     assert not relationships.hear(name(77), place(77), "about", 20.0)
     assert {each.heard_s for each in relationships} == {9.0}
+
+
+@pytest.mark.req("EMM-28")
+def test_a_neighbour_by_quic_stays_there_until_its_connection_ends() -> None:
+    secret, plain = quic_address(("10.0.0.9", 4700)), ("10.0.0.9", 4701)
+    neighbours: Relationships[str] = Relationships(10)
+    assert neighbours.admit(b"a", plain, "", 10, 0) is Admission.NEW
+    assert neighbours.admit(b"a", secret, "", 10, 1) is Admission.KNOWN
+    assert neighbours.admit(b"a", plain, "", 10, 2) is Admission.IN_THE_CLEAR
+    assert neighbours.hear(b"a", plain, "alive", 30)
+    assert neighbours.expire(36) == []
+    assert neighbours.others(None) == [secret]
+    neighbours.gone(plain)
+    assert neighbours.others(None) == [secret]
+    neighbours.gone(secret)
+    assert neighbours.others(None) == []
+    assert [change.kind for change in neighbours.changes] == [ChangeKind.JOINED, ChangeKind.LOST]
+    assert neighbours.admit(b"a", plain, "", 10, 37) is Admission.NEW
 
 
 def test_an_address_belongs_to_one_neighbour() -> None:

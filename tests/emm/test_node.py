@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import pytest
@@ -13,12 +14,14 @@ import pytest
 from tests.emm.world import KEY_ID, node_id, secret, trust_of
 from tests.security import pki
 from weft import emm
-from weft.errors import UsageError
+from weft.errors import PeerError, UsageError
 from weft.limits import EMM_PACKET_BYTES_MAX
 from weft.security import Credentials as Certificate
+from weft.transport.quic import QuicLinks
 from weft.transport.udp.marks import IP_RECVTTL
 from weft.wire import emm as wire
 from weft.wire.reject import Reject
+from weft.wire.udp import Datagram
 
 WAIT_S = 20.0
 
@@ -225,5 +228,94 @@ def test_the_same_packets_over_quic(certificate: Certificate) -> None:
             await server.publish("secret.answer")
             event = await first(one)
             assert (event.name, event.source) == ("secret.answer", neighbour.address)
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("EMM-28")
+def test_a_node_that_joined_by_quic_finds_the_other_again(certificate: Certificate) -> None:
+    async def story() -> None:
+        changes: list[emm.ChangeKind] = []
+        async with node(0, listen=None, on_change=lambda change: changes.append(change.kind)) as one:
+            async with node(1, listen=None, quic=("127.0.0.1", 0), certificate=certificate) as server:
+                address = server.quic_address
+                await one.join_quic(address, certificate.root_pem, timeout_s=WAIT_S)
+            await until(lambda: not one.neighbours)
+            assert await one.publish("to.nobody") == 0
+            async with node(1, listen=None, quic=address, certificate=certificate) as server:
+                await until(lambda: one.neighbours)
+                await one.publish("again")
+                assert (await first(server)).name == "again"
+        joined, lost = emm.ChangeKind.JOINED, emm.ChangeKind.LOST
+        assert changes == [joined, lost, joined, lost][: len(changes)]
+        assert len(changes) >= 3
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("EMM-28")
+def test_a_node_without_udp_says_so(certificate: Certificate) -> None:
+    async def story() -> None:
+        async with node(0, listen=None) as one, node(1) as other:
+            with pytest.raises(UsageError, match="does not listen for UDP"):
+                _ = one.address
+            with pytest.raises(UsageError, match="does not use UDP"):
+                await one.join(other.address)
+            with pytest.raises(PeerError, match="no answer"):
+                await one.join_quic(("127.0.0.1", 9), certificate.root_pem, timeout_s=0.2)
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("EMM-28")
+def test_a_neighbour_by_quic_is_not_moved_to_udp(certificate: Certificate) -> None:
+    """It says Hello by UDP, too, and events for it go on by QUIC alone."""
+
+    async def story() -> None:
+        async with (
+            node(0) as one,
+            node(1, quic=("127.0.0.1", 0), certificate=certificate) as server,
+        ):
+            by_quic = (await one.join_quic(server.quic_address, certificate.root_pem, timeout_s=WAIT_S)).address
+            with pytest.raises(emm.NoAnswer):
+                await one.join(server.address, timeout_s=0.3)
+            assert [each.address for each in one.neighbours] == [by_quic]
+            await one.publish("secret")
+            assert (await first(server)).source[0].startswith("quic/")
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("EMM-02", "EMM-28")
+def test_message_ids_over_quic_come_from_secrets(certificate: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of events, hellos and heartbeats."""
+    drawn: set[int] = set()
+
+    def randbits(bits: int) -> int:
+        drawn.add(number := really(bits))
+        return number
+
+    really = secrets.randbits
+
+    async def story() -> None:
+        monkeypatch.setattr("weft.emm.node.secrets.randbits", randbits)
+        told: dict[wire.EventType, int] = {}
+
+        def look(datagrams: Sequence[Datagram]) -> None:
+            for each in datagrams:
+                packet = wire.parse_untrusted(each.data)
+                told[packet.kind] = packet.message_id
+                if packet.kind is wire.EventType.HELLO:
+                    server.send(hello_of(1), each.source)
+
+        server = QuicLinks(look)
+        address = await server.listen("127.0.0.1", 0, certificate)
+        settings = emm.Settings(heartbeat_interval_s=0.2)
+        async with node(0, listen=None, settings=settings) as one:
+            await one.join_quic((address[0], address[1]), certificate.root_pem, timeout_s=WAIT_S)
+            await one.publish("n")
+            await until(lambda: len(told) == 3)
+            assert set(told.values()) <= drawn
+        server.close()
 
     asyncio.run(story())

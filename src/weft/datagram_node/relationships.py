@@ -16,6 +16,7 @@ from uuid import UUID
 
 from weft.errors import UsageError
 from weft.limits import DATAGRAM_KNOWN_MAX, DATAGRAM_RELATIONSHIPS_MIN
+from weft.wire.quic import is_quic
 from weft.wire.recent import Recent
 from weft.wire.udp import Address
 
@@ -57,11 +58,12 @@ class Admission(Enum):
     FULL = auto()  # no room, and nobody worse than it
     BARRED = auto()  # dropped by us a while ago
     FORWARDED = auto()  # it came over the address of another neighbour, so it does not say where its node is
+    IN_THE_CLEAR = auto()  # it is a neighbour by QUIC, and stays there: its events are not to move to plain UDP
 
 
 class ChangeKind(Enum):
     JOINED = auto()
-    LOST = auto()  # silent for too long
+    LOST = auto()  # silent for too long, or its QUIC connection ended
     DROPPED = auto()  # by us: asked for, or to make room
 
 
@@ -135,6 +137,8 @@ class Relationships(Generic[About]):
         if not wanted and self._barred.holds(node_id, now_s):
             return Admission.BARRED
         before = self._by_id.get(node_id)
+        if before is not None and _would_expose(before, address):
+            return Admission.IN_THE_CLEAR
         since_s = now_s if before is None else before.since_s
         is_preferred = wanted or node_id in self._preferred
         joining = Relationship(node_id, address, about, heartbeat_interval_s, since_s, now_s, is_preferred)
@@ -149,9 +153,9 @@ class Relationships(Generic[About]):
         return Admission.NEW
 
     def hear(self, node_id: bytes, address: Address, about: About, now_s: float) -> bool:
-        """A heartbeat; whether it is of a neighbour, at the neighbour's address."""
+        """A heartbeat; whether it is of a neighbour, at the neighbour's address, or of one that is here by QUIC."""
         before = self._by_id.get(node_id)
-        if before is None or before.address != address:
+        if before is None or (before.address != address and not _would_expose(before, address)):
             return False
         heard = replace(before, about=about, heard_s=now_s)
         self._put(heard)
@@ -172,6 +176,11 @@ class Relationships(Generic[About]):
 
     def next_expiry_s(self) -> float | None:
         return min((each.silent_from_s(self._misses_max) for each in self._by_id.values()), default=None)
+
+    def gone(self, address: Address) -> None:
+        """Part with the neighbour whose QUIC connection ended."""
+        if (lost := self.at(address)) is not None:
+            self._remove(lost, ChangeKind.LOST)
 
     def drop(self, node_id: bytes, now_s: float, bar_s: float = DATAGRAM_BAR_S) -> Relationship[About] | None:
         """Part with a neighbour and do not take it again for a while; None if it is not one, but barred it is."""
@@ -212,3 +221,8 @@ class Relationships(Generic[About]):
             forgotten = next((id_ for id_ in self._known if id_ not in self._by_id), next(iter(self._known)))
             del self._known[forgotten]
         self._known[each.node_id] = each
+
+
+def _would_expose(neighbour: Relationship[About], address: Address) -> bool:
+    """Whether packets for a neighbour would leave QUIC if they went to that address (EMM-28)."""
+    return is_quic(neighbour.address) and not is_quic(address)

@@ -50,6 +50,6 @@ class Figures:
     delivered: int = 0  # events put up for the application
     forwarded: int = 0  # events sent on by rule
     ended: int = 0  # events whose TTL was used up here
-    unsent: int = 0  # packets without room in the outbox
+    unsent: int = 0  # packets without room in the outbox, in the socket or in a QUIC frame
     unread: int = 0  # events without room in the application's queue
     rejected: Counter[Reject] = field(default_factory=Counter)

@@ -99,6 +99,13 @@ class Neighbours:
         if not self._relationships.hear(node_id, address, about, now_s) and self._relationships.at(address) is None:
             self._greet(address, now_s)  # its answer makes it a neighbour, at the address it has now
 
+    def gone(self, address: Address) -> None:
+        """The QUIC connection with that address ended: nobody is called there until there is another one."""
+        self._relationships.gone(address)
+        self._seeking.stop(address)
+        self._wanted.discard(address)
+        self._hellos.pop(address, None)
+
     def changes(self) -> Iterator[Change[bytes]]:
         """Who came and went since the last time."""
         while self._relationships.changes:

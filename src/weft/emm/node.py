@@ -16,9 +16,8 @@ from weft.emm.neighbours import Neighbour
 from weft.emm.session import EmmSession
 from weft.emm.settings import Settings
 from weft.errors import UsageError
-from weft.security import Credentials as Certificate
-from weft.transport.quic import QuicLinks, is_quic, show_any
-from weft.transport.udp.open_node import HostAndPort, NodeOnUdp, OpenNode
+from weft.transport.open_node import DatagramNode, HostAndPort, OpenNode, Ways
+from weft.transport.quic import Shown, show_any
 from weft.wire.emm import Credentials, TrustStore, Verdict
 from weft.wire.emm.fields import Value
 from weft.wire.udp import Address, Datagram
@@ -29,13 +28,14 @@ EMM_JOIN_TIMEOUT_S: Final = 5.0  # for the answer to a Hello: three of them can 
 Handler = Callable[[Event], None]
 
 
-class Node(NodeOnUdp["_Opened"]):
+class Node(DatagramNode["_Opened"]):
     """One node that speaks EMM.
 
     ``async with`` opens and closes it. ``join`` addresses are greeted from the start, and again whenever nobody is
     there. ``credentials`` sign what it sends; ``trust`` has the keys of others; ``seal_keys``, by ids of 16 bytes, are
     what payloads are encrypted with (``Settings.seal`` says which). With ``quic`` and ``certificate`` it listens for
-    QUIC, too. ``on_change`` hears of neighbours that come and go, ``on_refused`` of every datagram that is not taken.
+    QUIC, too; with ``listen=None`` it does without UDP. ``on_change`` hears of neighbours that come and go,
+    ``on_refused`` of every datagram that is not taken.
     """
 
     def __init__(
@@ -44,23 +44,19 @@ class Node(NodeOnUdp["_Opened"]):
         credentials: Credentials | None,
         trust: TrustStore,
         *,
-        listen: HostAndPort = ("127.0.0.1", 0),
+        listen: HostAndPort | None = ("127.0.0.1", 0),
         join: Iterable[HostAndPort] = (),
         quic: HostAndPort | None = None,
-        certificate: Certificate | None = None,
+        certificate: Shown | None = None,
         settings: Settings | None = None,
         seal_keys: Mapping[bytes, bytes] | None = None,
         on_change: Callable[[Change[bytes]], None] = lambda _: None,
         on_refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
-        if (quic is None) != (certificate is None):
-            raise UsageError("listening for QUIC takes an address and a certificate: give both or neither")
-        super().__init__(listen, join)
+        super().__init__(Ways(listen, quic, certificate), join)
         self.node_id = node_id
         self._credentials = credentials
         self._trust = trust
-        self._quic = quic
-        self._certificate = certificate
         self._settings = Settings() if settings is None else settings
         self._seal_keys = dict(seal_keys or {})
         self._on_change = on_change
@@ -79,18 +75,10 @@ class Node(NodeOnUdp["_Opened"]):
             self._seal_keys.get,
         )
         opened = _Opened(session, self._handlers, self._on_change)
-        await opened.start(self._listen, self._quic, self._certificate, self._settings.rules.packet_bytes_max)
+        await opened.open(self._ways, self._settings.rules.packet_bytes_max)
         return opened
 
     # --- neighbours ----------------------------------------------------------------------------------------------
-
-    @property
-    def quic_address(self) -> HostAndPort:
-        """Where it listens for QUIC; UsageError if it does not."""
-        address = self._open.quic_address
-        if address is None:
-            raise UsageError("the node does not listen for QUIC")
-        return address[0], address[1]
 
     @property
     def neighbours(self) -> tuple[Neighbour, ...]:
@@ -99,20 +87,20 @@ class Node(NodeOnUdp["_Opened"]):
 
     async def join(self, address: HostAndPort, timeout_s: float = EMM_JOIN_TIMEOUT_S) -> Neighbour:
         """Greet whoever is there and wait for the answer. NoAnswer after ``timeout_s``, but the node goes on."""
-        return await self._greeted(await self._open.udp.resolve(*address), timeout_s)
+        return await self._greeted(await self._open.resolve(*address), timeout_s)
 
     async def join_quic(
         self, address: HostAndPort, root_pem: bytes, timeout_s: float = EMM_JOIN_TIMEOUT_S
     ) -> Neighbour:
         """The same over QUIC, with whoever has a certificate for that host from that root; PeerError if nobody has.
 
-        A connection that breaks is not made again: call this once more.
+        Once it was there, the connection is made again whenever it ends, until the node is closed.
         """
-        return await self._greeted(await self._open.quic.connect(*address, root_pem), timeout_s)
+        return await self._greeted(await self._open.join_quic(address, root_pem, timeout_s), timeout_s)
 
     async def _greeted(self, target: Address, timeout_s: float) -> Neighbour:
         opened = self._open
-        opened.seek(target)
+        opened.seek(target)  # of no effect if it was sought a moment ago
         neighbours = opened.session.neighbours
         try:
             return await opened.until(
@@ -178,25 +166,8 @@ class _Opened(OpenNode):
     ) -> None:
         super().__init__()
         self.session = session
-        self.quic = QuicLinks(self.on_datagrams)
-        self.quic_address: Address | None = None
         self._handlers = handlers
         self._on_change = on_change
-
-    async def start(
-        self, listen: HostAndPort, quic: HostAndPort | None, certificate: Certificate | None, packet_bytes_max: int
-    ) -> None:
-        await self.open(listen, packet_bytes_max)
-        try:
-            if quic is not None and certificate is not None:
-                self.quic_address = await self.quic.listen(*quic, certificate)
-        except BaseException:
-            self.udp.close()
-            raise
-
-    def close(self) -> None:
-        super().close()
-        self.quic.close()
 
     def seek(self, target: Address) -> None:
         self.session.seek(target, _now())
@@ -205,10 +176,7 @@ class _Opened(OpenNode):
     def work(self) -> None:
         """Do what the session wants done, and look again when it says."""
         for each in self.session.datagrams_to_send(_now()):
-            if is_quic(each.target):
-                self.quic.send(each.data, each.target)
-            else:
-                self.udp.send(each.data, each.target, ttl=each.ttl, urgent=each.urgent)
+            self.session.figures.unsent += not self.send(each)
         for change in self.session.neighbours.changes():
             self._on_change(change)
         self.turns.happened(self.session.get_timer())
@@ -226,6 +194,10 @@ class _Opened(OpenNode):
 
     def on_datagrams(self, datagrams: Sequence[Datagram]) -> None:
         self.session.receive_datagrams(datagrams, _now())
+        self.work()
+
+    def on_gone(self, address: Address) -> None:
+        self.session.gone(address)
         self.work()
 
     def on_timer(self) -> None:

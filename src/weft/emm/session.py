@@ -26,8 +26,9 @@ from weft.wire.datagram import is_urgent_untrusted
 from weft.wire.emm import Credentials, Draft, EventType, Field, Judge, Packet, Seal, Terms, TrustStore, Verdict
 from weft.wire.emm.fields import MESSAGE_ID_BITS, Value
 from weft.wire.emm.seal import KeyFinder, no_keys
+from weft.wire.quic import show_any
 from weft.wire.reject import BadPacket
-from weft.wire.udp import Address, Datagram, Outgoing, show
+from weft.wire.udp import Address, Datagram, Outgoing
 from weft.wire.urgent_first import UrgentFirst
 
 
@@ -86,6 +87,10 @@ class EmmSession:
         self.neighbours.seek(address, at.steady_s)
         self._call(at)
 
+    def gone(self, address: Address) -> None:
+        """A QUIC connection ended, so nobody can be reached there."""
+        self.neighbours.gone(address)
+
     def next_event(self) -> Event | None:
         return self._events.pop() if self._events else None
 
@@ -101,7 +106,7 @@ class EmmSession:
     def _receive(self, datagram: Datagram, at: Instant) -> None:
         self.figures.received += 1
         try:
-            received = self._judge.receive_datagram(datagram.data, show(datagram.source).encode(), at.unix_s)
+            received = self._judge.receive_datagram(datagram.data, show_any(datagram.source).encode(), at.unix_s)
         except BadPacket as refusal:
             self.figures.rejected[refusal.reason] += 1
             self._on_refused(Refusal(datagram.data, datagram.source, refusal))

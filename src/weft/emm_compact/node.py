@@ -1,4 +1,4 @@
-"""An EMM-C node on a UDP socket: the session with a clock, chance and asyncio around it."""
+"""An EMM-C node on a UDP socket, on QUIC, or on both: the session with a clock, chance and asyncio around it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from weft.emm_compact.session import CompactSession
 from weft.emm_compact.settings import Settings
 from weft.errors import UsageError
 from weft.limits import EMC_PACKET_BYTES_MAX
-from weft.transport.udp.open_node import HostAndPort, NodeOnUdp, OpenNode
+from weft.transport.open_node import DatagramNode, HostAndPort, OpenNode, Ways
+from weft.transport.quic import Shown, show_any
 from weft.wire import emm_compact as wire
 from weft.wire.emm_compact import Format, Handler, KeyRing, Notification, Priority, Signer
 from weft.wire.reject import BadPacket
-from weft.wire.udp import Address, Datagram, show
+from weft.wire.udp import Address, Datagram
 
 EMC_JOIN_TIMEOUT_S: Final = 10.0  # four joins, if three are lost
 
 
-class Node(NodeOnUdp["_Opened"]):
+class Node(DatagramNode["_Opened"]):
     """One node of an EMM-C mesh.
 
     ``async with`` opens and closes it. ``join`` addresses are asked for a relationship from the start, and again
-    whenever it is lost. ``on_change`` hears of neighbours that come and go, ``on_unhandled`` of commands that nobody
+    whenever it is lost. With ``quic`` and ``certificate`` it listens for QUIC, too; with ``listen=None`` it does
+    without UDP. ``on_change`` hears of neighbours that come and go, ``on_unhandled`` of commands that nobody
     registered, ``on_refused`` of every datagram that was not taken.
     """
 
@@ -39,14 +41,16 @@ class Node(NodeOnUdp["_Opened"]):
         signer: Signer,
         keys: KeyRing,
         *,
-        listen: HostAndPort = ("127.0.0.1", 0),
+        listen: HostAndPort | None = ("127.0.0.1", 0),
         join: Iterable[HostAndPort] = (),
+        quic: HostAndPort | None = None,
+        certificate: Shown | None = None,
         settings: Settings | None = None,
         on_change: Callable[[NeighbourChange], None] = lambda _: None,
         on_unhandled: Callable[[Command], None] = lambda _: None,
         on_refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
-        super().__init__(listen, join)
+        super().__init__(Ways(listen, quic, certificate), join)
         self.node_id = node_id
         self._signer = signer
         self._keys = keys
@@ -64,7 +68,7 @@ class Node(NodeOnUdp["_Opened"]):
             self.node_id, self._signer, self._keys, self._settings, _now(), event_id, self._on_refused
         )
         opened = _Opened(session, self._handlers, self._on_change, self._on_unhandled)
-        await opened.open(self._listen, EMC_PACKET_BYTES_MAX)
+        await opened.open(self._ways, EMC_PACKET_BYTES_MAX)
         return opened
 
     # --- neighbours ----------------------------------------------------------------------------------------------
@@ -81,13 +85,24 @@ class Node(NodeOnUdp["_Opened"]):
 
     async def join(self, address: HostAndPort, timeout_s: float = EMC_JOIN_TIMEOUT_S) -> Neighbour:
         """Ask for a relationship and wait for it. NoAnswer after ``timeout_s``, but the node goes on asking."""
+        return await self._joined(await self._open.resolve(*address), timeout_s)
+
+    async def join_quic(
+        self, address: HostAndPort, root_pem: bytes, timeout_s: float = EMC_JOIN_TIMEOUT_S
+    ) -> Neighbour:
+        """The same over QUIC, with whoever has a certificate for that host from that root; PeerError if nobody has.
+
+        Once it was there, the connection is made again whenever it ends, until the node is closed.
+        """
+        return await self._joined(await self._open.join_quic(address, root_pem, timeout_s), timeout_s)
+
+    async def _joined(self, target: Address, timeout_s: float) -> Neighbour:
         opened = self._open
-        target = await opened.udp.resolve(*address)
         opened.seek(target)
         try:
             return await opened.until(lambda: opened.session.relationships.at(target), timeout_s)
         except TimeoutError:
-            raise NoAnswer(f"no answer from {show(target)}", timeout_s=timeout_s) from None
+            raise NoAnswer(f"no answer from {show_any(target)}", timeout_s=timeout_s) from None
 
     def drop(self, node_id: UUID) -> bool:
         """Part with a neighbour and refuse it for ten minutes; whether it was one."""
@@ -204,7 +219,7 @@ class Node(NodeOnUdp["_Opened"]):
 
 
 class _Opened(OpenNode):
-    """The session on UDP."""
+    """The session on UDP and QUIC."""
 
     def __init__(
         self,
@@ -226,7 +241,7 @@ class _Opened(OpenNode):
     def work(self) -> None:
         """Do what the session wants done, and look again when it says."""
         for each in self.session.datagrams_to_send(_now()):
-            self.udp.send(each.data, each.target, ttl=each.ttl, tos=each.tos, urgent=each.urgent)
+            self.send(each)
         while (command := self.session.next_command()) is not None:
             self._obey(command)
         while (change := self.session.next_change()) is not None:
@@ -237,8 +252,13 @@ class _Opened(OpenNode):
         self.session.receive_datagrams(datagrams, _now())
         self.work()
 
+    def on_gone(self, address: Address) -> None:
+        self.session.gone(address)
+        self.work()
+
     def on_timer(self) -> None:
-        self.session.note_overflow(self.udp.overflowed)
+        if self.udp is not None:
+            self.session.note_overflow(self.udp.overflowed)
         self.session.handle_timer(_now())
         self.work()
 

@@ -92,6 +92,13 @@ class CompactSession:
         """Part with a neighbour for a while; None if it is not one."""
         return self._neighbours.drop(node_id, at)
 
+    def gone(self, address: Address) -> None:
+        """A QUIC connection ended, so nobody can be reached there."""
+        self.relationships.gone(address)
+        self._seeking.stop(address)
+        self._wanted.discard(address)
+        self._outbox.keep(self.relationships.others(None))
+
     def rate_per_s(self, neighbour: Neighbour, at: Instant) -> float:
         """How many datagrams a second may go to a neighbour: less after congestion."""
         return self._neighbours.rate_per_s(neighbour.address, at)

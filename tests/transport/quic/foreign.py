@@ -48,8 +48,10 @@ class Foreign(QuicConnectionProtocol):
 
 
 @asynccontextmanager
-async def foreign_client(port: int, root_pem: bytes, alpn: str = "emp/1") -> AsyncIterator[Foreign]:
-    configuration = QuicConfiguration(alpn_protocols=[alpn], is_client=True, max_datagram_frame_size=65536)
+async def foreign_client(
+    port: int, root_pem: bytes, alpn: str = "emp/1", frame_bytes_max: int | None = 65536
+) -> AsyncIterator[Foreign]:
+    configuration = QuicConfiguration(alpn_protocols=[alpn], is_client=True, max_datagram_frame_size=frame_bytes_max)
     configuration.verify_mode = ssl.CERT_REQUIRED
     configuration.server_name = "127.0.0.1"
     configuration.load_verify_locations(cadata=root_pem)

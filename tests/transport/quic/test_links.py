@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,15 @@ from tests.security import pki
 from tests.transport.quic.foreign import WAIT_S, foreign_client
 from weft.errors import PeerError, UsageError
 from weft.security import Credentials, Names, node
-from weft.transport.quic import ALPN, QuicLinks, is_quic, quic_address, show_any
+from weft.transport.quic import (
+    ALPN,
+    QUIC_PACKET_BYTES_MAX,
+    QuicLinks,
+    is_quic,
+    quic_address,
+    read_roots,
+    show_any,
+)
 from weft.transport.quic.connection import QUIC_FRAMES_WAITING_MAX
 from weft.wire.udp import Address, Datagram
 
@@ -33,9 +42,10 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Credentials:
 class Side:
     """Links that remember what arrived."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.arrived: list[Datagram] = []
-        self.links = QuicLinks(self.arrived.extend, **settings)
+        self.gone: list[Address] = []
+        self.links = QuicLinks(self.arrived.extend, self.gone.append, **settings)
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(WAIT_S):
@@ -67,7 +77,9 @@ def test_one_packet_per_frame_both_ways(own: Credentials) -> None:
         assert client.arrived[0].source == target
         client.links.close()
         await server.until(lambda: len(server.links) == 0)
+        assert server.gone == [source]
         assert not server.links.send(b"nobody there", source)
+        assert server.links.dropped == 0, "what was not sent was not dropped on its way in"
         server.links.close()
         server.links.close()
 
@@ -164,19 +176,84 @@ def test_a_renewed_certificate_is_shown_to_new_clients(tmp_path: Path) -> None:
 
 def test_bounds(own: Credentials) -> None:
     async def story() -> None:
-        server, client = Side(connections_max=1), Side()
+        server, client, late = Side(connections_max=1), Side(), Side()
         port = await server.listen(own)
         target = await client.links.connect(HOST, port, own.root_pem)
-        await client.links.connect(HOST, port, own.root_pem)  # the handshake goes through, then it is shown out
+        await late.links.connect(HOST, port, own.root_pem)  # the handshake goes through, then it is shown out
         await server.until(lambda: server.links.refused == 1)
-        await client.until(lambda: len(client.links) == 1)
+        await late.until(lambda: len(late.links) == 0)
         taken = [client.links.send(b"x" * 500, target) for _ in range(QUIC_FRAMES_WAITING_MAX + 10)]
         assert taken.count(False) == 10
-        assert client.links.dropped == 10
+        client.links.close()
+        late.links.close()
+        server.links.close()
+
+    asyncio.run(story())
+
+
+def test_a_packet_that_fits_no_frame_holds_up_nothing(own: Credentials) -> None:
+    async def story() -> None:
+        server, client = Side(), Side()
+        port = await server.listen(own)
+        target = await client.links.connect(HOST, port, own.root_pem)
+        assert not client.links.send(bytes(QUIC_PACKET_BYTES_MAX + 1), target)
+        assert client.links.send(bytes(QUIC_PACKET_BYTES_MAX), target)
+        assert client.links.send(b"next", target)
+        assert await server.data(2) == [bytes(QUIC_PACKET_BYTES_MAX), b"next"]
         client.links.close()
         server.links.close()
 
     asyncio.run(story())
+
+
+def test_a_client_without_datagram_frames_is_shown_out(own: Credentials) -> None:
+    async def story() -> None:
+        server = Side()
+        port = await server.listen(own)
+        async with foreign_client(port, own.root_pem, frame_bytes_max=None) as client:
+            assert "DATAGRAM" in await client.ended()
+        server.links.close()
+
+    asyncio.run(story())
+
+
+def test_what_a_client_said_last_comes_before_its_end(own: Credentials) -> None:
+    async def story() -> None:
+        told: list[str] = []
+        links = QuicLinks(
+            lambda some: told.extend(each.data.decode() for each in some), lambda address: told.append("gone")
+        )
+        port = (await links.listen(HOST, 0, own))[1]
+        client = Side()
+        target = await client.links.connect(HOST, port, own.root_pem)
+        client.links.send(b"last words", target)
+        await client.links.acknowledged(target)
+        client.links.close()
+        await client.until(lambda: "gone" in told)
+        assert told == ["last words", "gone"]
+        links.close()
+
+    asyncio.run(story())
+
+
+def test_roots_in_any_layout_are_read_and_others_are_named(
+    own: Credentials, other: Credentials, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        server, client = Side(), Side()
+        port = await server.listen(own)
+        file = tmp_path / "roots.pem"
+        file.write_bytes(b"the other\r\n" + other.root_pem + b"\n\nours\n" + own.root_pem.replace(b"\n", b"\r\n"))
+        await client.links.connect(HOST, port, read_roots(file))
+        client.links.close()
+        server.links.close()
+
+    asyncio.run(story())
+    with pytest.raises(UsageError, match=r"there is no file .*none\.pem"):
+        read_roots(tmp_path / "none.pem")
+    (tmp_path / "empty.pem").write_bytes(b"nothing here")
+    with pytest.raises(UsageError, match="no certificates to trust"):
+        read_roots(tmp_path / "empty.pem")
 
 
 def test_an_address_that_is_taken_is_named(own: Credentials) -> None:

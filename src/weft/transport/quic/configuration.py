@@ -3,45 +3,72 @@
 from __future__ import annotations
 
 import ssl
-from typing import Final
+from pathlib import Path
+from typing import Final, Protocol
 
 from aioquic.quic.configuration import QuicConfiguration
 
+from weft.errors import UsageError
 from weft.limits import KIB
-from weft.security import Credentials, read_chain_untrusted
-from weft.security.certificates import load_key
+from weft.security import CertificateRefused, Secret, read_chain_untrusted
+from weft.security.certificates import load_key, to_pem
+from weft.security.files import read_file
 
-QUIC_IDLE_TIMEOUT_S: Final = 60.0  # three heartbeats and more
-QUIC_FRAME_BYTES_MAX: Final = 2 * KIB  # a packet of either header format, with room
+QUIC_IDLE_TIMEOUT_S: Final = 30.0  # three pings of whoever connected; then the other side is gone
+QUIC_FRAME_BYTES_MAX: Final = 2 * KIB  # received: a packet of either header format, with room
 ALPN: Final = "emp/1"
 
 
-def server_configuration(credentials: Credentials) -> QuicConfiguration:
-    made = _configuration(is_client=False)
+class Shown(Protocol):
+    """What a server shows: ``Credentials`` of the mesh, or any certificate with its key."""
+
+    @property
+    def chain_pem(self) -> bytes: ...  # the leaf first
+
+    @property
+    def key_pem(self) -> Secret[bytes]: ...
+
+
+def server_configuration(credentials: Shown, idle_timeout_s: float = QUIC_IDLE_TIMEOUT_S) -> QuicConfiguration:
+    made = _configuration(is_client=False, idle_timeout_s=idle_timeout_s)
     present(made, credentials)
     return made
 
 
-def present(configuration: QuicConfiguration, credentials: Credentials) -> None:
+def present(configuration: QuicConfiguration, credentials: Shown) -> None:
     """Show this certificate from now on; connections that are up stay up."""
     leaf, *others = read_chain_untrusted(credentials.chain_pem)
     configuration.certificate, configuration.certificate_chain = leaf, others
     configuration.private_key = load_key(credentials.key_pem)
 
 
-def client_configuration(server_name: str, root_pem: bytes) -> QuicConfiguration:
-    """Trust this root alone, and only a certificate for that name."""
-    made = _configuration(is_client=True)
+def client_configuration(
+    server_name: str, root_pem: bytes, idle_timeout_s: float = QUIC_IDLE_TIMEOUT_S
+) -> QuicConfiguration:
+    """Trust these roots alone, and only a certificate for that name. CertificateRefused if they are no certificates."""
+    made = _configuration(is_client=True, idle_timeout_s=idle_timeout_s)
     made.server_name = server_name
     made.verify_mode = ssl.CERT_REQUIRED
-    made.load_verify_locations(cadata=root_pem)
+    # Written again, because aioquic reads it in the middle of a handshake, and takes nothing but one exact layout.
+    made.load_verify_locations(cadata=to_pem(read_chain_untrusted(root_pem)))
     return made
 
 
-def _configuration(is_client: bool) -> QuicConfiguration:
+def read_roots(file: Path) -> bytes:
+    """The certificates in a PEM file that others are checked against; UsageError if there are none."""
+    found = read_file(file)
+    if found is None:
+        raise UsageError(f"there is no file {file} with certificates to trust")
+    try:
+        return to_pem(read_chain_untrusted(found))
+    except CertificateRefused as error:
+        raise UsageError(f"{file} has no certificates to trust: {error}") from None
+
+
+def _configuration(is_client: bool, idle_timeout_s: float) -> QuicConfiguration:
     return QuicConfiguration(
         alpn_protocols=[ALPN],
         is_client=is_client,
-        idle_timeout=QUIC_IDLE_TIMEOUT_S,
+        idle_timeout=idle_timeout_s,
         max_datagram_frame_size=QUIC_FRAME_BYTES_MAX,
     )

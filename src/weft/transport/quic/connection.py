@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -19,10 +20,14 @@ from weft.transport.quic.configuration import ALPN
 from weft.wire.udp import Address
 
 QUIC_FRAMES_WAITING_MAX: Final = 1024  # for one connection that is held up: 0.5 MiB; later ones are lost
+# A QUIC packet has 1,200 bytes, which every path carries: 39 at most for header and tag, 3 for the frame's own header.
+QUIC_PACKET_BYTES_MAX: Final = 1150
+FRAME_HEADER_BYTES: Final = 3
+KEEP_ALIVE_PING: Final = 0  # a number that belongs to nobody who waits
 
 
 class Connection(QuicConnectionProtocol):
-    """``on_up`` hears of the handshake's end, ``on_frame`` of each frame, ``on_gone`` of the connection's end."""
+    """``on_up`` hears of the handshake's end, ``on_frame`` of each frame, ``on_gone`` of the connection's end, once."""
 
     def __init__(
         self,
@@ -34,6 +39,8 @@ class Connection(QuicConnectionProtocol):
         super().__init__(quic)
         self.peer: Address | None = None  # where its first packet came from; it may move, and keeps this name
         self.ended = ""  # why it was ended, if it was
+        self.settled = asyncio.Event()  # it is up, or over before it was
+        self.gone = asyncio.Event()
         self._on_up = on_up
         self._on_frame = on_frame
         self._on_gone = on_gone
@@ -42,34 +49,60 @@ class Connection(QuicConnectionProtocol):
     def datagram_received(self, data: Any, addr: Any) -> None:
         self.peer = self.peer or addr
         super().datagram_received(data, addr)
+        # aioquic tells of a goodbye after three round trips. By then more would have been sent to nobody.
+        if self._quic._close_event is not None:
+            self._over(self._quic._close_event)
 
     def quic_event_received(self, event: QuicEvent) -> None:
         """In place of the base class's, which would keep whatever a stranger sends on streams."""
         match event:
             case HandshakeCompleted():
-                if event.alpn_protocol != ALPN:
-                    self.end(f"this is {ALPN}, not {event.alpn_protocol}")
-                    return
-                self._agreed = True
-                self._on_up(self)
+                self._on_handshake(event.alpn_protocol)
             case DatagramFrameReceived():
                 if self._agreed:
                     self._on_frame(self, event.data)
             case StreamDataReceived():
                 self.end(f"{ALPN} has no streams")
             case ConnectionTerminated():
-                self.ended = self.ended or event.reason_phrase or f"error {event.error_code:#x}"
-                self._on_gone(self)
+                self._over(event)
             case _:
                 pass  # pings, tickets, connection ids: aioquic's own affairs
 
+    def _on_handshake(self, alpn: str | None) -> None:
+        if alpn != ALPN:
+            self.end(f"this is {ALPN}, not {alpn}")
+        elif not self._quic._remote_max_datagram_frame_size:
+            self.end(f"{ALPN} needs DATAGRAM frames (RFC 9221)")
+        else:
+            self._agreed = True
+            self._on_up(self)
+            self.settled.set()
+
+    def _over(self, event: ConnectionTerminated) -> None:
+        self.ended = self.ended or event.reason_phrase or f"error {event.error_code:#x}"
+        if not self.gone.is_set():
+            self.gone.set()
+            self.settled.set()
+            self._on_gone(self)
+
+    def takes(self, size: int) -> bool:
+        """Whether a packet of this size fits a frame: one that does not would hold up all that come after it."""
+        remote_max = self._quic._remote_max_datagram_frame_size or 0
+        return size <= min(QUIC_PACKET_BYTES_MAX, remote_max - FRAME_HEADER_BYTES)
+
     def send(self, data: bytes) -> bool:
         """Whether it was taken. What waits is bounded here, because aioquic keeps everything."""
-        if not self._agreed or self.ended or len(self._quic._datagrams_pending) >= QUIC_FRAMES_WAITING_MAX:
+        waiting = len(self._quic._datagrams_pending)
+        if not self._agreed or self.ended or waiting >= QUIC_FRAMES_WAITING_MAX or not self.takes(len(data)):
             return False
         self._quic.send_datagram_frame(data)
         self._transmit_soon()
         return True
+
+    def keep_alive(self) -> None:
+        """Have the other side say something: after ``QUIC_IDLE_TIMEOUT_S`` of silence a connection is over."""
+        self._quic.send_ping(KEEP_ALIVE_PING)
+        self.transmit()
 
     def end(self, reason: str) -> None:
         if not self.ended:

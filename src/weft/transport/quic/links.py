@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, cast
 
@@ -12,26 +13,48 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 
 from weft.errors import PeerError, UsageError
-from weft.security import Credentials
-from weft.transport.quic.addresses import quic_address
-from weft.transport.quic.configuration import client_configuration, present, server_configuration
+from weft.transport.quic.configuration import (
+    QUIC_IDLE_TIMEOUT_S,
+    Shown,
+    client_configuration,
+    present,
+    server_configuration,
+)
 from weft.transport.quic.connection import Connection
 from weft.transport.udp import OnDatagrams
+from weft.wire.quic import quic_address
 from weft.wire.udp import TTL_DEFAULT, Address, Datagram, show
 
 QUIC_CONNECTIONS_MAX: Final = 1024  # 60 KB each
 QUIC_DATAGRAMS_AT_ONCE: Final = 512  # handed on before others have their turn
 QUIC_CONNECT_TIMEOUT_S: Final = 10.0  # two round trips and a certificate
+QUIC_PINGS_PER_TIMEOUT: Final = 3  # so that two may be lost
+
+OnGone = Callable[[Address], None]
+
+
+def nobody_asks(address: Address) -> None:
+    pass
 
 
 class QuicLinks:
-    """``on_datagrams`` gets what arrived since the last time. The loop owns everything here; ``close`` ends it all."""
+    """``on_datagrams`` gets what arrived since the last time, ``on_gone`` the address of a connection that was up and
+    ended. The loop owns everything here; ``close`` ends it all."""
 
-    def __init__(self, on_datagrams: OnDatagrams, *, connections_max: int = QUIC_CONNECTIONS_MAX) -> None:
+    def __init__(
+        self,
+        on_datagrams: OnDatagrams,
+        on_gone: OnGone = nobody_asks,
+        *,
+        connections_max: int = QUIC_CONNECTIONS_MAX,
+        idle_timeout_s: float = QUIC_IDLE_TIMEOUT_S,
+    ) -> None:
         self.refused = 0  # connections past the limit
-        self.dropped = 0  # frames that found no room, in or out
+        self.dropped = 0  # frames that came and found no room
         self._on_datagrams = on_datagrams
+        self._on_gone = on_gone
         self._connections_max = connections_max
+        self._idle_timeout_s = idle_timeout_s
         self._loop = asyncio.get_running_loop()
         self._server: QuicServer | None = None
         self._configuration: QuicConfiguration | None = None
@@ -46,10 +69,13 @@ class QuicLinks:
 
     # --- coming up -----------------------------------------------------------------------------------------------
 
-    async def listen(self, host: str, port: int, credentials: Credentials) -> Address:
+    def is_up(self, address: Address) -> bool:
+        return address in self._up
+
+    async def listen(self, host: str, port: int, credentials: Shown) -> Address:
         """Take connections; where. UsageError if that is not possible. Port 0 is any."""
         assert self._server is None, "one listener each"
-        self._configuration = server_configuration(credentials)
+        self._configuration = server_configuration(credentials, self._idle_timeout_s)
         # Retry: who cannot be reached at the address it gives costs no memory.
         make = partial(QuicServer, configuration=self._configuration, create_protocol=self._accepted, retry=True)
         try:
@@ -59,7 +85,7 @@ class QuicLinks:
         self._server = server
         return cast(Address, transport.get_extra_info("sockname"))
 
-    def renew(self, credentials: Credentials) -> None:
+    def renew(self, credentials: Shown) -> None:
         """Show this certificate to whoever connects from now on."""
         if self._configuration is not None:
             present(self._configuration, credentials)
@@ -68,21 +94,50 @@ class QuicLinks:
         self, host: str, port: int, root_pem: bytes, *, timeout_s: float = QUIC_CONNECT_TIMEOUT_S
     ) -> Address:
         """Connect to whoever has a certificate for ``host`` from that root; what to send to. PeerError if not."""
+        quic = QuicConnection(configuration=client_configuration(host, root_pem, self._idle_timeout_s))
         address = await _resolved(host, port)
-        quic = QuicConnection(configuration=client_configuration(host, root_pem))
         made = self._loop.create_datagram_endpoint(partial(self._connection, quic), remote_addr=address[:2])
-        transport, connection = await made
+        try:
+            transport, connection = await made
+        except OSError as error:
+            raise PeerError(f"cannot connect to {show(address)} over QUIC: {error.strerror}") from None
         self._dialled[connection] = transport
         connection.peer = transport.get_extra_info("peername")
         try:
             async with asyncio.timeout(timeout_s):
                 connection.connect(connection.peer)
-                await connection.wait_connected()
-        except (TimeoutError, ConnectionError):
-            why = connection.ended or f"no answer within {timeout_s:g} s"
+                await connection.settled.wait()
+        except TimeoutError:
+            connection.ended = connection.ended or f"no answer within {timeout_s:g} s"
+        except asyncio.CancelledError:
             self._forget(connection)
-            raise PeerError(f"cannot connect to {show(address)} over QUIC: {why}") from None
-        return quic_address(connection.peer)
+            raise
+        target = quic_address(connection.peer)
+        if connection.ended or self._up.get(target) is not connection:
+            self._forget(connection)
+            raise PeerError(f"cannot connect to {show(address)} over QUIC: {connection.ended}")
+        return target
+
+    async def standing(self, address: Address) -> None:
+        """Keep a connection alive; return when it is over."""
+        connection = self._up.get(address)
+        while connection is not None and not connection.gone.is_set():
+            try:
+                async with asyncio.timeout(self._idle_timeout_s / QUIC_PINGS_PER_TIMEOUT):
+                    await connection.gone.wait()
+            except TimeoutError:
+                connection.keep_alive()
+
+    async def acknowledged(self, address: Address) -> None:
+        """Wait until the other side has acknowledged something that left after everything before. PeerError if it is
+        gone. A packet that was lost on the way stays lost."""
+        connection = self._up.get(address)
+        if connection is None:
+            raise PeerError("the connection is over")
+        try:
+            await connection.ping()
+        except ConnectionError:
+            raise PeerError(f"the other side ended the connection: {connection.ended}") from None
 
     def _accepted(self, quic: Any, stream_handler: Any = None) -> Connection:
         made = self._connection(quic)
@@ -101,16 +156,18 @@ class QuicLinks:
             self.refused += 1
             connection.end("too many connections")
             return
-        self._up[quic_address(connection.peer)] = connection
+        address = quic_address(connection.peer)
+        if (before := self._up.get(address)) is not None:  # it was started again, and has the same port
+            before.end("connected again")
+            self._forget(before)
+        self._up[address] = connection
 
     # --- frames --------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes, target: Address) -> bool:
-        """Whether it was taken: there is such a connection and room in it."""
+        """Whether it was taken: there is such a connection, room in it, and the packet fits a frame."""
         connection = self._up.get(target)
-        taken = connection is not None and connection.send(data)
-        self.dropped += not taken
-        return taken
+        return connection is not None and connection.send(data)
 
     def _on_frame(self, connection: Connection, data: bytes) -> None:
         assert connection.peer is not None, "a frame came from somewhere"
@@ -130,16 +187,27 @@ class QuicLinks:
 
     def _forget(self, connection: Connection) -> None:
         self._all.discard(connection)
-        if connection.peer is not None and self._up.get(quic_address(connection.peer)) is connection:
-            del self._up[quic_address(connection.peer)]
+        connection.gone.set()
         transport = self._dialled.pop(connection, None)
         if transport is not None:
             connection.abandon()
             transport.close()
+        address = None if connection.peer is None else quic_address(connection.peer)
+        if address is not None and self._up.get(address) is connection:
+            del self._up[address]
+            self._hand_over()  # what it said before it went
+            self._on_gone(address)
+
+    def drop(self, address: Address) -> None:
+        """End the connection, if it is up."""
+        if (connection := self._up.get(address)) is not None:
+            connection.end("no longer wanted")
+            self._forget(connection)
 
     def close(self) -> None:
         """End all connections. Closing twice does nothing."""
         self._arrived.clear()
+        self._on_gone = nobody_asks
         for connection in list(self._all):
             connection.end("closed")
             connection.abandon()
