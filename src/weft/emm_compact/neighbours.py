@@ -150,6 +150,13 @@ class CompactNeighbours:
             self._wanted.discard(dropped.address)
         return dropped
 
+    def gone(self, address: Address) -> None:
+        """A QUIC connection ended, so nobody can be reached there."""
+        self.relationships.gone(address)
+        self._seeking.stop(address)
+        self._wanted.discard(address)
+        self._outbox.keep(self.relationships.others(None))
+
     def rate_per_s(self, target: Address, at: Instant) -> float:
         """How many datagrams a second may go to a neighbour: less after congestion."""
         return self._outbox.rate_per_s(target, at.steady_s)

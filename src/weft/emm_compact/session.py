@@ -94,10 +94,7 @@ class CompactSession:
 
     def gone(self, address: Address) -> None:
         """A QUIC connection ended, so nobody can be reached there."""
-        self.relationships.gone(address)
-        self._seeking.stop(address)
-        self._wanted.discard(address)
-        self._outbox.keep(self.relationships.others(None))
+        self._neighbours.gone(address)
 
     def rate_per_s(self, neighbour: Neighbour, at: Instant) -> float:
         """How many datagrams a second may go to a neighbour: less after congestion."""

@@ -7,7 +7,9 @@ import json
 import secrets
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -18,6 +20,7 @@ from tests.gateway.emm.devices import KEY_ID, Device, forged
 from tests.gateway.emm.stories import now_s, received, site
 from tests.node.running import config_of
 from tests.node.secured import secure_config, tls_of
+from tests.security import pki
 from tests.transport.quic.foreign import foreign_client
 from weft.errors import UsageError
 from weft.gateway.emm.identity import FRESH_BYTES, Identity, settle_identity
@@ -29,9 +32,11 @@ from weft.node.runtime import Node
 from weft.security import Secret
 from weft.security.files import private_directory
 from weft.security.trust_file import DeviceKey, KeyKind, add_device, add_group, remove_devices
+from weft.transport.quic import QuicLinks
 from weft.wire import emm, emm_compact
 from weft.wire.emm_compact import Format, Header, Notification, Numbering, Priority, Signer
 from weft.wire.reject import Reject
+from weft.wire.udp import Datagram
 
 SENSOR = Device(1)
 SIGNER = Device(2, signs=True)
@@ -210,6 +215,58 @@ def test_message_ids_come_from_secrets(tmp_path: Path, monkeypatch: pytest.Monke
     asyncio.run(story())
 
 
+@pytest.mark.req("EMM-02", "EMM-28")
+def test_message_ids_over_quic_come_from_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of hellos, heartbeats and events, at a gateway that has no listener at all."""
+    drawn: set[int] = set()
+
+    def randbits(bits: int) -> int:
+        drawn.add(number := really(bits))
+        return number
+
+    really = secrets.randbits
+    monkeypatch.setattr("weft.gateway.emm.gateway.secrets.randbits", randbits)
+
+    async def story() -> None:
+        data = private_directory(tmp_path / "a")
+        SENSOR.trust(data)
+        certificate = pki.issued(pki.authority(tmp_path, now_s=pki.wall()), now_s=pki.wall())
+        (tmp_path / "root.pem").write_bytes(certificate.root_pem)
+        told: dict[emm.EventType, int] = {}
+
+        def look(datagrams: Sequence[Datagram]) -> None:
+            for each in datagrams:
+                packet = emm.parse_untrusted(each.data)
+                told[packet.kind] = packet.message_id
+                if packet.kind is emm.EventType.HELLO:
+                    links.send(SENSOR.hello(now_s()), each.source)
+
+        links = QuicLinks(look)
+        port = (await links.listen("127.0.0.1", 0, certificate))[1]
+        text = f'[gateway.emm]\njoin = ["quic://127.0.0.1:{port}"]\nquic_root = "{tmp_path / "root.pem"}"\n'
+        text += 'heartbeat_interval_s = 1\n[[gateway.emm.out]]\npattern = "alarms.>"\nquic = true\n'
+        async with site(data, config_of(data, file=toml(data, text))) as here:
+            await here.until(lambda: emm.EventType.HELLO in told)
+            await here.events("weft.emm.hello", 1)
+            await here.client.publish("alarms.fire", b"!")
+            await here.until(lambda: len(told) == 3)
+            assert set(told.values()) <= drawn
+        links.close()
+
+    asyncio.run(story())
+
+
+def test_joining_by_quic_needs_a_root(tmp_path: Path) -> None:
+    async def story(**settings: Any) -> None:
+        async with site(tmp_path / "a", gateway__emm__join="quic://127.0.0.1:9", **settings):
+            pass
+
+    with pytest.raises(UsageError, match=r"set gateway\.emm\.quic_root"):
+        asyncio.run(story())
+    with pytest.raises(UsageError, match=r"there is no file .*none\.pem"):
+        asyncio.run(story(gateway__emm__quic_root=str(tmp_path / "none.pem")))
+
+
 def test_with_an_hmac_key_of_its_own_the_node_uses_that(tmp_path: Path) -> None:
     async def story() -> None:
         data = private_directory(tmp_path / "a")
@@ -373,6 +430,10 @@ def test_quic_needs_a_certificate(tmp_path: Path) -> None:
     [
         ('[gateway.emm]\nprefix = "a b"', "prefix"),
         ('[[gateway.emm.out]]\npattern = "a"', "set udp"),
+        ('[gateway.emm]\njoin = ["10.0.0.7:4700"]', "set udp, or write quic://10.0.0.7:4700"),
+        ('[gateway.emm]\njoin = ["quic://10.0.0.7"]', "not HOST:PORT"),
+        ('[gateway.emm]\njoin = ["quic://10.0.0.7:0"]', "needs the port"),
+        ('[[gateway.emm.out]]\npattern = "a"\nquic = true\ntargets = ["b:1"]', "write quic://b:1 in targets"),
         ('[[gateway.emm.rules]]\nevent = ">"\ntopic = "x.*"', "a rule's topic"),
         ('[gateway.emm]\nprefix = "weft.groups."', "the mesh's own"),
         ('[gateway.emm]\nudp = "0.0.0.0:4700"', "loopback"),

@@ -19,16 +19,18 @@ from weft.gateway.emm import outbound as module
 from weft.gateway.emm.identity import Identity
 from weft.gateway.emm.outbound import Outbound
 from weft.gateway.emm.packing import Packed, Packer
-from weft.gateway.emm.settings import Out
+from weft.gateway.emm.settings import Out, Target
 from weft.model import Batch, Epoch, NodeId, Stream, parse_pattern, parse_topic
 from weft.port.errors import ShuttingDown
 from weft.security import Secret, Trust
 from weft.wire import emm
+from weft.wire.quic import quic_address
 from weft.wire.udp import Address
 
 WAIT_S = 20.0
 ME = Identity(UUID(int=5), Secret(b"e" * 32))
 THERE, ELSEWHERE = ("10.0.0.1", 1), ("10.0.0.2", 2)
+BY_QUIC = quic_address(("10.0.0.3", 3))
 CALM, URGENT = Out(parse_pattern("calm.>")), Out(parse_pattern("urgent.>"), urgent=True)
 
 
@@ -125,6 +127,42 @@ def test_what_came_as_a_datagram_and_what_nobody_wants_is_passed_over() -> None:
         assert nobody.sent == []
         way.outbound.close()
         nobody.outbound.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("EMM-28")
+def test_what_one_rule_wants_by_quic_no_rule_sends_in_the_clear() -> None:
+    async def story() -> None:
+        secret, everything = Out(parse_pattern("calm.secret.>"), quic=True), Out(parse_pattern(">"))
+        mixed = Way(secret, everything, targets=(THERE, BY_QUIC))
+        for rule in (0, 1):
+            mixed.deliver(rule, "calm.secret.a")
+        mixed.deliver(1, "calm.b")
+        await mixed.until(lambda: len(mixed.sent) == 4)
+        assert mixed.sent == [("calm.secret.a", BY_QUIC)] * 2 + [("calm.b", THERE), ("calm.b", BY_QUIC)]
+        assert mixed.outbound.figures.no_quic == 0
+        plain = Way(secret, everything, targets=(THERE,))
+        for rule in (0, 1):
+            plain.deliver(rule, "calm.secret.a", 10)
+        plain.deliver(1, "calm.b")
+        await plain.until(lambda: plain.sent)
+        assert (plain.sent, plain.outbound.figures.no_quic) == ([("calm.b", THERE)], 10)
+        for way in (mixed, plain):
+            way.outbound.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("EMM-28")
+def test_targets_without_a_connection_are_counted() -> None:
+    async def story() -> None:
+        targets = (Target("b", 1, quic=True), Target("c", 1, quic=True))
+        way = Way(Out(parse_pattern("calm.>"), targets=targets, quic=True), targets=(BY_QUIC,))
+        way.deliver(0, "calm.a", 3)
+        await way.until(lambda: len(way.sent) == 3)
+        assert way.outbound.figures.no_quic == 3
+        way.outbound.close()
 
     asyncio.run(story())
 

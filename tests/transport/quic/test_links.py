@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.security import pki
 from tests.transport.quic.foreign import WAIT_S, foreign_client
 from weft.errors import PeerError, UsageError
-from weft.security import Credentials, Names, node
+from weft.security import Credentials, Names, Secret, node
 from weft.transport.quic import (
     ALPN,
     QUIC_PACKET_BYTES_MAX,
@@ -254,6 +261,40 @@ def test_roots_in_any_layout_are_read_and_others_are_named(
     (tmp_path / "empty.pem").write_bytes(b"nothing here")
     with pytest.raises(UsageError, match="no certificates to trust"):
         read_roots(tmp_path / "empty.pem")
+
+
+@dataclass(frozen=True)
+class Pinned:
+    chain_pem: bytes
+    key_pem: Secret[bytes]
+
+
+def signed_by_itself() -> Pinned:
+    """As a device's own program would make it, knowing nothing of meshes."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "device")])
+    now = datetime.fromtimestamp(pki.wall(), UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 7, now - timedelta(hours=1), now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(HOST))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return Pinned(made.public_bytes(Encoding.PEM), Secret(pem))
+
+
+@pytest.mark.req("EMM-28")
+def test_a_certificate_that_signed_itself_can_be_pinned() -> None:
+    async def story() -> None:
+        server, client, pinned = Side(), Side(), signed_by_itself()
+        port = (await server.links.listen(HOST, 0, pinned))[1]
+        await client.links.connect(HOST, port, pinned.chain_pem)
+        with pytest.raises(PeerError):
+            await client.links.connect(HOST, port, signed_by_itself().chain_pem)
+        client.links.close()
+        server.links.close()
+
+    asyncio.run(story())
 
 
 def test_an_address_that_is_taken_is_named(own: Credentials) -> None:

@@ -6,10 +6,12 @@ are few; signatures some at a time and on all cores, ``checkers``), and enter th
 (``accepting``, ``values``, ``topics``, ``batches``). What is refused goes to ``weft.quarantine.emm``, as much of it as
 people can look at (``quarantine``).
 
-A way out (``outbound``): events of chosen topics, packed and signed (``packing``). Events that came as datagrams carry
-headers that say so and never go out again, so there are no loops.
+A way out (``outbound``): events of chosen topics, packed and signed (``packing``), by UDP or over QUIC connections,
+some of which the gateway makes itself (``dialled``). Events that came as datagrams carry headers that say so and never
+go out again, so there are no loops.
 
 ``relations`` answers devices that say Hello, ``compact_node`` is the gateway as an EMM-C node, which sends on what it
 takes; ``identity`` is who the node is among them; ``gateway`` ties it all together and follows the trust store.
-Everything but ``inbound``, ``outbound``, ``compact_node``, ``gateway`` and the threads of ``checkers`` is pure.
+Everything but ``inbound``, ``outbound``, ``dialled``, ``compact_node``, ``gateway`` and the threads of ``checkers`` is
+pure.
 """

@@ -91,6 +91,14 @@ class CompactNode:
                 self._neighbours.join(address, at)
             self._work(at)
 
+    def gone(self, address: Address) -> None:
+        """A QUIC connection ended, so nobody can be reached there."""
+        if address in self._wanted:
+            self._wanted.remove(address)
+        if self._neighbours is not None:
+            self._neighbours.gone(address)
+            self._work(self._clock())
+
     def close(self) -> None:
         self._turns.close()
 

@@ -17,6 +17,7 @@ from weft.gateway.emm.accepting import Acceptance
 from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.compact_judge import CompactJudge
 from weft.gateway.emm.compact_node import CompactNode, compact_settings
+from weft.gateway.emm.dialled import Dialled
 from weft.gateway.emm.identity import FRESH_BYTES, IdentityFile, settle_identity
 from weft.gateway.emm.inbound import GATEWAY_EMM_TURN_MAX, Inbound
 from weft.gateway.emm.judge import EmmJudge
@@ -26,14 +27,14 @@ from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.relations import Relations
 from weft.gateway.emm.replay_journal import ReplayJournal
 from weft.gateway.emm.rows import Accepted, Arrived, Header
-from weft.gateway.emm.settings import GatewaySettings, Out
+from weft.gateway.emm.settings import GatewaySettings, Out, Target
 from weft.gateway.emm.sources import Sources
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
 from weft.limits import SECURITY_RELOAD_INTERVAL_S
 from weft.port.node import MeshNode
 from weft.security import Credentials, Trust, TrustFile
 from weft.security.trust_file import add_pins
-from weft.transport.quic import QuicLinks, is_quic
+from weft.transport.quic import QuicLinks, is_quic, read_roots
 from weft.transport.udp import UdpSocket
 from weft.wire.datagram import DatagramProtocol
 from weft.wire.emm import Terms, TrustStore
@@ -55,10 +56,15 @@ class EmmGateway:
     ) -> None:
         if settings.quic is not None and certificate is None:
             raise UsageError("gateway.emm.quic needs a certificate, and an insecure node has none")
+        if settings.dialled() and settings.quic_root is None and certificate is None:
+            raise UsageError(
+                "gateway.emm has addresses with quic://, and an insecure node has no root certificate to check them "
+                "against: set gateway.emm.quic_root"
+            )
         at = _now()
         self.listeners: Sequence[str] = ()
         self._udp: UdpSocket | None = None
-        self._quic = QuicLinks(self._on_datagrams)
+        self._quic = QuicLinks(self._on_datagrams, self._on_gone)
         self._settings = settings
         self._certificate = certificate
         self._logger = logger
@@ -120,6 +126,7 @@ class EmmGateway:
             mesh, self._packer, settings.out, self._targets, self._send, _now, settings.rate_per_s_max, logger
         )
         self._resolved: dict[Out, list[Address]] = {}
+        self._dialled = Dialled(self._quic, settings.dialled(), self._quic_root, self._on_dialled, logger)
         self._tending: asyncio.Task[None] | None = None
 
     # --- starting and ending -------------------------------------------------------------------------------------
@@ -142,11 +149,14 @@ class EmmGateway:
             address = await self._quic.listen(*settings.quic, self._certificate())
             listeners.append(f"emm-quic {show(address)}")
         for out in settings.out:
-            self._resolved[out] = [await self._resolve(*target) for target in out.targets]
+            plain = [target for target in out.targets if not target.quic]
+            self._resolved[out] = [await self._resolve(each.host, each.port) for each in plain]
         at = _now()
-        for address in [await self._resolve(*each) for each in settings.join]:
+        for address in [await self._resolve(each.host, each.port) for each in settings.join if not each.quic]:
             self._relations.seek(address, at)
-        self._compact_node.join([await self._resolve(*each) for each in settings.compact_join])
+        plain_joins = [each for each in settings.compact_join if not each.quic]
+        self._compact_node.join([await self._resolve(each.host, each.port) for each in plain_joins])
+        self._dialled.start()
         self.outbound.start()
         self.listeners = tuple(listeners)
         self._tending = asyncio.create_task(self._tend())
@@ -155,7 +165,7 @@ class EmmGateway:
 
     async def _resolve(self, host: str, port: int) -> Address:
         if self._udp is None:
-            raise UsageError("gateway.emm sends from its UDP address: set gateway.emm.udp")
+            raise UsageError(f"gateway.emm sends to {host} from its UDP address: set gateway.emm.udp")
         return await self._udp.resolve(host, port)
 
     async def close(self) -> None:
@@ -164,6 +174,7 @@ class EmmGateway:
             self._tending.cancel()
             await asyncio.gather(self._tending, return_exceptions=True)
         self._compact_node.close()
+        await self._dialled.close()
         if self._udp is not None:
             self._udp.close()
         self._quic.close()
@@ -188,6 +199,7 @@ class EmmGateway:
             "ended": self._compact_node.figures.ended,
             "sent": outbound.figures.sent,
             "unsent": outbound.figures.unsent + self._compact_node.unrelayed,
+            "no-quic": outbound.figures.no_quic,
             "unfit": outbound.figures.unfit,
         }
 
@@ -288,7 +300,9 @@ class EmmGateway:
         sources = accepted.headers[Header.SOURCE].to_pylist()
         for protocol, data, source in zip(protocols, accepted.payloads.to_pylist(), sources, strict=True):
             address = self._sources.address(source)
-            if address is not None and protocol == DatagramProtocol.EMM:
+            if address is None or protocol != DatagramProtocol.EMM:
+                continue
+            if not is_quic(address) or self._quic.is_up(address):
                 self._relations.heard(data, address, at)
         self._call(at)
 
@@ -300,11 +314,32 @@ class EmmGateway:
             self._send_on(each)
 
     def _targets(self, out: Out) -> Sequence[Address]:
-        if out.targets:
-            return self._resolved[out]
-        if out.protocol is DatagramProtocol.EMM_COMPACT:
-            return self._compact_node.takers(EventType.NOTIFICATION)
-        return self._relations.targets()
+        if not out.targets:
+            is_compact = out.protocol is DatagramProtocol.EMM_COMPACT
+            return self._compact_node.takers(EventType.NOTIFICATION) if is_compact else self._relations.targets()
+        dialled = (self._dialled.address(target) for target in out.targets if target.quic)
+        return [*self._resolved[out], *(address for address in dialled if address is not None)]
+
+    # --- QUIC ----------------------------------------------------------------------------------------------------
+
+    def _quic_root(self) -> bytes:
+        """What the certificates of others are checked against: a file may be replaced while the gateway runs."""
+        if self._settings.quic_root is not None:
+            return read_roots(self._settings.quic_root)
+        assert self._certificate is not None, "checked before"
+        return self._certificate().root_pem
+
+    def _on_dialled(self, target: Target, address: Address) -> None:
+        at = _now()
+        if target in self._settings.join:
+            self._relations.seek(address, at)
+            self._call(at)
+        if target in self._settings.compact_join:
+            self._compact_node.join([address])
+
+    def _on_gone(self, address: Address) -> None:
+        self._relations.gone(address)
+        self._compact_node.gone(address)
 
     def _send(self, packed: Packed, target: Address) -> bool:
         taken = None if packed.compact is None else self._compact_node.send(packed.compact, target)

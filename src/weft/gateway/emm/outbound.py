@@ -20,9 +20,10 @@ from weft.errors import UsageError, WeftError
 from weft.gateway.emm.packing import Packed, Packer, came_as_datagram
 from weft.gateway.emm.settings import Out
 from weft.limits import DATAGRAM_RATE_PER_S_MIN, MIB
-from weft.model import Batch, Event, Position, Topic
+from weft.model import Batch, Event, Position, Topic, matches
 from weft.port.errors import ShuttingDown
 from weft.port.node import MeshNode
+from weft.wire.quic import is_quic
 from weft.wire.udp import Address
 
 GATEWAY_EMM_CREDIT_BYTES: Final = 1 * MIB  # of events on their way out to datagrams
@@ -38,12 +39,14 @@ class OutFigures:
 
     sent: int = 0  # datagrams
     unsent: int = 0  # datagrams that the socket had no room or no way for
+    no_quic: int = 0  # datagrams that had to go by QUIC, and nobody was connected
     unfit: int = 0  # events that do not fit a packet, or have no key to be signed with
     echoes: int = 0  # events that came as datagrams, and therefore do not go out
 
 
 class Outbound:
-    """All rules, one subscription each. ``targets`` says where events of a rule go at the moment."""
+    """All rules, one subscription each. ``targets`` says where events of a rule go at the moment: those that are not
+    connected by QUIC are left out. What one rule wants to go by QUIC alone, no other rule sends in the clear."""
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class Outbound:
         self._logger = logger
         self._pace = Pace(min(DATAGRAM_RATE_PER_S_MIN, rate_per_s_max), rate_per_s_max, clock().steady_s)
         self._feeds = [_Feed(self, out) for out in rules]
+        self._secret = [out.pattern for out in rules if out.quic]
         self._lanes = (_Lane(), _Lane())  # urgent events, and others
         self._ready: deque[tuple[Packed, Address]] = deque()  # of the event that is worked on
         self._work: asyncio.Handle | None = None
@@ -124,6 +128,9 @@ class Outbound:
 
     def _pack(self, out: Out, topic: Topic, event: Event, at: Instant) -> None:
         targets = self._targets(out)
+        if any(matches(pattern, topic) for pattern in self._secret):
+            targets = [target for target in targets if is_quic(target)]
+        self.figures.no_quic += max((len(out.targets) or int(out.quic)) - len(targets), 0)
         if not targets:
             return
         try:

@@ -57,6 +57,10 @@ class Relations:
         else:
             self._neighbours.heartbeat(node_id, source, at.steady_s)
 
+    def gone(self, address: Address) -> None:
+        """A QUIC connection ended, so nobody can be reached there."""
+        self._neighbours.gone(address)
+
     def targets(self) -> list[Address]:
         """Everybody who is there."""
         return self._neighbours.others(None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
 
 from weft.gateway.emm.topics import PREFIX, TopicRule
 from weft.limits import DATAGRAM_HEARTBEAT_INTERVAL_S, DATAGRAM_RATE_PER_S_MAX, QUARANTINE_PER_S
@@ -14,6 +16,14 @@ from weft.wire.emm.fields import DEFAULT_RULES
 from weft.wire.emm_compact import Priority
 
 HostAndPort = tuple[str, int]
+
+
+class Target(NamedTuple):
+    """Whom to send to: by UDP, or over a QUIC connection that the gateway makes and keeps."""
+
+    host: str
+    port: int
+    quic: bool = False
 
 
 class Payload(StrEnum):
@@ -27,25 +37,29 @@ class Payload(StrEnum):
 class Out:
     """Mesh events that match ``pattern`` go out as datagrams: to ``targets``, or to all neighbours if there are none.
 
-    ``priority`` is for EMM-C alone, ``compress`` (where it helps) for EMM.
+    ``priority`` is for EMM-C alone, ``compress`` (where it helps) for EMM. With ``quic``, events on these topics leave
+    over QUIC or not at all, whichever rule sends them (EMM-28).
     """
 
     pattern: Pattern
     protocol: DatagramProtocol = DatagramProtocol.EMM
-    targets: tuple[HostAndPort, ...] = ()
+    targets: tuple[Target, ...] = ()
     urgent: bool = False
     priority: Priority = Priority.INFO
     compress: bool = False
+    quic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """Listens where an address is given."""
+    """Listens where an address is given. ``quic_root`` has the certificates that others are checked against over QUIC;
+    None: the root of the node's own mesh."""
 
     udp: HostAndPort | None = None
     quic: HostAndPort | None = None
-    join: tuple[HostAndPort, ...] = ()
-    compact_join: tuple[HostAndPort, ...] = ()
+    quic_root: Path | None = None
+    join: tuple[Target, ...] = ()
+    compact_join: tuple[Target, ...] = ()
     prefix: str = PREFIX
     rules: tuple[TopicRule, ...] = ()
     payload: Payload = Payload.VALUE
@@ -57,3 +71,8 @@ class GatewaySettings:
     rate_per_s_max: float = DATAGRAM_RATE_PER_S_MAX
     quarantine_per_s: float = QUARANTINE_PER_S
     heartbeat_interval_s: float = DATAGRAM_HEARTBEAT_INTERVAL_S
+
+    def dialled(self) -> frozenset[Target]:
+        """Whom the gateway connects to by QUIC."""
+        wanted = (*self.join, *self.compact_join, *(target for out in self.out for target in out.targets))
+        return frozenset(each for each in wanted if each.quic)

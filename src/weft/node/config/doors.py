@@ -59,11 +59,12 @@ def _of_emm(emm: EmmSection) -> Iterator[Door]:
         yield Door("gateway.emm.udp", emm.udp, Way.UDP)
     if emm.quic is not None:
         yield Door("gateway.emm.quic", emm.quic, Way.UDP)
-    for address in emm.join:
-        yield Door("gateway.emm.join", address, Way.OUT)
+    for setting, targets in (("join", emm.join), ("compact_join", emm.compact_join)):
+        for target in targets:
+            yield Door(f"gateway.emm.{setting}", Address(target.host, target.port), Way.OUT)
     for out in emm.out:
-        for address in out.targets:
-            yield Door("gateway.emm.out.targets", address, Way.OUT)
+        for target in out.targets:
+            yield Door("gateway.emm.out.targets", Address(target.host, target.port), Way.OUT)
 
 
 def _of_coaty(coaty: CoatySection) -> Iterator[Door]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 
 from weft.configuration import Section
 from weft.errors import UsageError
-from weft.gateway.emm.settings import GatewaySettings, Out, Payload
+from weft.gateway.emm.settings import GatewaySettings, Out, Payload, Target
 from weft.gateway.emm.topics import EVENT, PREFIX, TopicMap, TopicRule
 from weft.limits import (
     DATAGRAM_HEARTBEAT_INTERVAL_S,
@@ -20,7 +21,7 @@ from weft.limits import (
     MIB,
     QUARANTINE_PER_S,
 )
-from weft.node.config.sections import Dialled, Seconds, Selection, knob, parsed_by, split_list
+from weft.node.config.sections import Seconds, Selection, dialled_address, knob, parsed_by, split_list
 from weft.transport.addresses import Address, parse_address_or_host
 from weft.wire.datagram import DatagramProtocol
 from weft.wire.emm import Algorithm, Profile, Rules, SealRule, TrustPolicy
@@ -33,12 +34,25 @@ DEFAULT_PORT: Final = 4700  # the documents name none
 TARGETS_MAX: Final = 256
 RULES_MAX: Final = 256
 
-Listen = Annotated[InstanceOf[Address], parsed_by(lambda text: parse_address_or_host(text, DEFAULT_PORT))]
-Targets = Annotated[tuple[Dialled, ...], BeforeValidator(split_list)]
 PACKET_BYTES_LEAST: Final = 128  # a signed event with a name
 PACKET_BYTES_MOST: Final = 9000  # a jumbo frame: larger ones would be fragmented everywhere
 CIPHERS: Final = {"aes-256-gcm": Algorithm.AES_256_GCM, "chacha20-poly1305": Algorithm.CHACHA20_POLY1305}
 PRIORITIES: Final = {label(priority): priority for priority in Priority}
+QUIC: Final = "quic://"  # before an address
+
+
+def parse_target(text: str) -> Target:
+    """``10.0.0.7:4700`` for UDP, ``quic://node-b:4700`` for QUIC."""
+    host, port = dialled_address(text.removeprefix(QUIC))
+    return Target(host, port, text.startswith(QUIC))
+
+
+def _shown(target: Target) -> str:
+    return str(Address(target.host, target.port))
+
+
+Listen = Annotated[InstanceOf[Address], parsed_by(lambda text: parse_address_or_host(text, DEFAULT_PORT))]
+Targets = Annotated[tuple[Annotated[InstanceOf[Target], parsed_by(parse_target)], ...], BeforeValidator(split_list)]
 
 
 class EmmRuleSection(Section):
@@ -70,7 +84,8 @@ class EmmOutSection(Section):
     targets: Targets = Field(
         default=(),
         max_length=TARGETS_MAX,
-        description="Whom to send to, HOST:PORT each. None: to every device that said Hello or joined.",
+        description="Whom to send to, HOST:PORT each, or quic://HOST:PORT. None: to every device that said Hello or "
+        "joined.",
     )
     urgent: bool = Field(default=False, description="Mark them as urgent.")
     priority: str = Field(
@@ -80,10 +95,23 @@ class EmmOutSection(Section):
     )
 
     compress: bool = Field(default=False, description="Compress EMM events where that makes them smaller.")
+    quic: bool = Field(
+        default=False,
+        description="Send events on these topics over QUIC or not at all, also where another table matches them.",
+    )
+
+    @model_validator(mode="after")
+    def _secret(self) -> Self:
+        plain = [target for target in self.targets if not target.quic]
+        if self.quic and plain:
+            raise ValueError(
+                f"quic is true, so every target is reached by QUIC: write {QUIC}{_shown(plain[0])} in targets"
+            )
+        return self
 
     def out(self) -> Out:
-        targets = tuple((target.host, target.port) for target in self.targets)
-        return Out(self.pattern, self.protocol, targets, self.urgent, PRIORITIES[self.priority], self.compress)
+        priority = PRIORITIES[self.priority]
+        return Out(self.pattern, self.protocol, self.targets, self.urgent, priority, self.compress, self.quic)
 
 
 class EmmSealSection(Section):
@@ -114,11 +142,20 @@ class EmmSection(Section):
         description=f"Listen for the same packets over QUIC, with this node's certificate. The port is {DEFAULT_PORT} "
         "if none is given. Unset: not.",
     )
+    quic_root: Path | None = Field(
+        default=None,
+        description="A PEM file with the root certificates of those whom this node connects to by QUIC. Unset: the "
+        "root of its own mesh.",
+    )
     join: Targets = Field(
-        default=(), max_length=DATAGRAM_SOUGHT_MAX, description="EMM nodes to say Hello to, HOST:PORT each."
+        default=(),
+        max_length=DATAGRAM_SOUGHT_MAX,
+        description="EMM nodes to say Hello to, HOST:PORT each, or quic://HOST:PORT over QUIC.",
     )
     compact_join: Targets = Field(
-        default=(), max_length=DATAGRAM_SOUGHT_MAX, description="EMM-C nodes to join, HOST:PORT each."
+        default=(),
+        max_length=DATAGRAM_SOUGHT_MAX,
+        description="EMM-C nodes to join, HOST:PORT each, or quic://HOST:PORT over QUIC.",
     )
     prefix: str = Field(default=PREFIX, description="What stands before an event's name in its topic.")
     rules: tuple[EmmRuleSection, ...] = Field(
@@ -165,17 +202,24 @@ class EmmSection(Section):
             TopicMap(prefix=self.prefix)
         except UsageError as error:
             raise ValueError(f"prefix: {error}") from None
-        if self.udp is None and (self.out or self.join or self.compact_join):
-            raise ValueError("out, join and compact_join send from the UDP address: set udp")
+        targets = (*self.join, *self.compact_join, *(target for out in self.out for target in out.targets))
+        plain = next((each for each in targets if not each.quic), None)
+        if self.udp is None and plain is not None:
+            raise ValueError(f"{_shown(plain)} is reached by UDP: set udp, or write {QUIC}{_shown(plain)}")
+        if self.out and self.udp is None and self.quic is None and not targets:
+            raise ValueError(f"out has no way to send: set udp or quic, or join somebody with {QUIC}HOST:PORT")
         return self
 
     def settings(self) -> GatewaySettings | None:
-        """None if it does not listen at all."""
-        if self.udp is None and self.quic is None:
-            return None
+        """None if it neither listens nor connects to anybody."""
+        made = self._settings()
+        return None if self.udp is None and self.quic is None and not made.dialled() else made
+
+    def _settings(self) -> GatewaySettings:
         return GatewaySettings(
             udp=self.udp,
             quic=self.quic,
+            quic_root=self.quic_root,
             join=self.join,
             compact_join=self.compact_join,
             prefix=self.prefix,

@@ -82,7 +82,7 @@ def split_list(value: Any) -> Any:
     return [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
 
 
-def _peer_address(text: str) -> Address:
+def dialled_address(text: str) -> Address:
     address = parse_address(text)
     if address.port == 0:
         raise UsageError("a peer needs the port it listens on, not 0")
@@ -97,7 +97,7 @@ def _peer_table(value: Any) -> Any:
 Int = Annotated[int, BeforeValidator(_not_bool)]
 Seconds = Annotated[float, BeforeValidator(_not_bool)]
 Listen = Annotated[InstanceOf[Address], parsed_by(parse_address)]
-Dialled = Annotated[InstanceOf[Address], parsed_by(_peer_address)]
+Dialled = Annotated[InstanceOf[Address], parsed_by(dialled_address)]
 Name = Annotated[NodeId, parsed_by(parse_node_id)]
 CaAddress = Annotated[str, parsed_by(lambda text: str(parse_url(text)))]
 Token = Annotated[InstanceOf[Secret[str]], parsed_by(Secret)]
