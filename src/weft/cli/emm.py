@@ -31,6 +31,16 @@ ProfileName = Annotated[
     str | None,
     typer.Option("--profile", metavar="interop-v1", help="Insist on what a profile asks for.", show_default=False),
 ]
+Quic = Annotated[bool, typer.Option("--quic", help="Over QUIC, where nobody on the way can read it.")]
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        "--root",
+        metavar="FILE",
+        help="Root certificates (PEM) to check the other side's against. Unset: those of --data.",
+        show_default=False,
+    ),
+]
 Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait.", min=0.0)]
 
 
@@ -79,20 +89,25 @@ def send(
     ] = None,
     packet_bytes_max: PacketBytes = EMM_PACKET_BYTES_MAX,
     profile: ProfileName = None,
+    quic: Quic = False,
+    root: Root = None,
     json: Json = False,
 ) -> None:
     """Send one signed event.
 
     Signed with the identity in --data, or with the key of a device (--node-id, --key-id, and --hmac-key or
-    --signing-key). Nobody acknowledges a datagram: whether it was taken, its receiver knows.
+    --signing-key). Nobody acknowledges a datagram: whether it was taken, its receiver knows. With --quic, the
+    certificate of whoever is at HOST has to be for that name.
     """
+    from weft.cli.emm_quic import Calling
     from weft.cli.emm_work import Making, Signature, parse_value, send_event
 
     if text and as_hex:
         misused("a value is --text or --hex, not both")
     signature = Signature(data, node_id, key_id, hmac_key, signing_key)
     making = Making(urgent, compress, seal, encryption_key, packet_bytes_max, profile)
-    send_event(address, name, parse_value(value, text=text, as_hex=as_hex), signature, making, json)
+    values = parse_value(value, text=text, as_hex=as_hex)
+    send_event(address, name, values, signature, making, Calling(quic, root), json)
 
 
 @app.command()
@@ -111,6 +126,18 @@ def listen(
     ] = None,
     packet_bytes_max: PacketBytes = EMM_PACKET_BYTES_MAX,
     profile: ProfileName = None,
+    quic: Quic = False,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --quic: the certificate to show (PEM), if it is not that of --data.",
+            show_default=False,
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its private key (PEM, EC).", show_default=False)
+    ] = None,
     count: Annotated[
         int | None, typer.Option(metavar="N", help="Stop after so many events.", min=1, show_default=False)
     ] = None,
@@ -121,11 +148,14 @@ def listen(
 ) -> None:
     """Watch EMM events and what is thought of them, until Ctrl-C: verified, unsigned, or refused and why.
 
-    Answers devices that say Hello. For events that a node takes, use weft sub 'emm.>'.
+    Answers devices that say Hello. For events that a node takes, use weft sub 'emm.>'. With --quic it listens for QUIC
+    alone, and shows the certificate of the node in --data.
     """
+    from weft.cli.emm_quic import Listening
     from weft.cli.emm_work import Watch, watch_events
 
-    watch_events(address, data, Watch(unsigned, count, timeout, json, tuple(sealed or ()), packet_bytes_max, profile))
+    watch = Watch(unsigned, count, timeout, json, tuple(sealed or ()), packet_bytes_max, profile)
+    watch_events(address, data, watch, Listening(quic, certificate, key))
 
 
 @app.command()
@@ -133,14 +163,17 @@ def peers(
     addresses: Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="Whom to ask.", show_default=False)],
     data: Data = None,
     timeout: Timeout = 3.0,
+    quic: Quic = False,
+    root: Root = None,
     json: Json = False,
 ) -> None:
     """Say Hello and list who answers. They must trust the identity in --data, and it them."""
+    from weft.cli.emm_quic import Calling
     from weft.cli.emm_work import find_peers
 
     if data is None:
         misused("--data DIR names the identity to say Hello with")
-    find_peers(addresses, data, timeout, json)
+    find_peers(addresses, data, timeout, Calling(quic, root), json)
 
 
 @app.command()

@@ -7,7 +7,7 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,14 +19,16 @@ from rich.text import Text
 from weft import emm
 from weft.cli.console import err, fail, out
 from weft.cli.device_keys import identity_in, parse_hex, parse_secret, parse_uuid, run_until_interrupted
+from weft.cli.emm_quic import Calling, Listening, send_packet
 from weft.cli.options import misused
 from weft.cli.tables import print_json, print_table
-from weft.errors import UsageError
+from weft.errors import PeerError, UsageError
 from weft.gateway.emm.identity import SEED_BYTES, prepare_next, use_next
 from weft.model import parse_pattern
 from weft.security.trust_file import KEY_ID_BYTES, SEAL_ID_BYTES, Trust, read_trust
-from weft.transport.addresses import parse_address
-from weft.transport.quic import show_any
+from weft.transport.addresses import Address, parse_address
+from weft.transport.open_node import Ways
+from weft.transport.quic import quic_address, show_any
 from weft.visible import visible
 from weft.wire import emm as wire
 from weft.wire.emm.fields import MESSAGE_ID_BITS, Value
@@ -125,22 +127,36 @@ def parse_value(given: str | None, *, text: bool, as_hex: bool) -> tuple[Value, 
 
 
 def send_event(
-    address: str, name: str, values: tuple[Value, ...], signature: Signature, making: Making, json: bool
+    address: str,
+    name: str,
+    values: tuple[Value, ...],
+    signature: Signature,
+    making: Making,
+    calling: Calling,
+    json: bool,
 ) -> None:
     target = parse_address(address)
+    roots = calling.roots(signature.data)
     node_id, credentials = signature.resolve()
     draft = wire.draft_event(secrets.randbits(MESSAGE_ID_BITS), int(time.time()), name, *values, node_id=node_id)
     packet = making.build(draft, credentials, signature.data)
+    if roots is None:
+        _send_in_the_clear(target, packet)
+    else:
+        asyncio.run(send_packet(target, packet, roots))
+    if json:
+        print_json({"node_id": str(node_id), "message_id": f"{draft.message_id:08x}", "bytes": len(packet)})
+    else:
+        err.print(f"{len(packet)} bytes, message {draft.message_id:08x} of node {node_id}", style="dim")
+
+
+def _send_in_the_clear(target: Address, packet: bytes) -> None:
     try:
         family, kind, _, _, resolved = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as device:
             device.sendto(packet, resolved)
     except OSError as error:
         fail(f"cannot send to {target}: {error.strerror}")
-    if json:
-        print_json({"node_id": str(node_id), "message_id": f"{draft.message_id:08x}", "bytes": len(packet)})
-    else:
-        err.print(f"{len(packet)} bytes, message {draft.message_id:08x} of node {node_id}", style="dim")
 
 
 # --- watching ----------------------------------------------------------------------------------------------------
@@ -165,18 +181,21 @@ class Watch:
         )
 
 
-def watch_events(address: str, data: Path | None, watch: Watch) -> None:
+def watch_events(address: str, data: Path | None, watch: Watch, listening: Listening) -> None:
     """Exit status 1 if the time was over before as many events came as were asked for."""
-    node = _node(data, parse_address(address), watch.settings(), watch.json)
-    came = run_until_interrupted(lambda: _watch(node, watch))
+    where, shown = parse_address(address), listening.shown(data)
+    ways = Ways(where, None, None) if shown is None else Ways(None, where, shown)
+    node = _node(data, ways, watch.settings(), watch.json)
+    came = run_until_interrupted(lambda: _watch(node, watch, listening))
     if came is not None and watch.count is not None and came < watch.count:
         fail(f"{came} of {watch.count} events came within {watch.timeout_s:g} s")
 
 
-async def _watch(node: emm.Node, watch: Watch) -> int:
+async def _watch(node: emm.Node, watch: Watch, listening: Listening) -> int:
     came = 0
     async with node:
-        err.print(f"listening on {show_any(node.address)} as node {node.node_id}", style="dim")
+        where = quic_address(node.quic_address) if listening.quic else node.address
+        err.print(f"listening on {show_any(where)} as node {node.node_id}", style="dim")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(watch.timeout_s):
                 async for event in node.events():
@@ -231,15 +250,16 @@ def _print_refusal(refusal: emm.Refusal, json: bool) -> None:
 # --- peers and identity ------------------------------------------------------------------------------------------
 
 
-def find_peers(addresses: Sequence[str], data: Path, timeout_s: float, json: bool) -> None:
+def find_peers(addresses: Sequence[str], data: Path, timeout_s: float, calling: Calling, json: bool) -> None:
     """Exit status 1 if nobody answered."""
-    targets = [parse_address(address) for address in addresses]
+    targets, roots = [parse_address(address) for address in addresses], calling.roots(data)
     loopback = all(target.is_loopback for target in targets)
     version6 = any(":" in target.host for target in targets)
     # Answers come from other machines, to an address that the system chooses: there is no better one to name.
     listen = ("::1" if loopback else "::") if version6 else ("127.0.0.1" if loopback else "0.0.0.0")  # noqa: S104
-    node = _node(data, (listen, 0), emm.Settings(), json)
-    found = run_until_interrupted(lambda: _find(node, targets, timeout_s)) or []
+    ways = Ways((listen, 0) if roots is None else None, None, None)
+    node = _node(data, ways, emm.Settings(), json)
+    found = run_until_interrupted(lambda: _find(node, targets, roots, timeout_s)) or []
     if json:
         print_json([_peer(each) for each in found])
     elif found:
@@ -249,12 +269,19 @@ def find_peers(addresses: Sequence[str], data: Path, timeout_s: float, json: boo
         fail(f"nobody answered within {timeout_s:g} s: nobody there, or one does not trust the other")
 
 
-async def _find(node: emm.Node, targets: Sequence[tuple[str, int]], timeout_s: float) -> list[emm.Neighbour]:
+async def _find(
+    node: emm.Node, targets: Sequence[tuple[str, int]], roots: bytes | None, timeout_s: float
+) -> list[emm.Neighbour]:
+    def join(target: tuple[str, int]) -> Coroutine[None, None, emm.Neighbour]:
+        return node.join(target, timeout_s) if roots is None else node.join_quic(target, roots, timeout_s)
+
     async with node:
-        greeted = await asyncio.gather(*(node.join(each, timeout_s) for each in targets), return_exceptions=True)
+        greeted = await asyncio.gather(*map(join, targets), return_exceptions=True)
         for each in greeted:
             if isinstance(each, UsageError):
                 raise each
+            if isinstance(each, PeerError) and roots is not None:
+                err.print(Text(str(each)), style="dim", soft_wrap=True)
         return list(node.neighbours)
 
 
@@ -284,7 +311,7 @@ def show_identity(data: Path, json: bool, *, prepare_key: bool = False, use_next
 # --- pieces ------------------------------------------------------------------------------------------------------
 
 
-def _node(data: Path | None, listen: tuple[str, int], settings: emm.Settings, json: bool) -> emm.Node:
+def _node(data: Path | None, ways: Ways, settings: emm.Settings, json: bool) -> emm.Node:
     """With the identity and the trust of a directory, or with a passing identity and trusting nobody."""
     trust = Trust() if data is None else read_trust(data)
     store = emm.TrustStore()
@@ -298,7 +325,9 @@ def _node(data: Path | None, listen: tuple[str, int], settings: emm.Settings, js
         node_id,
         credentials,
         store,
-        listen=listen,
+        listen=ways.udp,
+        quic=ways.quic,
+        certificate=ways.certificate,
         settings=settings,
         seal_keys=trust.seal_keys(),
         on_refused=lambda refusal: _print_refusal(refusal, json),

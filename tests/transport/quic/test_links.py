@@ -263,6 +263,23 @@ def test_roots_in_any_layout_are_read_and_others_are_named(
         read_roots(tmp_path / "empty.pem")
 
 
+def test_a_servers_reason_is_bounded_and_harmless(own: Credentials) -> None:
+    async def story() -> None:
+        server, client = Side(), Side()
+        port = await server.listen(own)
+        target = await client.links.connect(HOST, port, own.root_pem)
+        connection = client.links._up[target]
+        await server.until(lambda: len(server.links) == 1)
+        next(iter(server.links._all)).end("\x1b[2Jgone\n" + 500 * "x")
+        await client.until(lambda: client.gone)
+        assert connection.ended.startswith(" [2Jgone xxx")
+        assert len(connection.ended) == 200
+        client.links.close()
+        server.links.close()
+
+    asyncio.run(story())
+
+
 @dataclass(frozen=True)
 class Pinned:
     chain_pem: bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,6 +18,9 @@ from weft.security.files import read_file
 QUIC_IDLE_TIMEOUT_S: Final = 30.0  # three pings of whoever connected; then the other side is gone
 QUIC_FRAME_BYTES_MAX: Final = 2 * KIB  # received: a packet of either header format, with room
 ALPN: Final = "emp/1"
+
+# aioquic warns of what our errors say already. Without a handler, that would stand between the lines of commands.
+logging.getLogger("quic").addHandler(logging.NullHandler())
 
 
 class Shown(Protocol):

@@ -23,6 +23,7 @@ QUIC_FRAMES_WAITING_MAX: Final = 1024  # for one connection that is held up: 0.5
 # A QUIC packet has 1,200 bytes, which every path carries: 39 at most for header and tag, 3 for the frame's own header.
 QUIC_PACKET_BYTES_MAX: Final = 1150
 FRAME_HEADER_BYTES: Final = 3
+QUIC_REASON_CHARS_MAX: Final = 200  # kept of what the other side gives as its reason
 KEEP_ALIVE_PING: Final = 0  # a number that belongs to nobody who waits
 
 
@@ -79,7 +80,7 @@ class Connection(QuicConnectionProtocol):
             self.settled.set()
 
     def _over(self, event: ConnectionTerminated) -> None:
-        self.ended = self.ended or event.reason_phrase or f"error {event.error_code:#x}"
+        self.ended = self.ended or _visible(event.reason_phrase) or f"error {event.error_code:#x}"
         if not self.gone.is_set():
             self.gone.set()
             self.settled.set()
@@ -114,3 +115,8 @@ class Connection(QuicConnectionProtocol):
         for pending in (self._timer, self._transmit_task):
             if pending is not None:
                 pending.cancel()
+
+
+def _visible(reason: str) -> str:
+    """For logs and terminals: it may be a stranger's text."""
+    return "".join(each if each.isprintable() else " " for each in reason[:QUIC_REASON_CHARS_MAX])
