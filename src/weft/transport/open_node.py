@@ -96,7 +96,7 @@ class OpenNode(ABC):
         target = await kept.dial(timeout_s)
         self.check()
         self._stop_keeping(address)  # somebody else may have joined it meanwhile
-        self._kept[address] = asyncio.create_task(kept.run())
+        self._kept[address] = kept.start()
         return target
 
     def _stop_keeping(self, address: HostAndPort) -> None:

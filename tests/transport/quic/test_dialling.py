@@ -46,7 +46,7 @@ class Kept:
 
 @asynccontextmanager
 async def running(kept: Kept) -> AsyncIterator[None]:
-    task = asyncio.create_task(kept.connection.run())
+    task = kept.connection.start()
     try:
         yield
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -150,16 +152,22 @@ def test_a_server_of_another_mesh_or_of_another_name_is_not_believed(own: Creden
     asyncio.run(story())
 
 
-def test_nobody_there(own: Credentials) -> None:
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_nobody_there(own: Credentials, run: Any) -> None:
     async def story() -> None:
         client = Side()
-        with pytest.raises(PeerError, match=r"no answer within 0\.2 s"):
-            await client.links.connect(HOST, 9, own.root_pem, timeout_s=0.2)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+            silent.bind((HOST, 0))
+            port = silent.getsockname()[1]
+            with pytest.raises(PeerError, match=r"no answer within 0\.2 s"):
+                await client.links.connect(HOST, port, own.root_pem, timeout_s=0.2)
+        with pytest.raises(PeerError, match="refused"):
+            await client.links.connect(HOST, port, own.root_pem, timeout_s=WAIT_S)
         with pytest.raises(UsageError, match="no address"):
             await client.links.connect("no.such.host.invalid", 9, own.root_pem)
         client.links.close()
 
-    asyncio.run(story())
+    run(story())
 
 
 def test_a_renewed_certificate_is_shown_to_new_clients(tmp_path: Path) -> None:

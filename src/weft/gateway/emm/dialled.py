@@ -46,7 +46,7 @@ class Dialled:
         """UsageError if there are no certificates to check others against."""
         if self._kept:
             self._root()
-        self._tasks = [asyncio.create_task(each.run()) for each in self._kept.values()]
+        self._tasks = [each.start() for each in self._kept.values()]
 
     async def close(self) -> None:
         for task in self._tasks:

@@ -54,6 +54,11 @@ class Connection(QuicConnectionProtocol):
         if self._quic._close_event is not None:
             self._over(self._quic._close_event)
 
+    def error_received(self, exc: Exception) -> None:
+        """The system says that nobody is there. Anybody could forge that, so it ends nothing but a try to connect."""
+        if not self._agreed and isinstance(exc, OSError):
+            self._end_with(exc.strerror or str(exc))
+
     def quic_event_received(self, event: QuicEvent) -> None:
         """In place of the base class's, which would keep whatever a stranger sends on streams."""
         match event:
@@ -80,7 +85,10 @@ class Connection(QuicConnectionProtocol):
             self.settled.set()
 
     def _over(self, event: ConnectionTerminated) -> None:
-        self.ended = self.ended or _visible(event.reason_phrase) or f"error {event.error_code:#x}"
+        self._end_with(_visible(event.reason_phrase) or f"error {event.error_code:#x}")
+
+    def _end_with(self, reason: str) -> None:
+        self.ended = self.ended or reason
         if not self.gone.is_set():
             self.gone.set()
             self.settled.set()

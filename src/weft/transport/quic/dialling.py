@@ -45,6 +45,12 @@ class KeptConnection:
         self._on_up(address)
         return address
 
+    def start(self) -> asyncio.Task[None]:
+        """Keep it until the task is cancelled."""
+        task = asyncio.create_task(self.run())
+        task.add_done_callback(_tell_defect)
+        return task
+
     async def run(self) -> None:
         """Until cancelled."""
         while True:
@@ -66,3 +72,9 @@ class KeptConnection:
         finally:
             self.address = None
         self._backoff.on_lived(loop.time() - began_s)
+
+
+def _tell_defect(task: asyncio.Task[None]) -> None:
+    """Nothing is expected to go wrong there: if it does, it must not pass unseen."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler({"message": "a kept QUIC connection", "exception": error, "task": task})
