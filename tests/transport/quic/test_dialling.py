@@ -83,7 +83,7 @@ def test_a_server_that_vanishes_without_a_word_is_noticed(own: Credentials) -> N
     """Its socket is closed, as the system does it for a process that was killed: no goodbye is sent."""
 
     async def story() -> None:
-        server, client = Side(), Side(idle_timeout_s=0.5)
+        server, client = Side(), Side(kept_timeout_s=0.5)
         port = await server.listen(own)
         kept = Kept(client, port, own.root_pem)
         async with running(kept):
@@ -104,9 +104,9 @@ def test_a_silent_connection_is_kept_alive(own: Credentials) -> None:
     """By pings of the side that wants it; without them it is over after the idle time."""
 
     async def story() -> None:
-        server, client = Side(idle_timeout_s=2.0), Side(idle_timeout_s=2.0)
+        server, client = Side(), Side(kept_timeout_s=2.0)
         port = await server.listen(own)
-        kept, idle = Kept(client, port, own.root_pem), Side(idle_timeout_s=2.0)
+        kept, idle = Kept(client, port, own.root_pem), Side(kept_timeout_s=2.0)
         async with running(kept):
             await client.until(lambda: kept.connection.address is not None)
             await idle.links.connect(HOST, port, own.root_pem)

@@ -15,7 +15,8 @@ from weft.security import CertificateRefused, Secret, read_chain_untrusted
 from weft.security.certificates import load_key, to_pem
 from weft.security.files import read_file
 
-QUIC_IDLE_TIMEOUT_S: Final = 30.0  # three pings of whoever connected; then the other side is gone
+QUIC_IDLE_TIMEOUT_S: Final = 60.0  # of connections that others made: three heartbeats and more
+QUIC_KEPT_TIMEOUT_S: Final = 15.0  # of those that we made, and keep alive with pings: a killed server is gone by then
 QUIC_FRAME_BYTES_MAX: Final = 2 * KIB  # received: a packet of either header format, with room
 ALPN: Final = "emp/1"
 
@@ -33,8 +34,8 @@ class Shown(Protocol):
     def key_pem(self) -> Secret[bytes]: ...
 
 
-def server_configuration(credentials: Shown, idle_timeout_s: float = QUIC_IDLE_TIMEOUT_S) -> QuicConfiguration:
-    made = _configuration(is_client=False, idle_timeout_s=idle_timeout_s)
+def server_configuration(credentials: Shown) -> QuicConfiguration:
+    made = _configuration(is_client=False, idle_timeout_s=QUIC_IDLE_TIMEOUT_S)
     present(made, credentials)
     return made
 
@@ -46,9 +47,7 @@ def present(configuration: QuicConfiguration, credentials: Shown) -> None:
     configuration.private_key = load_key(credentials.key_pem)
 
 
-def client_configuration(
-    server_name: str, root_pem: bytes, idle_timeout_s: float = QUIC_IDLE_TIMEOUT_S
-) -> QuicConfiguration:
+def client_configuration(server_name: str, root_pem: bytes, idle_timeout_s: float) -> QuicConfiguration:
     """Trust these roots alone, and only a certificate for that name. CertificateRefused if they are no certificates."""
     made = _configuration(is_client=True, idle_timeout_s=idle_timeout_s)
     made.server_name = server_name

@@ -109,7 +109,7 @@ class Connection(QuicConnectionProtocol):
         return True
 
     def keep_alive(self) -> None:
-        """Have the other side say something: after ``QUIC_IDLE_TIMEOUT_S`` of silence a connection is over."""
+        """Have the other side say something: after ``QUIC_KEPT_TIMEOUT_S`` of silence a connection is over."""
         self._quic.send_ping(KEEP_ALIVE_PING)
         self.transmit()
 

@@ -14,7 +14,7 @@ from aioquic.quic.connection import QuicConnection
 
 from weft.errors import PeerError, UsageError
 from weft.transport.quic.configuration import (
-    QUIC_IDLE_TIMEOUT_S,
+    QUIC_KEPT_TIMEOUT_S,
     Shown,
     client_configuration,
     present,
@@ -47,14 +47,14 @@ class QuicLinks:
         on_gone: OnGone = nobody_asks,
         *,
         connections_max: int = QUIC_CONNECTIONS_MAX,
-        idle_timeout_s: float = QUIC_IDLE_TIMEOUT_S,
+        kept_timeout_s: float = QUIC_KEPT_TIMEOUT_S,
     ) -> None:
         self.refused = 0  # connections past the limit
         self.dropped = 0  # frames that came and found no room
         self._on_datagrams = on_datagrams
         self._on_gone = on_gone
         self._connections_max = connections_max
-        self._idle_timeout_s = idle_timeout_s
+        self._kept_timeout_s = kept_timeout_s  # of those that were made here
         self._loop = asyncio.get_running_loop()
         self._server: QuicServer | None = None
         self._configuration: QuicConfiguration | None = None
@@ -75,7 +75,7 @@ class QuicLinks:
     async def listen(self, host: str, port: int, credentials: Shown) -> Address:
         """Take connections; where. UsageError if that is not possible. Port 0 is any."""
         assert self._server is None, "one listener each"
-        self._configuration = server_configuration(credentials, self._idle_timeout_s)
+        self._configuration = server_configuration(credentials)
         # Retry: who cannot be reached at the address it gives costs no memory.
         make = partial(QuicServer, configuration=self._configuration, create_protocol=self._accepted, retry=True)
         try:
@@ -94,7 +94,7 @@ class QuicLinks:
         self, host: str, port: int, root_pem: bytes, *, timeout_s: float = QUIC_CONNECT_TIMEOUT_S
     ) -> Address:
         """Connect to whoever has a certificate for ``host`` from that root; what to send to. PeerError if not."""
-        quic = QuicConnection(configuration=client_configuration(host, root_pem, self._idle_timeout_s))
+        quic = QuicConnection(configuration=client_configuration(host, root_pem, self._kept_timeout_s))
         address = await _resolved(host, port)
         made = self._loop.create_datagram_endpoint(partial(self._connection, quic), remote_addr=address[:2])
         try:
@@ -123,7 +123,7 @@ class QuicLinks:
         connection = self._up.get(address)
         while connection is not None and not connection.gone.is_set():
             try:
-                async with asyncio.timeout(self._idle_timeout_s / QUIC_PINGS_PER_TIMEOUT):
+                async with asyncio.timeout(self._kept_timeout_s / QUIC_PINGS_PER_TIMEOUT):
                     await connection.gone.wait()
             except TimeoutError:
                 connection.keep_alive()
