@@ -23,7 +23,7 @@ from weft.wire import emm as wire
 from weft.wire.reject import Reject
 from weft.wire.udp import Datagram
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def node(number: int, nodes: int = 3, **more: object) -> emm.Node:

@@ -164,7 +164,8 @@ def test_a_gateway_joins_another_by_quic_and_secret_topics_go_no_other_way(tmp_p
         with up(first, *configured(first, text)) as here, device_at(here.gateway("emm")) as device:
             asyncio.run(story(here, there, device))
             connected = [each["address"] for each in here.logged() if each["event"] == "emm_quic_connected"]
-            assert connected == [f"quic://127.0.0.1:{port_of(there)}"] * 2
+            assert set(connected) == {f"quic://127.0.0.1:{port_of(there)}"}
+            assert len(connected) >= 2, "once more after the restart"
 
 
 @pytest.mark.req("EMM-28")
