@@ -196,6 +196,9 @@ class StandIn:
         if self.start_error is not None:
             raise self.start_error
 
+    async def wait_asked_to_leave(self) -> None:
+        await asyncio.Event().wait()
+
     async def wait_failed(self) -> StorageError:
         self.on_wait()
         if self.failure is None:
