@@ -32,6 +32,7 @@ from weft.wire.mesh.peerlink_pb2 import PeerMessage
 from weft.wire.rpc import RpcError
 
 BEAT_S: Final = 5.0
+DIAL_TIMEOUT_S: Final = 3.0
 TOPIC: Final = parse_topic("plant.line1.temp")  # that it publishes
 
 
@@ -104,8 +105,9 @@ class PlainPeer:
     async def _link(self) -> None:
         """Dial, say hello, and take what comes until it is over."""
         try:
-            channel = await self._network.dial_plain(self._host, self.node.node_id)
-        except LinkBroken:
+            async with asyncio.timeout(DIAL_TIMEOUT_S):  # a node that is just stopping may never answer
+                channel = await self._network.dial_plain(self._host, self.node.node_id)
+        except (LinkBroken, TimeoutError):
             return
         try:
             call = await channel.call(EVENT_STREAM, ())
