@@ -16,7 +16,7 @@ from weft.core.messages import FramesDropped, ReceivedCopies, SendCopies
 from weft.limits import GOSSIP_DIGESTS_MAX, INTEREST_PATTERNS_MAX, PEER_FRAME_BYTES_MAX
 from weft.membership import Ping
 from weft.model import NodeId
-from weft.transport.peers import DropPolicy, LinkSettings
+from weft.transport.peers import DropPolicy, LinkSettings, greetings, links
 from weft.transport.peers.messages import message_of
 from weft.wire.mesh import peerlink_pb2 as pb
 from weft.wire.mesh.mesh_pb2 import CODEC_ZSTD, StreamBatch, StreamPosition, StreamRef
@@ -96,6 +96,26 @@ def test_who_says_nothing_is_not_waited_for(silent_after: str) -> None:
             assert code is grpc.StatusCode.DEADLINE_EXCEEDED
             assert "took too long" in details
             assert node.record.told == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("SEC-04")
+def test_silent_streams_are_few_and_take_no_places_of_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greetings, "GREETINGS_PLAIN_MAX", 2)
+    monkeypatch.setattr(links, "LINK_ACCEPTED_MAX", 1)
+
+    async def story() -> None:
+        node, other = TestNode("node-a", replace(HASTY, handshake_timeout_s=2.0)), TestNode("node-b")
+        async with running(node, other), raw_peer(node) as peer:
+            silent = [peer.open(method) for method in ("EventStream", "ControlStream")]
+            third = peer.open("EventStream")
+            fates = await asyncio.gather(*map(fate, [*silent, third]))
+            assert sorted(code.name for code, _ in fates) == ["DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED", "UNAVAILABLE"]
+            assert any("too many streams without a hello (limit 2)" in details for _, details in fates)
+            silent = [peer.open("EventStream")]  # one link is allowed, and this is none
+            other.links.dial(node.address)
+            await node.record.until(lambda: node.record.told == ["up node-b"])
 
     asyncio.run(story())
 

@@ -39,6 +39,11 @@ class Proof:
     begin_s: float
     end_s: float
 
+    @property
+    def name(self) -> str:
+        """The node's id, as the CA has it."""
+        return read_identity_untrusted(self.certificate).name
+
     def check(self, hello: Hello, mesh: str) -> None:
         """Raise CertificateRefused if the hello is another node's."""
         check_node(read_identity_untrusted(self.certificate), mesh, hello.node_id)
@@ -97,7 +102,10 @@ class TlsGate:
     def admit_untrusted(self, certificate: bytes | None) -> Proof:
         if certificate is None:
             raise CertificateRefused(Fault.WRONG_NAME, "a peer has to show a certificate")
-        return proof_of(_read_untrusted(certificate))
+        shown = _read_untrusted(certificate)
+        identity = read_identity_untrusted(shown)
+        check_node(identity, self._mesh, identity.name)  # a client's, or another mesh's, opens no link
+        return proof_of(shown)
 
     async def dial(self, address: str) -> tuple[Channel, Proof]:
         channel = await _connected(address, self._settings, self._tls)

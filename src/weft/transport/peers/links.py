@@ -19,6 +19,7 @@ from weft.transport.peers.byte_streams import AcceptedCall, AcceptedStream, Dial
 from weft.transport.peers.dialler import ClosedHere, Dialler, DuplicateLink, status_of
 from weft.transport.peers.election import Election
 from weft.transport.peers.gate import PeerGate, Proof
+from weft.transport.peers.greetings import Greetings
 from weft.transport.peers.handshake import read_hello, within, write_hello
 from weft.transport.peers.link import LINK_FAREWELL_TIMEOUT_S, PeerConnection
 from weft.transport.peers.messages import Sendable
@@ -27,7 +28,7 @@ from weft.transport.peers.watching import LinkListener, LinkObserver, LinkView
 from weft.wire.mesh.features import Hello
 from weft.wire.rpc import RpcError, metadata_value
 
-LINK_ACCEPTED_MAX: Final = 2048  # links that others dialled, half-made ones included: twice a hub's neighbours
+LINK_ACCEPTED_MAX: Final = 2048  # links that others dialled, from their hello on: twice a hub's neighbours
 EVENT_STREAM: Final = "/PeerLink/EventStream"  # without a package, as the document has it
 CONTROL_STREAM: Final = "/PeerLink/ControlStream"
 
@@ -60,6 +61,7 @@ class PeerLinks:
         self._up: dict[NodeId, PeerConnection] = {}
         self._uncommitted: dict[tuple[NodeId, str], PeerConnection] = {}  # accepted, without their control stream yet
         self._accepted = 0
+        self._greetings = Greetings()
         self._diallers: dict[str, Dialler] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._dial_numbers = count(1)
@@ -321,18 +323,13 @@ class PeerLinks:
     # --- accepting -----------------------------------------------------------------------------------------------
 
     async def _on_event_stream(self, call: AcceptedCall) -> None:
-        self._accepted += 1
         try:
             if not self._running:
                 raise ClosedHere("this node is not open for links, or is closing")
-            if self._accepted > LINK_ACCEPTED_MAX:
-                raise ClosedHere("too many links that others dialled", limit=LINK_ACCEPTED_MAX)
             error = await self._accept(call)
         except PeerError as trouble:
             error = trouble
             self._observer.link_refused(call.peer, error)
-        finally:
-            self._accepted -= 1
         if not isinstance(error, LinkBroken):
             raise RpcError(status_of(error), str(error))
 
@@ -345,8 +342,12 @@ class PeerLinks:
         call.widen()
         try:
             async with within(self._settings.handshake_timeout_s, "the handshake"):
-                theirs = await read_hello(stream, ours, self._mesh)
+                with self._greetings.waiting(proof):
+                    theirs = await read_hello(stream, ours, self._mesh)
+                if self._accepted >= LINK_ACCEPTED_MAX:
+                    raise ClosedHere("too many links that others dialled", limit=LINK_ACCEPTED_MAX)
                 link = self._open(ours, theirs, call.peer, stream, proof)
+                self._accepted += 1
                 if link.plain:
                     self._stand(link)
                     await write_hello(stream, ours)
@@ -355,6 +356,7 @@ class PeerLinks:
             return await self._run(link)
         finally:
             if link is not None:
+                self._accepted -= 1
                 self._forget(link)
 
     async def _await_control(
@@ -377,7 +379,8 @@ class PeerLinks:
             proof = self._gate.admit_untrusted(call.certificate)
             call.widen()
             async with within(self._settings.handshake_timeout_s, "the handshake"):
-                theirs = await read_hello(stream, ours, self._mesh)
+                with self._greetings.waiting(proof):
+                    theirs = await read_hello(stream, ours, self._mesh)
                 if proof is not None:
                     proof.check(theirs, self._mesh)
                 link = self._uncommitted.pop((theirs.node_id, _dial_number(call)), None)
