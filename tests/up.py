@@ -91,9 +91,14 @@ class RunningNode:
 
 
 @contextmanager
-def up(data: Path, *flags: str, config: Path | None = None, stdin: str = "") -> Iterator[RunningNode]:
-    """On free ports, unless flags say otherwise. Contexts are written to ``config``, or beside ``data``."""
+def up(
+    data: Path, *flags: str, config: Path | None = None, stdin: str = "", files_max: int | None = None
+) -> Iterator[RunningNode]:
+    """On free ports, unless flags say otherwise. Contexts are written to ``config``, or beside ``data``. ``files_max``:
+    how many files it may have open."""
     command = [*COMMAND, "up", "--data", str(data), *FREE_PORTS, "--log-format", "json", *flags]
+    if files_max is not None:
+        command = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files_max), *command]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
     environ |= SHORT_LOG
     environ["WEFT_CONFIG_DIR"] = str(config or data.with_name(f"{data.name}-config"))

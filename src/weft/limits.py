@@ -39,6 +39,8 @@ EMC_PACKET_BYTES_MAX: Final = 512  # the document's recommendation; the length b
 
 QUARANTINE_PER_S: Final = 100.0  # refused packets kept as events: enough to see what is going on
 
+QUIC_CONNECTIONS_MAX: Final = 1024  # 60 KB each
+
 # --- nodes that speak datagrams ------------------------------------------------------------------------------------
 
 DATAGRAM_RELATIONSHIPS_MIN: Final = 10  # EMC-11

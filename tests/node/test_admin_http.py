@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
+import weft.doors.http
+from weft.doors import Door, Doorkeeper
+from weft.doors.http import http_limits
 from weft.errors import UsageError
 from weft.node.admin_http import AdminServer
 from weft.node.figures import NodeFigures
@@ -39,8 +42,8 @@ class View:
 
 
 @asynccontextmanager
-async def serving(view: View) -> AsyncIterator[httpx.AsyncClient]:
-    server = AdminServer("127.0.0.1", 0, view)
+async def serving(view: View, door: Door | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    server = AdminServer("127.0.0.1", 0, view, door)
     await server.start()
     try:
         url = f"http://127.0.0.1:{server.port}"
@@ -135,6 +138,68 @@ def test_stopping_does_not_wait_for_idle_connections() -> None:
         writer.close()
 
     asyncio.run(story())
+
+
+HALF = b"GET /healthz HTTP/1.1\r\nhost: x\r\n"
+
+
+@pytest.mark.req("SEC-04")
+@pytest.mark.parametrize("said", [b"", HALF, HALF + b"\r\n"], ids=["nothing", "half a request", "one request"])
+def test_idle_connections_make_room_for_whoever_asks(said: bytes) -> None:
+    async def story() -> None:
+        keeper = Doorkeeper()
+        door = keeper.door("admin", http_limits(4), apart=True)
+        async with serving(View(), door) as http, AsyncExitStack() as stack:
+            for _ in range(10):
+                _, writer = await asyncio.open_connection("127.0.0.1", http.base_url.port)
+                stack.callback(writer.close)
+                writer.write(said)
+            await until(lambda: keeper.turned_away["admin", "address"] == 6)
+            for _ in range(10):
+                assert (await http.get("/healthz")).text == "ok\n"
+            assert keeper.turned_away["admin", "address"] == 7, "one place for one connection that is kept"
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("SEC-04")
+@pytest.mark.parametrize("said", [b"", HALF, HALF + b"\r\n" + HALF, (HALF + b"\r\n") * 3 + HALF])
+def test_a_request_has_to_come_whole_within_a_time(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    """The first, and any later one, byte by byte or behind others; an idle connection may stay longer."""
+    monkeypatch.setattr(weft.doors.http, "REQUEST_S_MAX", 0.2)
+
+    async def story() -> None:
+        door = Doorkeeper().door("admin", http_limits(4), apart=True)
+        async with serving(View(), door) as http, asyncio.timeout(WAIT_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", http.base_url.port)
+            writer.write(said)
+            with suppress(ConnectionError):
+                while await reader.read(4096):
+                    writer.write(b"x: y\r\n")  # so that it is not idle
+            writer.close()
+            await until(lambda: door.connections == 0)
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("SEC-04")
+def test_what_strangers_say_is_not_logged_line_by_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with serving(View()) as http, asyncio.timeout(WAIT_S):
+            for said in (b"\x16\x03\x01\x02\x00\r\n\r\n", b"GET / HTTP/9\r\n\r\n"):
+                reader, writer = await asyncio.open_connection("127.0.0.1", http.base_url.port)
+                writer.write(said)
+                assert (await reader.read(4096)).startswith(b"HTTP/1.1 400")
+                writer.close()
+
+    asyncio.run(story())
+    assert caplog.records == []
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.005)
 
 
 def test_signals_stay_with_the_node() -> None:

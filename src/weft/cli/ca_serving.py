@@ -10,6 +10,9 @@ import time
 from rich.markup import escape
 
 from weft.cli.console import err
+from weft.doors import Doorkeeper
+from weft.doors.descriptors import CA_CONNECTIONS_MAX, files_allowed
+from weft.doors.http import http_limits
 from weft.errors import WeftError
 from weft.security.authority import Authority
 from weft.security.ca.server import CaServer
@@ -18,7 +21,9 @@ from weft.transport.addresses import parse_address
 
 def serve(authority: Authority, listen: str) -> None:
     host, port = parse_address(listen)
-    asyncio.run(_serve(CaServer(authority, host, port, time.time, _say)))
+    most = min(CA_CONNECTIONS_MAX, files_allowed() // 2)  # half is for its files
+    door = Doorkeeper().door("ca", http_limits(most), apart=True)
+    asyncio.run(_serve(CaServer(authority, host, port, time.time, _say, door)))
 
 
 def _say(error: WeftError) -> None:

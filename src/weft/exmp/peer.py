@@ -119,6 +119,7 @@ class Peer:
     # --- LinkUser ------------------------------------------------------------------------------------------------
 
     def opened(self) -> None:
+        self._link.prove()  # who it is, is the business of handlers
         if not self._opened.done():
             self._opened.set_result(None)
 

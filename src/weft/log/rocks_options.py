@@ -12,7 +12,9 @@ WRITE_BUFFER_BYTES: Final = 128 * MIB  # twice a segment: the log flushes, Rocks
 TABLES_BUFFER_BYTES: Final = 32 * MIB
 TABLE_FILE_BYTES: Final = 64 * MIB  # a segment
 WAL_BYTES_MAX: Final = 512 * MIB  # reached only if flushes do not keep up
-OPEN_FILES_MAX: Final = 512
+OPEN_FILES_MAX: Final = 512  # table files, for both column families together
+OPEN_FILES_MIN: Final = 32  # RocksDB takes no fewer than 20
+OTHER_FILES: Final = 32  # write-ahead logs, those to be used again included, manifests, its own log, marks, directories
 ALL_FILES: Final = -1  # open every table file at once, and keep it open
 BLOCK_CACHE_BYTES: Final = 64 * MIB
 

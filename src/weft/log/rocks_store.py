@@ -30,7 +30,7 @@ from weft.log.claim import Claim, is_claimed
 from weft.log.errors import DiskFull, LogInUse, ReadOnly, StoreCorrupt
 from weft.log.gate import Gate
 from weft.log.marks_file import MARKS_FILE, MarksFile
-from weft.log.rocks_options import ALL_FILES, OPEN_FILES_MAX, database_options
+from weft.log.rocks_options import ALL_FILES, OPEN_FILES_MAX, OPEN_FILES_MIN, OTHER_FILES, database_options
 from weft.log.store import Delete, DeleteRange, Put, Row, Space, Write
 
 __all__ = ["DATABASE_DIR", "MARKS_FILE", "RocksStore"]
@@ -48,6 +48,17 @@ FULL_WORDS: Final = ("No space left", "Disk quota exceeded", "File too large")
 LOCK_WORDS: Final = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")
 REFUSED_WORDS: Final = ("Permission denied", "Read-only file system")
 DAMAGE_WORDS: Final = ("Corruption", "No such file", "Input/output error", "Column family not found")
+
+
+def files_for_log(limit: int) -> int:
+    """How many files a log has open at most, in a process that may have so many: a node keeps them free."""
+    return _table_files(limit) + OTHER_FILES
+
+
+def _table_files(limit: int) -> int:
+    if limit == resource.RLIM_INFINITY:
+        return OPEN_FILES_MAX
+    return min(OPEN_FILES_MAX, max(OPEN_FILES_MIN, limit // 4))
 
 
 class Fingerprint(msgspec.Struct, array_like=True):
@@ -105,9 +116,10 @@ class RocksStore:
 
     def _open_files_max(self) -> int:
         """All, as far as the process may, beside a node that removes files once it has merged them."""
-        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-        files = sum(name.endswith(".sst") for name, _ in self._files()) if self._beside_writer else allowed
-        return ALL_FILES if files < allowed else OPEN_FILES_MAX
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if self._beside_writer and sum(name.endswith(".sst") for name, _ in self._files()) < limit // 2:
+            return ALL_FILES
+        return _table_files(limit)
 
     # --- writing -------------------------------------------------------------------------------------------------
 

@@ -7,9 +7,7 @@ bodies and changes nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import uvicorn
@@ -21,10 +19,14 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from weft import __version__
+from weft.doors import Door, Doorkeeper
+from weft.doors.accepting import listen_on
+from weft.doors.descriptors import ADMIN_CONNECTIONS_MAX
+from weft.doors.http import GuardedProtocol, HttpServer, http_limits
 from weft.errors import UsageError
 from weft.transport.addresses import Address
 
-ADMIN_CONNECTIONS_MAX: Final = 64  # to the admin HTTP server: a few scrapers and people; more get a 503
+PORT: Final = "admin"  # the name of its door
 STOP_TIMEOUT_S: Final = 1  # answers take milliseconds; who has not read its answer by then does not get it
 KEEP_ALIVE_S: Final = 75  # longer than most scrape intervals, so that a scraper keeps its connection
 
@@ -45,25 +47,28 @@ class NodeView(Protocol):
 
 
 class AdminServer:
-    """``start`` listens (``port`` is then the real one), ``stop`` lets answers finish."""
+    """``start`` listens (``port`` is then the real one), ``stop`` lets answers finish. ``door`` says how many
+    connections there may be: when there are too many, the one that has been idle longest is closed."""
 
-    def __init__(self, host: str, port: int, view: NodeView) -> None:
+    def __init__(self, host: str, port: int, view: NodeView, door: Door | None = None) -> None:
         self._wanted = Address(host, port)
         self._view = view
-        self._server: _Server | None = None
+        self._door = door or Doorkeeper().door(PORT, http_limits(ADMIN_CONNECTIONS_MAX), apart=True)
+        self._server: HttpServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self.port = port
 
     async def start(self) -> None:
         """Raise UsageError if the address cannot be had."""
         assert self._server is None, "an admin server is started once"
-        listener = _listen(self._wanted)
-        self.port = listener.getsockname()[1]
-        self._server = _Server(_config(self._view))
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]), name="weft-admin")
+        try:
+            listening = listen_on(*self._wanted)
+        except OSError as error:
+            raise UsageError(f"cannot serve admin HTTP on {self._wanted}: {error.strerror}") from None
+        self.port = listening.getsockname()[1]
+        self._server = HttpServer(_config(self._view), listening, self._door)
+        self._serving = asyncio.create_task(self._server.serve(), name="weft-admin")
         await self._server.settled.wait()
-        if not self._server.started:
-            await self._serving  # raises why
 
     async def stop(self) -> None:
         if self._server is None or self._serving is None:
@@ -73,47 +78,20 @@ class AdminServer:
         self._serving = None
 
 
-class _Server(uvicorn.Server):
-    """Without signal handlers: signals are the node's business."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.settled = asyncio.Event()  # it listens, or never will
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        try:
-            await super().startup(sockets)
-        finally:
-            self.settled.set()
-
-
 def _config(view: NodeView) -> uvicorn.Config:
     return uvicorn.Config(
         application(view),
+        http=GuardedProtocol,
         lifespan="off",
         log_config=None,
+        log_level="error",  # a line for every request that is no HTTP would be a stranger's to write
         access_log=False,
         server_header=False,
         proxy_headers=False,
         ws="none",
-        limit_concurrency=ADMIN_CONNECTIONS_MAX,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=STOP_TIMEOUT_S,
     )
-
-
-def _listen(address: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        listener = socket.create_server(address, family=family)
-    except OSError as error:
-        raise UsageError(f"cannot serve admin HTTP on {address}: {error.strerror}") from None
-    listener.setblocking(False)
-    return listener
 
 
 # --- pages -------------------------------------------------------------------------------------------------------

@@ -109,6 +109,7 @@ class NodeFigures:
     subscriptions: int = 0
     groups: Sequence[GroupFigures] = ()
     refusals: Mapping[str, int] = field(default_factory=dict)  # cause -> how often
+    turned_away: Mapping[tuple[str, str], int] = field(default_factory=dict)  # connections: (port, reason) -> how many
     datagrams: Mapping[str, int] = field(default_factory=dict)  # of devices: fate -> how many
     datagrams_rejected: Mapping[str, int] = field(default_factory=dict)  # reason -> how many
     coaty: BridgeFigures | None = None  # None: no namespace of Coaty is joined

@@ -13,6 +13,7 @@ from structlog.stdlib import BoundLogger
 from weft.gateway import Gateway
 from weft.node.answers import NodeAnswers
 from weft.node.config import NodeConfig
+from weft.node.entrances import Entrances
 from weft.node.protection import Plain, Protection, Secured
 from weft.port.node import MeshNode
 
@@ -25,6 +26,7 @@ class Surroundings:
     mesh: MeshNode
     answers: NodeAnswers
     protection: Protection
+    entrances: Entrances
     logger: BoundLogger
 
 
@@ -56,7 +58,7 @@ def _exmp(node: Surroundings) -> Gateway | None:
         ping_interval_s=section.ping_interval_s,
         pong_timeout_s=section.pong_timeout_s,
     )
-    return ExmpGateway(node.mesh, node.answers.status, admission, ports, settings, _now_us)
+    return ExmpGateway(node.mesh, node.answers.status, admission, ports, settings, _now_us, node.entrances.exmp)
 
 
 def _emm(node: Surroundings) -> Gateway | None:
@@ -66,7 +68,7 @@ def _emm(node: Surroundings) -> Gateway | None:
     from weft.gateway.emm.gateway import EmmGateway
 
     certificate = node.protection.certificate if isinstance(node.protection, Secured) else None
-    return EmmGateway(node.mesh, node.config.node.data, settings, certificate, node.logger)
+    return EmmGateway(node.mesh, node.config.node.data, settings, certificate, node.logger, node.entrances.quic())
 
 
 def _coaty(node: Surroundings) -> Gateway | None:
@@ -75,7 +77,7 @@ def _coaty(node: Surroundings) -> Gateway | None:
         return None
     from weft.gateway.coaty.gateway import CoatyGateway
 
-    return CoatyGateway(node.mesh, node.config.node.mesh, settings, _now_us, node.logger)
+    return CoatyGateway(node.mesh, node.config.node.mesh, settings, _now_us, node.logger, node.entrances.coaty())
 
 
 def _now_us() -> int:

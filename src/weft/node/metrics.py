@@ -105,6 +105,12 @@ REFUSALS: Final = Definition(
     "Calls, links and connections refused for reasons of security, by cause.",
     ("cause",),
 )
+CONNECTIONS_REFUSED: Final = Definition(
+    "weft_connections_refused_total",
+    Kind.COUNTER,
+    "Connections refused or closed before anybody knew whose they are, by port and reason.",
+    ("port", "reason"),
+)
 DATAGRAMS: Final = Definition(
     "weft_datagrams_total", Kind.COUNTER, "EMM and EMM-C datagrams of devices, by what became of them.", ("fate",)
 )
@@ -323,6 +329,7 @@ def _of_mesh(figures: NodeFigures) -> Iterator[Metric]:
 
 def _of_security(figures: NodeFigures) -> Iterator[Metric]:
     yield _family(REFUSALS, [((cause,), count) for cause, count in figures.refusals.items()])
+    yield _family(CONNECTIONS_REFUSED, list(figures.turned_away.items()))
     if figures.certificate_expires_s is not None:
         yield _single(CERTIFICATE_EXPIRES, figures.certificate_expires_s)
         yield _single(CERTIFICATE_RENEWALS, figures.certificate_renewals)

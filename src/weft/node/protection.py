@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from structlog.stdlib import BoundLogger
 
+from weft.doors import Door
 from weft.errors import UsageError, WeftError
 from weft.limits import SECURITY_RELOAD_INTERVAL_S
 from weft.model import NodeId
@@ -66,7 +67,7 @@ class Plain:
 
     grpc_context = None  # TLS for gRPC: none
 
-    async def start(self, renewed: Callable[[], None]) -> None:
+    async def start(self, renewed: Callable[[], None], ca_door: Door) -> None:
         pass
 
     async def stop(self) -> None:
@@ -142,7 +143,7 @@ class Secured:
 
     # --- while the node runs -------------------------------------------------------------------------------------
 
-    async def start(self, renewed: Callable[[], None]) -> None:
+    async def start(self, renewed: Callable[[], None], ca_door: Door) -> None:
         """``renewed`` is called when this node's certificate is a new one."""
         self._renewed = renewed
         self._run(self._rotation.run())
@@ -150,7 +151,7 @@ class Secured:
         if self._client_rotation is not None:
             self._run(self._client_rotation.run())
         if self._config.listen.ca is not None:
-            await self._serve_authority()
+            await self._serve_authority(ca_door)
 
     async def stop(self) -> None:
         await self._parts.aclose()
@@ -171,12 +172,12 @@ class Secured:
                 self._logger.error("keys_unreadable", reason=self._keys.problem)
             self._key_problem = self._keys.problem
 
-    async def _serve_authority(self) -> None:
+    async def _serve_authority(self, door: Door) -> None:
         wanted = self._config.listen.ca
         assert wanted is not None, "asked for"
         if self._authority is None:
             raise UsageError(f"there is no CA in {self._config.node.data} that could be served on {wanted} (listen.ca)")
-        server = CaServer(self._authority, wanted.host, wanted.port, time.time, self._ca_failed)
+        server = CaServer(self._authority, wanted.host, wanted.port, time.time, self._ca_failed, door)
         await server.start()
         self._parts.push_async_callback(server.stop)
         self.ca_address = str(wanted._replace(port=server.port))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from structlog.stdlib import BoundLogger
 
+from weft.doors import TurnedAway
 from weft.errors import PeerError
 from weft.log.errors import SequenceReused
 from weft.security import Cause, CertificateRefused, RefusalLog, Refused
@@ -34,6 +35,14 @@ class Refusals:
             return False
         self._note(Cause.PEER, parse_address(address).host, str(error))  # every attempt has a port of its own
         return True
+
+    def turned_away(self, turned: TurnedAway) -> None:
+        """By a door. Whole networks may knock: so one line a minute for each port and reason, with the last address."""
+        times = self._kept.note(Cause.CONNECTION, f"{turned.port} {turned.reason}", time.monotonic())
+        if times is not None:
+            self._logger.warning(
+                "connections_turned_away", port=turned.port, who=turned.host, reason=turned.text, times=times
+            )
 
     def connection_refused(self, host: str, reason: str) -> None:
         """Before anybody knew whose it is."""

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from weft.core import Broker
 from weft.core import messages as core
+from weft.doors.descriptors import files_allowed
 from weft.errors import StorageError
 from weft.gateway import BridgeGateway, DatagramGateway, Gateway, RequestGateway
 from weft.log import Log
@@ -28,6 +29,7 @@ from weft.node.clients import Clients
 from weft.node.config import NodeConfig
 from weft.node.disk_watch import DiskWatch
 from weft.node.enrolling import is_ca_here, read_token, wanted_node_id
+from weft.node.entrances import Entrances
 from weft.node.figures import NodeFigures
 from weft.node.gateways import Surroundings, make_gateways
 from weft.node.identity import settle_node_id
@@ -87,6 +89,7 @@ class Node:
         self.protection: Protection
         self.gateways: tuple[Gateway, ...] = ()
         self._refusals: Refusals
+        self._entrances: Entrances
         self._metrics: Metrics
         self._machinery: Machinery
         self._storage: Storage
@@ -129,6 +132,8 @@ class Node:
         self._logger = node_logger(self.node_id)
         self._refusals = Refusals(self._logger)
         self._metrics = Metrics(self._figures)
+        self._entrances = Entrances(config, files_allowed(), self._refusals.turned_away)
+        self._entrances.log(self._logger)
         await self._start_admin()
         self.protection = await self._make_protection(token)
         await self._open_log()
@@ -141,7 +146,7 @@ class Node:
         self._machinery.engine.start()
         self._start_maintenance()
         self._parts.push_async_callback(self.protection.stop)
-        await self.protection.start(self.links.renew)
+        await self.protection.start(self.links.renew, self._entrances.ca())
         await server.start()
         await self.links.start()
         await self._start_gateways()
@@ -160,7 +165,7 @@ class Node:
 
     async def _start_admin(self) -> None:
         wanted = self.config.listen.admin
-        admin = AdminServer(wanted.host, wanted.port, self)
+        admin = AdminServer(wanted.host, wanted.port, self, self._entrances.admin())
         await admin.start()
         self._parts.push_async_callback(admin.stop)
         self.admin_address = str(Address(wanted.host, admin.port))
@@ -188,7 +193,7 @@ class Node:
 
     async def _start_gateways(self) -> None:
         self.gateways = make_gateways(
-            Surroundings(self.config, self.clients, self.answers, self.protection, self._logger)
+            Surroundings(self.config, self.clients, self.answers, self.protection, self._entrances, self._logger)
         )
         for gateway in self.gateways:
             self._parts.push_async_callback(gateway.close)
@@ -209,7 +214,8 @@ class Node:
     def _make_server(self, handlers: Mapping[str, Handler]) -> Server:
         """Bound, not yet serving: its port is told to the mesh first, and what it serves comes later."""
         wanted = self.config.listen.grpc
-        server = Server(handlers, server_settings(self.config), self._refusals, self.protection.grpc_context)
+        settings, keeper = server_settings(self.config), self._entrances.keeper
+        server = Server(handlers, settings, self._refusals, self.protection.grpc_context, keeper)
         port = server.bind(wanted.host, wanted.port)
         self._parts.push_async_callback(server.stop, GOODBYE_S)
         self.grpc_address = str(Address(wanted.host, port))
@@ -335,6 +341,7 @@ class Node:
             subscriptions=self.clients.subscriptions,
             groups=self.answers.group_figures(),
             refusals=self._refusals.totals,
+            turned_away=self._entrances.keeper.turned_away,
             datagrams={} if emm is None else emm.fates(),
             datagrams_rejected={} if emm is None else emm.rejected(),
             coaty=None if coaty is None else coaty.bridge_figures(),

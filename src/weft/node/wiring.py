@@ -125,6 +125,10 @@ def server_settings(config: NodeConfig) -> ServerSettings:
         ),
         connections_max=limits.connections_max,
         connections_of_host_max=limits.connections_of_host_max,
+        strangers_max=limits.strangers_max,
+        strangers_of_host_max=limits.strangers_of_host_max,
+        grace_s=limits.stranger_grace_s,
         handshake_timeout_s=limits.handshake_timeout_s,
         first_request_timeout_s=limits.first_request_timeout_s,
+        stranger_timeout_s=limits.handshake_timeout_s + limits.first_request_timeout_s,
     )

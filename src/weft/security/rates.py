@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 
-from weft.security.certificates import parse_address
+from weft.doors.sources import source_of
 
 FAILURES_BURST: Final = 10  # wrong keys or tokens of one source before it has to wait
 FAILURES_PER_S: Final = 0.1  # after that
 FAILURE_SOURCES_MAX: Final = 10_000  # remembered; those that failed longest ago go first
 GUESSES_BURST: Final = 100  # wrong keys of one source, whichever they are for: 10 s of a core
 GUESSES_PER_S: Final = 2.0  # after that: a fifth of a core
+
+__all__ = ["FailureLimiter", "source_of"]
 
 
 class _Bucket(NamedTuple):
@@ -88,13 +89,3 @@ class KeyGuessLimiter:
 
 def _place(guessing: GuessedKey) -> str:
     return f"{guessing.key_id} {guessing.source}"
-
-
-def source_of(host: str) -> str:
-    """Whom to count failures of an address against: an IPv6 host has 2**64 addresses to try from, so its network."""
-    address = parse_address(host)
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return str(IPv6Address(int(address) >> 64 << 64))
-    return host

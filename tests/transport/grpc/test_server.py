@@ -39,8 +39,11 @@ OPENING = PREFACE + frame(SETTINGS, 0, 0)
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        (ServerSettings(connections_max=2), "too many connections (limit 2)"),
-        (ServerSettings(connections_of_host_max=2), "too many connections of one host (limit 2)"),
+        (ServerSettings(connections_max=2, grace_s=PATIENCE_S), "too many connections (limit 2)"),
+        (
+            ServerSettings(connections_of_host_max=2, grace_s=PATIENCE_S),
+            "too many connections of one address (limit 2)",
+        ),
     ],
 )
 @on_both_loops
@@ -63,7 +66,7 @@ async def test_connections_are_bounded_and_make_room_when_they_end(settings: Ser
 
 @on_both_loops
 async def test_handshakes_count_as_connections(certificates: Certificates) -> None:
-    settings = ServerSettings(connections_max=1)
+    settings = ServerSettings(connections_max=1, grace_s=PATIENCE_S)
     async with serving(ECHOING, settings, certificates.server()) as place:
         async with raw_peer(place.port):
             await until(lambda: place.server.connections == 1)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import coincurve
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
+from weft.doors import Door
 from weft.transport.libp2p import Connection, Host, Neighbour, Pubsub
 from weft.wire.libp2p import Multiaddr, PrivateKey, multiaddr
 from weft.wire.libp2p.floodsub import Dropped, Message
@@ -55,9 +56,10 @@ async def eventually(holds: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def peer(identity: PrivateKey | None = None, *topics: str) -> AsyncIterator[Peer]:
+async def peer(identity: PrivateKey | None = None, *topics: str, door: Door | None = None) -> AsyncIterator[Peer]:
     """One that listens on a free port and is subscribed to ``topics``."""
     host = Host(identity or new_identity(), secrets.token_bytes, "weft-test/0")
+    host.door = door or host.door
     pubsub = Pubsub(host, secrets.token_bytes)
     one = Peer(host, pubsub)
     pubsub.on_message, pubsub.on_dropped = one.messages.append, one.dropped.append

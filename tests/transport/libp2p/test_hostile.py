@@ -9,6 +9,8 @@ from contextlib import suppress
 import pytest
 
 from tests.transport.libp2p.hosts import Peer, eventually, new_identity, peer
+from weft.doors import Doorkeeper, DoorLimits
+from weft.errors import PeerError
 from weft.transport.libp2p import connection as room
 from weft.wire.libp2p import floodsub, identify
 from weft.wire.libp2p.mplex import MPLEX_STREAMS_MAX, Event, Mplex, StreamOpened, StreamReset
@@ -170,5 +172,29 @@ def test_who_does_not_say_who_it_is_does_not_become_a_neighbour() -> None:
             raw.writer.write_eof()
             await raw.over()
             assert not one.host.neighbours
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("SEC-04")
+def test_strangers_make_room_and_neighbours_stay() -> None:
+    async def story() -> None:
+        keeper = Doorkeeper()
+        door = keeper.door("coaty", DoorLimits(2, 2, 2, 2, grace_s=0.0))
+        async with peer(door=door) as one, peer() as friend, peer() as late:
+            await friend.host.dial(one.address)
+            await eventually(lambda: friend.host.peer in one.host.neighbours)
+            endpoint = one.address.tcp_endpoint
+            assert endpoint is not None
+            silent = await asyncio.open_connection(*endpoint)
+            await eventually(lambda: door.connections == 2)
+            await late.host.dial(one.address)
+            await ended(*silent)
+            await eventually(lambda: one.host.neighbours.keys() == {friend.host.peer, late.host.peer})
+            await hung_up(one, b"")  # there is no stranger to go for this one
+            with pytest.raises(PeerError, match="too many connections to dial another one"):
+                await one.host.dial_apart(friend.address)
+            assert keeper.turned_away == {("coaty", "address"): 3}
+        assert door.connections == 0
 
     asyncio.run(story())

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import uvloop
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,7 +22,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from tests.security import pki
 from tests.transport.quic.foreign import WAIT_S, foreign_client
+from weft.doors import Door, Doorkeeper, DoorLimits
 from weft.errors import PeerError, UsageError
+from weft.limits import QUIC_CONNECTIONS_MAX
 from weft.security import Credentials, Names, Secret, node
 from weft.transport.quic import (
     ALPN,
@@ -51,10 +55,12 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Credentials:
 class Side:
     """Links that remember what arrived."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, connections_max: int = QUIC_CONNECTIONS_MAX, door: Door | None = None, **settings: Any) -> None:
         self.arrived: list[Datagram] = []
         self.gone: list[Address] = []
-        self.links = QuicLinks(self.arrived.extend, self.gone.append, **settings)
+        self.links = QuicLinks(
+            self.arrived.extend, self.gone.append, connections_max=connections_max, door=door, **settings
+        )
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(WAIT_S):
@@ -194,9 +200,8 @@ def test_bounds(own: Credentials) -> None:
         server, client, late = Side(connections_max=1), Side(), Side()
         port = await server.listen(own)
         target = await client.links.connect(HOST, port, own.root_pem)
-        await late.links.connect(HOST, port, own.root_pem)  # the handshake goes through, then it is shown out
-        await server.until(lambda: server.links.refused == 1)
-        await late.until(lambda: len(late.links) == 0)
+        with pytest.raises(PeerError, match="no answer within"):
+            await late.links.connect(HOST, port, own.root_pem, timeout_s=0.5)
         taken = [client.links.send(b"x" * 500, target) for _ in range(QUIC_FRAMES_WAITING_MAX + 10)]
         assert taken.count(False) == 10
         client.links.close()
@@ -316,6 +321,53 @@ def test_a_certificate_that_signed_itself_can_be_pinned() -> None:
         await client.links.connect(HOST, port, pinned.chain_pem)
         with pytest.raises(PeerError):
             await client.links.connect(HOST, port, signed_by_itself().chain_pem)
+        client.links.close()
+        server.links.close()
+
+    asyncio.run(story())
+
+
+async def begin_handshake(port: int) -> socket.socket:
+    """As far as a server keeps something of it: the first packet, and again with the token that came back."""
+    loop = asyncio.get_running_loop()
+    quic = QuicConnection(configuration=QuicConfiguration(is_client=True, alpn_protocols=[ALPN]))
+    quic.connect((HOST, port), now=0.0)
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.setblocking(False)
+    await loop.sock_connect(sock, (HOST, port))
+    await send_all(sock, quic)
+    quic.receive_datagram(await loop.sock_recv(sock, 65536), (HOST, port), now=0.0)
+    await send_all(sock, quic)
+    return sock
+
+
+async def send_all(sock: socket.socket, quic: QuicConnection) -> None:
+    for data, _ in quic.datagrams_to_send(now=0.0):
+        await asyncio.get_running_loop().sock_sendall(sock, data)
+
+
+@pytest.mark.req("SEC-04")
+def test_handshakes_that_never_end_are_bounded_per_address_and_given_up(own: Credentials) -> None:
+    """They keep neither places nor memory, and those who mean it get in."""
+
+    async def story() -> None:
+        keeper = Doorkeeper()
+        door = keeper.door("emm-quic", DoorLimits(100, 100, 100, 3, grace_s=0.2, stranger_s=1.0), apart=True)
+        server, client = Side(door=door), Side()
+        port = await server.listen(own)
+        silent = []
+        async with asyncio.timeout(WAIT_S):
+            for _ in range(3):
+                silent.append(await begin_handshake(port))
+            await server.until(lambda: door.strangers == 3)
+            target = await client.links.connect(HOST, port, own.root_pem)
+        assert keeper.turned_away["emm-quic", "address"] >= 1, "one that was silent made room"
+        await server.until(lambda: keeper.turned_away["emm-quic", "late"] == 2)
+        assert door.connections == len(server.links._all) == 1, "who is up stays"
+        client.links.send(b"here", target)
+        assert await server.data(1) == [b"here"]
+        for each in silent:
+            each.close()
         client.links.close()
         server.links.close()
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from tests.wire.exmp.transcript import HELLO, octets
+from weft.doors import Door
 from weft.transport.tcp import ExmpConnection, Listener, ReceivedRequest
 from weft.wire.exmp import Closed, Failure, InvalidRequestReceived, Outcome, Settings, Success
 
@@ -103,14 +104,16 @@ class Place:
 
 
 @asynccontextmanager
-async def listening(settings: Settings = QUIET, connections_max: int = 2000) -> AsyncIterator[Place]:
+async def listening(
+    settings: Settings = QUIET, connections_max: int = 2000, door: Door | None = None
+) -> AsyncIterator[Place]:
     users: list[Echo] = []
 
     def make_user(link: ExmpConnection) -> Echo:
         users.append(Echo(link))
         return users[-1]
 
-    listener = Listener(settings, make_user, connections_max)
+    listener = Listener(settings, make_user, connections_max, door=door)
     place = Place(await listener.start("127.0.0.1", 0), users, listener)
     try:
         yield place

@@ -9,6 +9,7 @@ import pytest
 
 from tests.transport.tcp.raw import QUIET, Raw, listening, until
 from tests.wire.exmp.transcript import HELLO, error, request, response
+from weft.doors import Doorkeeper, DoorLimits
 from weft.wire.exmp import Closed, End, Settings
 
 PING = "00000004 02 000000"
@@ -271,3 +272,29 @@ def test_data_that_does_not_fit_is_answered_with_a_failure(body: str) -> None:
         await raw.expect(response(2, '{"status":"success","data":{"x":true}}'))
 
     talk(story)
+
+
+@pytest.mark.req("SEC-04")
+def test_strangers_make_room_and_who_is_known_stays() -> None:
+    async def run() -> None:
+        keeper = Doorkeeper()
+        door = keeper.door("exmp", DoorLimits(2, 2, 2, 2, grace_s=0.0))
+        async with listening(door=door) as place:
+            known = await place.greeted()
+            place.users[0].link.prove()
+            silent = await place.raw()
+            await silent.expect(HELLO)
+            third = await place.greeted()
+            await silent.expect_end()
+            await until(lambda: door.connections == 2)
+            place.users[2].link.prove()
+            refused = await place.raw()
+            await refused.expect_end()
+            for raw in (known, third):
+                raw.send(request(1))
+                await raw.expect(response(1))
+            assert keeper.turned_away == {("exmp", "address"): 2}
+            await known.close()
+            await until(lambda: door.connections == 1)
+
+    asyncio.run(run())

@@ -15,6 +15,7 @@ from weft.coaty.identities import kept_identity
 from weft.coaty.observing import Observation
 from weft.coaty.settling import Publication
 from weft.core.messages import Delivered
+from weft.doors import Door
 from weft.errors import UsageError, WeftError
 from weft.gateway import BridgeFigures
 from weft.gateway.coaty.inbound import Inbound, listened_always, listened_by_name
@@ -52,6 +53,7 @@ class CoatyGateway:
         settings: CoatySettings,
         read_clock: Callable[[], int],
         logger: BoundLogger,
+        door: Door | None = None,
     ) -> None:
         require_namespace(settings.namespace)
         self.listeners: Sequence[str] = ()
@@ -60,6 +62,7 @@ class CoatyGateway:
         self._settings = settings
         self._read_clock = read_clock
         self._logger = logger
+        self._door = door
         self._publishing = Publishing(mesh, read_clock)
         self._agent: Agent | None = None
         self._following: Following | None = None  # what goes out
@@ -109,6 +112,7 @@ class CoatyGateway:
             mdns=settings.mdns,
             connections_max=settings.connections_max,
         )
+        agent.peer.host.door = self._door or agent.peer.host.door
         return agent
 
     def _make_rooms(self, agent: Agent) -> None:

@@ -12,6 +12,7 @@ from uuid import UUID
 from structlog.stdlib import BoundLogger
 
 from weft.datagram_node import Instant
+from weft.doors import Door
 from weft.errors import StorageError, UsageError, WeftError
 from weft.gateway.emm.accepting import Acceptance
 from weft.gateway.emm.checkers import Checkers
@@ -44,7 +45,10 @@ from weft.wire.udp import Address, Datagram, Datagrams, Outgoing, show
 
 
 class EmmGateway:
-    """A ``Gateway``. ``certificate`` gives the node's own, for QUIC; None where the node has none."""
+    """A ``Gateway``. ``certificate`` gives the node's own, for QUIC; None where the node has none.
+
+    ``door`` is how QUIC connections get in.
+    """
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class EmmGateway:
         settings: GatewaySettings,
         certificate: Callable[[], Credentials] | None,
         logger: BoundLogger,
+        door: Door | None = None,
     ) -> None:
         if settings.quic is not None and certificate is None:
             raise UsageError("gateway.emm.quic needs a certificate, and an insecure node has none")
@@ -64,7 +69,7 @@ class EmmGateway:
         at = _now()
         self.listeners: Sequence[str] = ()
         self._udp: UdpSocket | None = None
-        self._quic = QuicLinks(self._on_datagrams, self._on_gone)
+        self._quic = QuicLinks(self._on_datagrams, self._on_gone, door=door)
         self._settings = settings
         self._certificate = certificate
         self._logger = logger

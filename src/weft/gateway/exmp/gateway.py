@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from weft.doors import Door
 from weft.gateway import RequestFigures
 from weft.gateway.exmp.admission import Admission
 from weft.gateway.exmp.figures import RequestCounts
@@ -16,7 +17,7 @@ from weft.gateway.exmp.session import EXMP_STRANGER_BYTES_MAX, ClientSession
 from weft.gateway.publishing import Publishing
 from weft.limits import MIB
 from weft.port.node import MeshNode
-from weft.transport.tcp import ExmpConnection, Listener
+from weft.transport.tcp import EXMP_SURPLUS_MAX, ExmpConnection, Listener
 from weft.wire.exmp import Settings
 
 EXMP_GATEWAY_QUEUE_BYTES_MAX: Final = 1 * MIB  # of requests behind the one in work, on each of 4,096 connections
@@ -30,9 +31,13 @@ class Port:
     port: int
     tls: ssl.SSLContext | None = None
 
+    @property
+    def name(self) -> str:
+        return "exmp" if self.tls is None else "exmps"
+
     def named(self, port: int) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'exmp' if self.tls is None else 'exmps'} {host}:{port}"
+        return f"{self.name} {host}:{port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,8 @@ class ExmpSettings:
 
 
 class ExmpGateway:
-    """``Gateway`` for EXMP. ``read_clock`` tells Unix time in microseconds."""
+    """``Gateway`` for EXMP. ``read_clock`` tells Unix time in microseconds, ``make_door`` makes the door of a
+    port with that name, for so many connections."""
 
     def __init__(
         self,
@@ -68,11 +74,13 @@ class ExmpGateway:
         ports: Sequence[Port],
         settings: ExmpSettings,
         read_clock: Callable[[], int],
+        make_door: Callable[[str, int], Door] | None = None,
     ) -> None:
         self._mesh = mesh
         self._admission = admission
         self._ports = ports
         self._settings = settings
+        self._make_door = make_door
         self._operations = operations(read_status)
         self._publishing = Publishing(mesh, read_clock)
         self._tasks: set[asyncio.Task[None]] = set()  # of all sessions
@@ -99,7 +107,9 @@ class ExmpGateway:
     async def start(self) -> None:
         self._publishing.start()
         for port in self._ports:
-            listener = Listener(self._settings.of_connection(), self._welcome, self._settings.connections_max, port.tls)
+            most = self._settings.connections_max
+            door = None if self._make_door is None else self._make_door(port.name, most + EXMP_SURPLUS_MAX)
+            listener = Listener(self._settings.of_connection(), self._welcome, most, port.tls, door)
             self._open.append(listener)
             self._listeners.append(port.named(await listener.start(port.host, port.port)))
 

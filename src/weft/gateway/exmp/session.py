@@ -130,6 +130,7 @@ class ClientSession:
     def trust(self) -> None:
         """Somebody who is known may say more at a time than a stranger."""
         self._link.allow_message_bytes(EXMP_MESSAGE_BYTES_MAX)
+        self._link.prove()
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None

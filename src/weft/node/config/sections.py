@@ -301,13 +301,34 @@ class StorageSection(Section):
 class LimitsSection(Section):
     """What clients may ask of this node."""
 
-    connections_max: Int = knob(10_000, 16, 1_000_000, "gRPC connections of clients and peers, at a time.")
-    connections_of_host_max: Int = knob(
-        4096, 16, 1_000_000, "The same from one address: more for clients that come through a proxy."
+    connections_max: Int = knob(
+        10_000,
+        16,
+        1_000_000,
+        "gRPC connections of clients and peers, at a time. All ports together are bounded by the files that the "
+        "process may have open, too; the log line `files_shared_out` says how many connections that leaves.",
     )
-    handshake_timeout_s: Seconds = knob(10.0, 0.5, 300.0, "For the TLS handshake of a new gRPC connection.")
+    connections_of_host_max: Int = knob(
+        4096,
+        16,
+        1_000_000,
+        "Connections to one port (gRPC, EXMP, Coaty, QUIC) from one address, or /64 network of IPv6: more for clients "
+        "that come through a proxy.",
+    )
+    strangers_max: Int = knob(
+        1024, 4, 100_000, "Connections to one of these ports that have not yet shown who they are."
+    )
+    strangers_of_host_max: Int = knob(512, 4, 100_000, "The same from one address.")
+    stranger_grace_s: Seconds = knob(
+        1.0, 0.1, 300.0, "How long such a connection is safe from being closed to make room for a newer one."
+    )
+    handshake_timeout_s: Seconds = knob(10.0, 0.5, 300.0, "For the handshake of a new gRPC or QUIC connection.")
     first_request_timeout_s: Seconds = knob(
-        20.0, 0.5, 300.0, "For the first request on a new gRPC connection; it is closed without one."
+        20.0,
+        0.5,
+        300.0,
+        "For the first request on a new gRPC connection; it is closed without one, and if after both times no key or "
+        "certificate of a peer was found good.",
     )
     clients_max: Int = knob(10_000, 1, 1_000_000, "Client streams (publish or subscribe) that are open at a time.")
     subscriptions_max: Int = knob(10_000, 1, 1_000_000, "Subscriptions that are open at a time, of all clients.")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
 import ssl
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from weft.doors import Door, Doorkeeper
+from weft.doors.accepting import listen_on
+from weft.doors.descriptors import CA_CONNECTIONS_MAX
+from weft.doors.http import GuardedProtocol, HttpServer, http_limits
 from weft.errors import UsageError, WeftError
 from weft.limits import CA_BODY_BYTES_MAX
 from weft.security.authority import Authority
@@ -22,7 +23,7 @@ from weft.security.issuing import Issuer
 from weft.security.renewal import Renewer
 from weft.security.urls import parse_url
 
-CA_CONNECTIONS_MAX: Final = 256  # enrolling or renewing at a time; each takes milliseconds
+PORT: Final = "ca"  # the name of its door
 FILE: Final = "server.pem"
 STOP_TIMEOUT_S: Final = 1  # answers take milliseconds
 KEEP_ALIVE_S: Final = 5  # each caller has one or two things to ask
@@ -32,17 +33,26 @@ class CaServer:
     """``start`` listens (``port`` is then the real one), ``stop`` lets answers finish.
 
     ``clock`` tells Unix time. ``on_failed`` hears what is wrong with the CA itself: a file, or its own certificate.
+    ``door`` says how many connections there may be: when there are too many, the one that has been idle longest is
+    closed.
     """
 
     def __init__(
-        self, authority: Authority, host: str, port: int, clock: Clock, on_failed: Callable[[WeftError], None]
+        self,
+        authority: Authority,
+        host: str,
+        port: int,
+        clock: Clock,
+        on_failed: Callable[[WeftError], None],
+        door: Door | None = None,
     ) -> None:
         self._authority = authority
         self._file = authority.directory / FILE
         self._host = host
         self._clock = clock
         self._on_failed = on_failed
-        self._server: _Server | None = None
+        self._door = door or Doorkeeper().door(PORT, http_limits(CA_CONNECTIONS_MAX), apart=True)
+        self._server: HttpServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.port = port
 
@@ -55,14 +65,17 @@ class CaServer:
         config = _config(CaApi(Issuer(self._authority, self._clock()), self._clock, self._on_failed))
         config.load()
         config.ssl = context
-        listener = _listen(self._host, self.port)
-        self.port = listener.getsockname()[1]
-        self._server = _Server(config)
+        try:
+            listening = listen_on(self._host, self.port)
+        except OSError as error:
+            raise UsageError(f"cannot serve the CA on {self._host} port {self.port}: {error.strerror}") from None
+        self.port = listening.getsockname()[1]
+        self._server = HttpServer(config, listening, self._door)
         self._tasks = [
-            asyncio.create_task(self._server.serve(sockets=[listener]), name="weft-ca"),
+            asyncio.create_task(self._server.serve(), name="weft-ca"),
             asyncio.create_task(self._keep_certificate(context, renewer), name="weft-ca-certificate"),
         ]
-        await self._server.listening.wait()
+        await self._server.settled.wait()
 
     async def stop(self) -> None:
         if self._server is None or not self._tasks:
@@ -94,23 +107,7 @@ class CaServer:
                 self._on_failed(error)
 
 
-class _Server(uvicorn.Server):
-    """Without signal handlers: signals are the node's business."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
-
-class _Protocol(H11Protocol):
+class _Protocol(GuardedProtocol):
     """Hands the client certificate to the application: uvicorn does not."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
@@ -140,22 +137,12 @@ def _config(api: CaApi) -> uvicorn.Config:
         http=_Protocol,
         lifespan="off",
         log_config=None,
+        log_level="error",  # a line for every request that is no HTTP would be a stranger's to write
         access_log=False,
         server_header=False,
         proxy_headers=False,
         ws="none",
-        limit_concurrency=CA_CONNECTIONS_MAX,
         h11_max_incomplete_event_size=CA_BODY_BYTES_MAX,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=STOP_TIMEOUT_S,
     )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise UsageError(f"cannot serve the CA on {host} port {port}: {error.strerror}") from None
-    listener.setblocking(False)
-    return listener

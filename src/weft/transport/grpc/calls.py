@@ -291,11 +291,18 @@ class ServerCall(Call):
     """Our end of a call that somebody made. ``path`` names the method, ``host`` and ``port`` are the caller's."""
 
     def __init__(
-        self, endpoint: Endpoint, stream: Stream, host: str, port: int, begin: Callable[[ServerCall, Headers], None]
+        self,
+        endpoint: Endpoint,
+        stream: Stream,
+        host: str,
+        port: int,
+        begin: Callable[[ServerCall, Headers], None],
+        welcome: Callable[[], None],
     ) -> None:
         super().__init__(endpoint)
         self._stream = stream
         self._begin = begin
+        self._welcome = welcome
         self._answered = False
         self._finished = False
         self.path = ""
@@ -336,6 +343,7 @@ class ServerCall(Call):
 
     def widen(self) -> None:
         """The caller is welcome: it may send as much at a time as others. Before that, it gets one small window."""
+        self._welcome()
         self._stream.widen()
         self._endpoint.flush_soon()
 

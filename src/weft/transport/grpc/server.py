@@ -1,22 +1,22 @@
 """A gRPC server: connections are let in, calls find their methods, and all of it ends in order.
 
-Strangers cost something before anybody knows who they are, so bounds come first: how many connections, how many of one
-host, how long for a handshake and for a first request.
+Strangers cost something before anybody knows who they are, so bounds come first (``weft.doors``): how many connections,
+how many of one host, how long for a handshake, for a first request, and for a call that is welcome.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
+import math
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from weft.errors import UsageError
+from weft.doors import Doorkeeper, DoorLimits, Guest, TurnedAway
+from weft.doors.accepting import Acceptor, bound_to
 from weft.transport.grpc.calls import ServerCall
 from weft.transport.http2.endpoint import LINGER_S, Endpoint, EndpointSettings
 from weft.transport.http2.tls import TlsFailed, TlsTransport
@@ -26,12 +26,8 @@ from weft.wire.rpc import BadCall, RpcError, StatusCode
 
 Handler = Callable[[ServerCall], Awaitable[None]]
 
-BACKLOG: Final = 1024
-ACCEPTED_AT_ONCE: Final = 32
-ACCEPT_PAUSE_S: Final = 0.1  # when there are no descriptors left
+PORT: Final = "grpc"  # the name of its door
 CANCEL_S_MAX: Final = 5.0  # for handlers that were cancelled to end
-EVERYWHERE: Final = "::"  # IPv4 too
-MAPPED: Final = "::ffff:"  # how a socket for both shows IPv4
 DEFECT: Final = "a defect in this server; its log says more"
 STOPPING: Final = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
 
@@ -41,15 +37,30 @@ class ServerSettings:
     endpoint: EndpointSettings = field(default_factory=lambda: EndpointSettings(Http2Settings()))
     connections_max: int = 4096
     connections_of_host_max: int = 1024
+    strangers_max: int = 1024
+    strangers_of_host_max: int = 512
+    grace_s: float = 1.0
     handshake_timeout_s: float = 10.0
     first_request_timeout_s: float = 20.0
+    stranger_timeout_s: float = math.inf  # until a call is found welcome
+
+    @property
+    def door(self) -> DoorLimits:
+        return DoorLimits(
+            self.connections_max,
+            self.connections_of_host_max,
+            self.strangers_max,
+            self.strangers_of_host_max,
+            self.grace_s,
+            self.stranger_timeout_s,
+        )
 
 
 class ServerObserver(Protocol):
     """Metrics and logs."""
 
     def connection_refused(self, host: str, reason: str) -> None:
-        """Too many, or no TLS with it. Without a host, none can be accepted."""
+        """There is no TLS with it; or there are too many, if the server has no doorkeeper who tells that."""
 
     def connection_dropped(self, host: str, reason: str) -> None:
         """Its peer broke a rule, or did nothing for too long."""
@@ -59,7 +70,8 @@ class ServerObserver(Protocol):
 
 
 class Server:
-    """``handlers`` by path, ``/package.Service/Method``. ``tls`` is asked for the context at every connection."""
+    """``handlers`` by path, ``/package.Service/Method``. ``tls`` is asked for the context at every connection. A caller
+    is a stranger until a handler has found it welcome (``ServerCall.widen``)."""
 
     def __init__(
         self,
@@ -67,15 +79,16 @@ class Server:
         settings: ServerSettings,
         observer: ServerObserver,
         tls: Callable[[], ssl.SSLContext] | None = None,
+        keeper: Doorkeeper | None = None,
     ) -> None:
         self._handlers = handlers
         self._settings = settings
         self._observer = observer
         self._tls = tls
+        self._door = (keeper or Doorkeeper(tell=self._turned_away)).door(PORT, settings.door)
         self._sockets: list[socket.socket] = []
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._acceptors: list[Acceptor] = []
         self._guests: set[_Guest] = set()  # connections, those in a handshake included
-        self._hosts: Counter[str] = Counter()
         self._nobody_is_here = asyncio.Event()
         self._nobody_is_here.set()
         self._calls: dict[asyncio.Task[None], ServerCall] = {}
@@ -94,73 +107,30 @@ class Server:
 
     def bind(self, host: str, port: int) -> int:
         """Take a port, before anything is served on it; UsageError."""
-        both = host == EVERYWHERE and socket.has_dualstack_ipv6()
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            listening = socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
-        except OSError as error:
-            raise UsageError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
-        listening.setblocking(False)
+        listening = bound_to(host, port)
         self._sockets.append(listening)
         bound: int = listening.getsockname()[1]
         return bound
 
     async def start(self) -> None:
-        for each in self._sockets:
-            self._listen(each)
+        self._acceptors = [Acceptor(each, self._door, self._connect) for each in self._sockets]
+        for acceptor in self._acceptors:
+            acceptor.start()
 
-    def _listen(self, listening: socket.socket) -> None:
-        if not self._is_stopping:
-            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
-
-    def _accept(self, listening: socket.socket) -> None:
-        """Some connections are there. Not with ``sock_accept``: one that it has accepted is lost if it is cancelled."""
-        loop = asyncio.get_running_loop()
-        for _ in range(ACCEPTED_AT_ONCE):  # others want their turn
-            try:
-                connected, address = listening.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno != errno.ECONNABORTED:
-                    self._observer.connection_refused("", f"cannot accept connections: {error.strerror}")
-                    loop.remove_reader(listening)
-                    loop.call_later(ACCEPT_PAUSE_S, self._listen, listening)
-                    return
-                continue
-            connected.setblocking(False)
-            guest = self._let_in(str(address[0]).removeprefix(MAPPED), int(address[1]))
-            if guest is None:
-                connected.close()
-                continue
-            connecting = loop.create_task(self._connect(guest, connected))
-            self._connecting.add(connecting)
-            connecting.add_done_callback(self._connecting.discard)
-
-    async def _connect(self, guest: _Guest, connected: socket.socket) -> None:
+    async def _connect(self, connected: socket.socket, let_in: Guest, port: int) -> None:
+        try:
+            guest = _Guest(self, let_in, port)
+        except Exception as error:  # of whoever has the certificates; the next connection may have more luck
+            self._observer.connection_refused(let_in.host, f"no TLS context: {error}")
+            raise OSError("no TLS context") from error
         try:
             await asyncio.get_running_loop().connect_accepted_socket(guest.protocol, connected)
         except (OSError, asyncio.CancelledError):  # the peer is gone already, or all of us are
-            connected.close()
             guest.protocol().connection_lost(None)
+            raise
 
-    def _let_in(self, host: str, port: int) -> _Guest | None:
-        reason = self._reason_against(host)
-        if reason is None:
-            try:
-                return _Guest(self, host, port)
-            except Exception as error:  # of whoever has the certificates; the next connection may have more luck
-                reason = f"no TLS context: {error}"
-        self._observer.connection_refused(host, reason)
-        return None
-
-    def _reason_against(self, host: str) -> str | None:
-        settings = self._settings
-        if len(self._guests) >= settings.connections_max:
-            return f"too many connections (limit {settings.connections_max})"
-        if self._hosts[host] >= settings.connections_of_host_max:
-            return f"too many connections of one host (limit {settings.connections_of_host_max})"
-        return None
+    def _turned_away(self, turned: TurnedAway) -> None:
+        self._observer.connection_refused(turned.host, turned.text)
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
@@ -226,11 +196,10 @@ class Server:
         await self._wait_for_guests(LINGER_S)
 
     async def _stop_accepting(self) -> None:
-        for each in self._sockets:
-            if each.fileno() >= 0:
-                asyncio.get_running_loop().remove_reader(each)
-                each.close()
-        await asyncio.gather(*self._connecting)
+        for each in self._acceptors:
+            await each.stop()
+        for listening in self._sockets:
+            listening.close()
 
     async def _wait_for_guests(self, timeout_s: float) -> None:
         """To leave."""
@@ -242,9 +211,10 @@ class Server:
 class _Guest:
     """One connection of a server, from its first byte to its last."""
 
-    def __init__(self, server: Server, host: str, port: int) -> None:
+    def __init__(self, server: Server, let_in: Guest, port: int) -> None:
         self._server = server
-        self._host = host
+        self._let_in = let_in
+        self._host = let_in.host
         self._port = port
         self._timer: asyncio.TimerHandle | None = None
         self._is_made = False
@@ -259,7 +229,6 @@ class _Guest:
                 on_failed=self._refused,
             )
         server._guests.add(self)
-        server._hosts[host] += 1
         server._nobody_is_here.clear()
 
     def protocol(self) -> asyncio.Protocol:
@@ -273,9 +242,7 @@ class _Guest:
         if self not in server._guests:
             return
         server._guests.remove(self)
-        server._hosts[self._host] -= 1
-        if not server._hosts[self._host]:
-            del server._hosts[self._host]
+        self._let_in.leave()
         if not server._guests:
             server._nobody_is_here.set()
 
@@ -309,6 +276,7 @@ class _Guest:
         if self._server._is_stopping:
             endpoint.close()
             return
+        self._let_in.turn_out = endpoint.abort
         limit_s = self._server._settings.first_request_timeout_s
         self._timer = asyncio.get_running_loop().call_later(limit_s, endpoint.drop, f"no request within {limit_s:g} s")
 
@@ -318,11 +286,11 @@ class _Guest:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        return ServerCall(endpoint, stream, self._host, self._port, self._server._begin)
+        return ServerCall(endpoint, stream, self._host, self._port, self._server._begin, self._let_in.prove)
 
     def gone_away(self, endpoint: Endpoint, gone: GoneAway) -> None: ...
 
     def lost(self, endpoint: Endpoint, reason: str) -> None:
         self.leave()
-        if endpoint.failure:
+        if endpoint.failure and not self._let_in.is_leaving:  # who was turned out is told of already
             self._server._observer.connection_dropped(self._host, endpoint.failure)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from weft.doors import Door, Doorkeeper, DoorLimits, Guest
+from weft.doors.accepting import Acceptor, listen_on
 from weft.errors import PeerError, UsageError, WeftError
 from weft.limits import IDENTIFY_BYTES_MAX, LIBP2P_CONNECTIONS_MAX
 from weft.transport.libp2p.connection import LIBP2P_NEGOTIATION_S, Accept, Connection, Stream
@@ -19,6 +22,10 @@ from weft.wire.libp2p.private_keys import PrivateKey
 from weft.wire.libp2p.upgrade import Entropy, Upgrade
 
 LIBP2P_DIAL_S: Final = 10.0  # for a TCP connection
+# Of a host by itself, without a node's doorkeeper. Who stands in line for longer than a handshake takes may be closed.
+LIBP2P_DOOR: Final = DoorLimits(
+    LIBP2P_CONNECTIONS_MAX, LIBP2P_CONNECTIONS_MAX, LIBP2P_CONNECTIONS_MAX, LIBP2P_CONNECTIONS_MAX, grace_s=2.0
+)
 PROTOCOL_VERSION: Final = "ipfs/0.1.0"  # what the reference says
 
 
@@ -33,7 +40,8 @@ class Neighbour:
 
 class Host:
     """Callbacks: ``on_ready`` for every connection to a neighbour once that has said who it is, ``on_lost`` for every
-    such connection that ended, ``on_full`` when the bound on connections is met, once until there is room again."""
+    such connection that ended, ``on_full`` when the bound on connections is met, once until there is room again.
+    ``door`` is how others get in; a node sets its own before ``listen``."""
 
     def __init__(
         self,
@@ -52,7 +60,10 @@ class Host:
         self._entropy = entropy
         self._agent_version = agent_version
         self._accepted: dict[str, Accept] = {identify.PROTOCOL: self._tell_identity}
-        self._servers: list[asyncio.Server] = []
+        self.door: Door = Doorkeeper().door("coaty", LIBP2P_DOOR)
+        self._acceptors: list[Acceptor] = []
+        self._listening: list[socket.socket] = []
+        self._guests: dict[Connection, Guest] = {}  # connections as the door knows them
         self._all: set[Connection] = set()  # those being upgraded and those apart included
         self._apart: set[Connection] = set()
         self._ready: dict[PeerId, dict[Connection, Neighbour]] = {}
@@ -69,7 +80,7 @@ class Host:
     @property
     def listen_addresses(self) -> tuple[Multiaddr, ...]:
         """Where this host can be reached, without its peer id."""
-        names = [sock.getsockname()[:2] for server in self._servers for sock in server.sockets]
+        names = [sock.getsockname()[:2] for sock in self._listening]
         return tuple(multiaddr.tcp(host, port) for host, port in names)
 
     @property
@@ -87,12 +98,14 @@ class Host:
     # --- coming and going ----------------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(self._inbound, host, port)
+            listening = listen_on(host, port)
         except OSError as error:
             raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
-        self._servers.append(server)
+        acceptor = Acceptor(listening, self.door, self._connect)
+        acceptor.start()
+        self._listening.append(listening)
+        self._acceptors.append(acceptor)
 
     async def dial(self, address: Multiaddr) -> Connection:
         """A connection to the peer at ``address`` (which names it): one that stands, or a new one; or PeerError."""
@@ -111,8 +124,9 @@ class Host:
 
     async def close(self) -> None:
         self._is_closed = True
-        for server in self._servers:
-            server.close()
+        self._listening = []
+        for acceptor in self._acceptors:
+            await acceptor.stop()
         tasks: list[asyncio.Task[Any]] = [*self._tasks, *self._dialling.values()]
         for task in tasks:
             task.cancel()
@@ -124,8 +138,6 @@ class Host:
             _, late = await asyncio.wait(overs, timeout=LIBP2P_NEGOTIATION_S)
             for over in late:
                 overs[over].abort(PeerError("peer did not take the rest in time"))
-        for server in self._servers:
-            await server.wait_closed()
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run it as long as the host lives. A PeerError ends it quietly: whom it was about is gone, or unwilling."""
@@ -158,15 +170,22 @@ class Host:
 
     # --- dialling and accepting ----------------------------------------------------------------------------------
 
-    def _inbound(self) -> Connection:
-        return self._new_connection(None)
+    async def _connect(self, connected: socket.socket, guest: Guest, port: int) -> None:
+        connection = self._new_connection(None)
+        self._guests[connection] = guest
+        guest.turn_out = lambda text: connection.abort(PeerError(text))
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, connected)
+        finally:
+            if not connection.is_made:
+                self._forget(connection)
 
     def _new_connection(self, expected: PeerId | None) -> Connection:
         connection = Connection(Upgrade(self.identity, expected, self._entropy), self)
         if len(self._all) >= self._connections_max:
             connection.reason = self._refuse()
-            return connection
-        self._all.add(connection)
+        else:
+            self._all.add(connection)
         connection.over.add_done_callback(lambda _: self._forget(connection))
         return connection
 
@@ -182,15 +201,24 @@ class Host:
         self._all.discard(connection)
         self._apart.discard(connection)
         self._is_full = self._is_full and len(self._all) >= self._connections_max
+        guest = self._guests.pop(connection, None)
+        if guest is not None:
+            guest.leave()
 
     async def _dial(self, address: Multiaddr, peer: PeerId, *, apart: bool = False) -> Connection:
         endpoint = address.tcp_endpoint
         if endpoint is None:
             raise PeerError("only TCP addresses can be dialled", address=address)
         connection = self._new_connection(peer)
+        loop = asyncio.get_running_loop()
+        guest = self.door.arrive(endpoint[0], loop.time())  # what we dial takes a place as well
+        if guest is None:
+            self._forget(connection)
+            raise PeerError("too many connections to dial another one", address=address)
+        guest.prove()
+        self._guests[connection] = guest
         if apart:
             self._apart.add(connection)
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(LIBP2P_DIAL_S):
                 await loop.create_connection(lambda: connection, *endpoint)
@@ -237,6 +265,8 @@ class Host:
         if connection.stands:
             neighbour = Neighbour(connection.peer, answer.protocols, answer.listen_addrs)
             self._ready.setdefault(connection.peer, {})[connection] = neighbour
+            if connection in self._guests:
+                self._guests[connection].prove()
             self.on_ready(connection, neighbour)
 
 

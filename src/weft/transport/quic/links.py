@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast
 
@@ -12,7 +13,9 @@ from aioquic.asyncio.server import QuicServer
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 
+from weft.doors import Door, Doorkeeper, DoorLimits, Guest
 from weft.errors import PeerError, UsageError
+from weft.limits import QUIC_CONNECTIONS_MAX
 from weft.transport.quic.configuration import (
     QUIC_KEPT_TIMEOUT_S,
     Shown,
@@ -25,9 +28,9 @@ from weft.transport.udp import OnDatagrams
 from weft.wire.quic import quic_address
 from weft.wire.udp import TTL_DEFAULT, Address, Datagram, show
 
-QUIC_CONNECTIONS_MAX: Final = 1024  # 60 KB each
 QUIC_DATAGRAMS_AT_ONCE: Final = 512  # handed on before others have their turn
 QUIC_CONNECT_TIMEOUT_S: Final = 10.0  # two round trips and a certificate
+QUIC_GRACE_S: Final = 2.0  # a handshake takes two round trips: who takes longer goes if there is no room
 QUIC_PINGS_PER_TIMEOUT: Final = 3  # so that two may be lost
 
 OnGone = Callable[[Address], None]
@@ -39,7 +42,10 @@ def nobody_asks(address: Address) -> None:
 
 class QuicLinks:
     """``on_datagrams`` gets what arrived since the last time, ``on_gone`` the address of a connection that was up and
-    ended. The loop owns everything here; ``close`` ends it all."""
+    ended. The loop owns everything here; ``close`` ends it all.
+
+    ``door`` is how others get in; without one, ``connections_max`` says how many may.
+    """
 
     def __init__(
         self,
@@ -48,15 +54,17 @@ class QuicLinks:
         *,
         connections_max: int = QUIC_CONNECTIONS_MAX,
         kept_timeout_s: float = QUIC_KEPT_TIMEOUT_S,
+        door: Door | None = None,
     ) -> None:
-        self.refused = 0  # connections past the limit
         self.dropped = 0  # frames that came and found no room
         self._on_datagrams = on_datagrams
         self._on_gone = on_gone
-        self._connections_max = connections_max
         self._kept_timeout_s = kept_timeout_s  # of those that were made here
+        self._door = door or _own_door(connections_max)
+        self._guests: dict[Connection, Guest] = {}  # connections that others made
+        self._deadline: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self._server: QuicServer | None = None
+        self._server: _Server | None = None
         self._configuration: QuicConfiguration | None = None
         self._all: set[Connection] = set()
         self._up: dict[Address, Connection] = {}
@@ -77,7 +85,7 @@ class QuicLinks:
         assert self._server is None, "one listener each"
         self._configuration = server_configuration(credentials)
         # Retry: who cannot be reached at the address it gives costs no memory.
-        make = partial(QuicServer, configuration=self._configuration, create_protocol=self._accepted, retry=True)
+        make = partial(_Server, configuration=self._configuration, create_protocol=self._accepted, retry=True)
         try:
             transport, server = await self._loop.create_datagram_endpoint(make, local_addr=(host, port))
         except OSError as error:
@@ -140,10 +148,32 @@ class QuicLinks:
             raise PeerError(f"the other side ended the connection: {connection.ended}") from None
 
     def _accepted(self, quic: Any, stream_handler: Any = None) -> Connection:
+        """A handshake begins, with an address that is the caller's own: it has answered a retry."""
+        assert self._server is not None and self._server.sender is not None, "it has just received something"
+        guest = self._door.arrive(self._server.sender[0], self._loop.time())
+        if guest is None:
+            raise _NotLetIn
         made = self._connection(quic)
-        if len(self._all) > 2 * self._connections_max:  # as many again may be in their handshakes
-            self._loop.call_soon(made.end, "too many connections")
+        self._guests[made] = guest
+        guest.turn_out = partial(self._turn_out, made)
+        self._watch()
         return made
+
+    def _turn_out(self, connection: Connection, text: str) -> None:
+        """What there is goes at once; the peer hears of it when the packet is out, or never."""
+        connection.end(text)
+        self._forget(connection)
+
+    def _watch(self) -> None:
+        """Look again when the oldest handshake has taken too long."""
+        deadline_s = self._door.next_deadline_s()
+        if self._deadline is None and deadline_s is not None:
+            self._deadline = self._loop.call_at(deadline_s, self._expire)
+
+    def _expire(self) -> None:
+        self._deadline = None
+        self._door.expire(self._loop.time())
+        self._watch()
 
     def _connection(self, quic: Any) -> Connection:
         made = Connection(quic, self._on_up, self._on_frame, self._forget)
@@ -152,10 +182,8 @@ class QuicLinks:
 
     def _on_up(self, connection: Connection) -> None:
         assert connection.peer is not None, "a handshake has a peer"
-        if len(self._up) >= self._connections_max:
-            self.refused += 1
-            connection.end("too many connections")
-            return
+        if connection in self._guests:
+            self._guests[connection].prove()
         address = quic_address(connection.peer)
         if (before := self._up.get(address)) is not None:  # it was started again, and has the same port
             before.end("connected again")
@@ -188,6 +216,9 @@ class QuicLinks:
     def _forget(self, connection: Connection) -> None:
         self._all.discard(connection)
         connection.gone.set()
+        guest = self._guests.pop(connection, None)
+        if guest is not None:
+            guest.leave()
         transport = self._dialled.pop(connection, None)
         if transport is not None:
             connection.abandon()
@@ -208,6 +239,8 @@ class QuicLinks:
         """End all connections. Closing twice does nothing."""
         self._arrived.clear()
         self._on_gone = nobody_asks
+        if self._deadline is not None:
+            self._deadline.cancel()
         for connection in list(self._all):
             connection.end("closed")
             connection.abandon()
@@ -215,6 +248,29 @@ class QuicLinks:
         if self._server is not None:
             self._server.close()
             self._server = None
+
+
+class _NotLetIn(Exception):
+    """There is no room for a connection, so nothing is made of it. The caller hears nothing, and tries again."""
+
+
+class _Server(QuicServer):
+    """aioquic's, which would make a connection of every handshake."""
+
+    sender: Address | None = None  # of the datagram that is being received
+
+    def datagram_received(self, data: Any, addr: Any) -> None:
+        self.sender = addr
+        with suppress(_NotLetIn):
+            super().datagram_received(data, addr)
+
+
+def _own_door(connections_max: int) -> Door:
+    """Of links that have no doorkeeper: all bounds are the one of connections."""
+    limits = DoorLimits(
+        connections_max, connections_max, connections_max, connections_max, QUIC_GRACE_S, QUIC_CONNECT_TIMEOUT_S
+    )
+    return Doorkeeper().door("emm-quic", limits, apart=True)
 
 
 async def _resolved(host: str, port: int) -> Address:

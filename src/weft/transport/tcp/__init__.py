@@ -13,10 +13,11 @@ requests wait for answers, or while the peer does not take the answers it has go
 
 from weft.transport.tcp.dialling import Unreachable, dial
 from weft.transport.tcp.link import Answer, BadAnswer, ExmpConnection, LinkLost, LinkUser, ReceivedRequest
-from weft.transport.tcp.listener import Listener
+from weft.transport.tcp.listener import EXMP_SURPLUS_MAX, Listener
 from weft.transport.tcp.tls import client_context, renewing, server_context
 
 __all__ = [
+    "EXMP_SURPLUS_MAX",
     "Answer",
     "BadAnswer",
     "ExmpConnection",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeAlias, assert_never, cast
 
+from weft.doors import Guest
 from weft.errors import PeerError
 from weft.limits import EXMP_LINGER_S
 from weft.transport.addresses import Address
@@ -72,7 +73,8 @@ class Traffic:
 
 class ExmpConnection(asyncio.Protocol):
     """``make_user`` is called once there is a connection, and its ``LinkUser`` gets what comes in; ``on_gone`` when the
-    socket is closed. ``traffic`` is where bytes are counted, for several connections if one likes."""
+    socket is closed. ``traffic`` is where bytes are counted, for several connections if one likes. ``guest`` is the
+    connection as the door knows it that it came in by, if it did."""
 
     def __init__(
         self,
@@ -80,12 +82,14 @@ class ExmpConnection(asyncio.Protocol):
         make_user: Callable[[ExmpConnection], LinkUser],
         on_gone: Callable[[ExmpConnection], None] | None = None,
         traffic: Traffic | None = None,
+        guest: Guest | None = None,
     ) -> None:
         # All of one read are handed over together: who uses a link keeps to the order.
         self._settings = replace(settings, in_work_max=settings.pending_max)
         self._make_user = make_user
         self._on_gone = on_gone
         self._traffic = Traffic() if traffic is None else traffic
+        self._guest = guest
         self._loop = asyncio.get_running_loop()
         self._user: LinkUser
         self._machine: Connection
@@ -124,6 +128,11 @@ class ExmpConnection(asyncio.Protocol):
     def allow_message_bytes(self, bytes_max: int) -> None:
         """From now on, messages may be as long as that."""
         self._machine.message_bytes_max = bytes_max
+
+    def prove(self) -> None:
+        """The user knows who is there, and the connection is not to be closed for the sake of others."""
+        if self._guest is not None:
+            self._guest.prove()
 
     def request(self, op: str, data: JsonObject | None, answered: Callable[[Answer], None]) -> None:
         """Send a request; ``answered`` is called once. UsageError if the link is not open, or too many are pending."""
@@ -165,6 +174,8 @@ class ExmpConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         self.peer_address = Address(*(transport.get_extra_info("peername") or NOWHERE)[:2])
         self.tls = transport.get_extra_info("ssl_object")
+        if self._guest is not None:
+            self._guest.turn_out = lambda text: self.abort()
         self._machine = Connection(self._settings, self._loop.time())
         self._user = self._make_user(self)
         self._flush()
@@ -186,6 +197,8 @@ class ExmpConnection(asyncio.Protocol):
             if handle is not None:
                 handle.cancel()
         self.gone.set()
+        if self._guest is not None:
+            self._guest.leave()
         if self._on_gone is not None:
             self._on_gone(self)
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
-from weft.errors import UsageError
+from weft.doors import Door, Doorkeeper, DoorLimits, Guest
+from weft.doors.accepting import Acceptor, bound_to
 from weft.transport.tcp.link import ExmpConnection, LinkUser, ReceivedRequest, Traffic
 from weft.wire.exmp import Closed, ErrorCode, Settings
 
 EXMP_GOODBYE_S: Final = 2.0  # for all connections of a port to end when it closes
+EXMP_SURPLUS_MAX: Final = 16  # connections too many that are told so; further ones are hung up on
 
 
 class Listener:
-    """``make_user`` says who works with a link that came in. One more than ``connections_max`` is sent away."""
+    """``make_user`` says who works with a link that came in. One more than ``connections_max`` is sent away.
+
+    A link is a stranger's until its user calls ``ExmpConnection.prove``, and the ``door`` may close it until then.
+    """
 
     def __init__(
         self,
@@ -23,12 +30,14 @@ class Listener:
         make_user: Callable[[ExmpConnection], LinkUser],
         connections_max: int,
         tls: ssl.SSLContext | None = None,
+        door: Door | None = None,
     ) -> None:
         self._settings = settings
         self._make_user = make_user
         self._connections_max = connections_max
         self._tls = tls
-        self._server: asyncio.Server | None = None
+        self._door = door or _own_door(connections_max, settings.handshake_timeout_s)
+        self._acceptor: Acceptor | None = None
         self._links: set[ExmpConnection] = set()
         self.traffic = Traffic()  # of all links so far
         self.refused = 0  # links that were one too many
@@ -39,23 +48,18 @@ class Listener:
 
     async def start(self, host: str, port: int) -> int:
         """The port it listens on; UsageError if it cannot."""
-        loop = asyncio.get_running_loop()
-        handshake_s = None if self._tls is None else self._settings.handshake_timeout_s
-        try:
-            self._server = await loop.create_server(
-                self._make_link, host, port, ssl=self._tls, ssl_handshake_timeout=handshake_s
-            )
-        except OSError as error:
-            raise UsageError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
-        bound: int = self._server.sockets[0].getsockname()[1]
+        listening = bound_to(host, port)
+        self._acceptor = Acceptor(listening, self._door, self._connect)
+        self._acceptor.start()
+        bound: int = listening.getsockname()[1]
         return bound
 
     async def close(self) -> None:
         """Take no more, say bye to all, and see that they go."""
-        if self._server is None:
+        if self._acceptor is None:
             return
-        self._server.close()
-        self._server = None
+        acceptor, self._acceptor = self._acceptor, None
+        await acceptor.stop()
         for link in list(self._links):
             link.close()
         try:
@@ -68,17 +72,30 @@ class Listener:
             for link in list(self._links):
                 await link.gone.wait()
 
-    def _make_link(self) -> ExmpConnection:
-        return ExmpConnection(self._settings, self._welcome, self._links.discard, self.traffic)
+    async def _connect(self, connected: socket.socket, guest: Guest, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        make = partial(ExmpConnection, self._settings, self._welcome, self._links.discard, self.traffic, guest)
+        if self._tls is None:
+            await loop.connect_accepted_socket(make, connected)
+        else:
+            await loop.connect_accepted_socket(
+                make, connected, ssl=self._tls, ssl_handshake_timeout=self._settings.handshake_timeout_s
+            )
 
     def _welcome(self, link: ExmpConnection) -> LinkUser:
         self._links.add(link)
-        if self._server is None:  # a TLS handshake that ended too late
+        if self._acceptor is None:  # a TLS handshake that ended too late
             return _Surplus(link, "closing")
         if len(self._links) > self._connections_max:
             self.refused += 1
             return _Surplus(link, f"too many connections, the limit is {self._connections_max}: try again later")
         return self._make_user(link)
+
+
+def _own_door(connections_max: int, grace_s: float) -> Door:
+    """Of a port that has no others beside it: all bounds are the one of connections."""
+    most = connections_max + EXMP_SURPLUS_MAX
+    return Doorkeeper().door("exmp", DoorLimits(most, most, most, most, grace_s))
 
 
 class _Surplus:

@@ -1,0 +1,16 @@
+"""Doors: how connections of strangers are let in, within bounds, on every port of a node (SEC-04).
+
+Whoever has proved nothing must cost next to nothing. A connection that just came in is a stranger's. It stops being one
+when its port knows who is there: an API key, a peer's certificate, a finished handshake where there is no more to ask
+for. Until then it may be closed to make room for others; after that it stays.
+
+- ``keeper``       who gets in, and who has to go: pure, with time passed in
+- ``accepting``    sockets that listen, with a door in front
+- ``http``         the same for HTTP servers, which never know who is there, and must always answer
+- ``descriptors``  how many connections the process can have: the log and the node itself come first
+- ``sources``      which addresses are one and the same caller
+"""
+
+from weft.doors.keeper import Door, Doorkeeper, DoorLimits, Guest, Reason, TurnedAway
+
+__all__ = ["Door", "DoorLimits", "Doorkeeper", "Guest", "Reason", "TurnedAway"]

@@ -1,0 +1,53 @@
+"""How many connections a process can have: every open file counts, and the log must never be refused one."""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+from typing import Final
+
+from weft.doors.keeper import LEAVING_MAX
+from weft.errors import UsageError
+
+# The node's own: standard streams, the event loop, ports, files that are read or written for a moment; and connections
+# that are on their way out.
+NODE_FILES: Final = 40 + LEAVING_MAX
+UNLIMITED: Final = 1 << 20  # what is shared out where the system sets no limit
+CONNECTIONS_MIN: Final = 16  # with fewer a node is of no use to anybody
+ADMIN_CONNECTIONS_MIN: Final = 16
+ADMIN_CONNECTIONS_MAX: Final = 64  # a few scrapers and people
+CA_CONNECTIONS_MIN: Final = 16
+CA_CONNECTIONS_MAX: Final = 256  # enrolling or renewing at a time; each takes milliseconds
+
+
+def files_allowed() -> int:
+    """What the system allows this process now."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return UNLIMITED if soft == resource.RLIM_INFINITY else soft
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """What the files that a process may open are for."""
+
+    limit: int
+    log: int
+    node: int
+    admin: int  # connections to the admin port, and to the CA: theirs alone, so that health is always answered
+    ca: int
+    connections: int  # to all other ports together
+
+
+def plan(limit: int, log_files: int, dialled_max: int) -> Descriptors:
+    """Share out ``limit`` open files; UsageError if they are too few. ``dialled_max``: connections that we make."""
+    admin = min(ADMIN_CONNECTIONS_MAX, max(ADMIN_CONNECTIONS_MIN, limit // 32))
+    ca = min(CA_CONNECTIONS_MAX, max(CA_CONNECTIONS_MIN, limit // 16))
+    node = NODE_FILES + dialled_max
+    reserved = log_files + node + admin + ca
+    connections = limit - reserved
+    if connections < CONNECTIONS_MIN:
+        raise UsageError(
+            f"this process may have {limit} files open, and a node needs {reserved + CONNECTIONS_MIN} at least: "
+            "raise the limit (ulimit -n, or LimitNOFILE of its service)"
+        )
+    return Descriptors(limit, log_files, node, admin, ca, connections)

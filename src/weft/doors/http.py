@@ -1,0 +1,119 @@
+"""An HTTP server behind a door. uvicorn does the work; here is what it lacks: bounds before the first request.
+
+Nobody proves anything over HTTP here. So the connection that has been idle longest goes when there are too many, and
+whoever comes with a question gets in: health is always answered. A client that keeps a connection makes a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Generator
+from functools import partial
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from weft.doors.accepting import Acceptor
+from weft.doors.keeper import Door, DoorLimits, Guest
+
+REQUEST_S_MAX: Final = (
+    10.0  # for a request to come, whole, and for its answer to be taken; with TLS, a handshake before
+)
+
+
+def http_limits(connections_max: int) -> DoorLimits:
+    """All are strangers, and idle ones go at once when there is no room."""
+    return DoorLimits(connections_max, connections_max, connections_max, connections_max, grace_s=0.0)
+
+
+class GuardedProtocol(H11Protocol):
+    """One connection, with deadlines. Made by ``HttpServer``, which says whose it is before anything happens."""
+
+    guest: Guest
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._has_spoken = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        super().connection_made(transport)
+        self.guest.turn_out = lambda text: transport.abort()
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._has_spoken:  # who speaks outlasts who is silent; but once only, or drop by drop would do
+            self._has_spoken = True
+            self.guest.was_active(self.loop.time())
+        if self._deadline is None:
+            self._expect()
+        super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        self._relax()
+        self.guest.was_active(self.loop.time())
+        super().on_response_complete()
+        if not self.cycle.response_complete and self._deadline is None:  # the next request was there already
+            self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._relax()
+        self.guest.leave()
+        super().connection_lost(exc)
+
+    def _expect(self) -> None:
+        self._deadline = self.loop.call_later(REQUEST_S_MAX, self.transport.abort)
+
+    def _relax(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+class HttpServer(uvicorn.Server):
+    """Without signal handlers: signals are the node's business. ``config.http`` is a GuardedProtocol."""
+
+    def __init__(self, config: uvicorn.Config, listening: socket.socket, door: Door) -> None:
+        super().__init__(config)
+        self.settled = asyncio.Event()  # it listens
+        self._listening = listening
+        self._door = door
+        self._acceptor: Acceptor
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """In place of uvicorn's, which would accept everybody."""
+        await self.lifespan.startup()
+        self.servers = []
+        self._acceptor = Acceptor(self._listening, self._door, self._connect)
+        self._acceptor.start()
+        self.started = True
+        self.settled.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._acceptor.stop()
+        await super().shutdown(sockets)
+
+    async def _connect(self, connected: socket.socket, guest: Guest, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        make = partial(self._protocol, guest)
+        if isinstance(self.config.ssl, ssl.SSLContext):
+            await loop.connect_accepted_socket(
+                make, connected, ssl=self.config.ssl, ssl_handshake_timeout=REQUEST_S_MAX
+            )
+        else:
+            await loop.connect_accepted_socket(make, connected)
+
+    def _protocol(self, guest: Guest) -> GuardedProtocol:
+        kind = self.config.http_protocol_class
+        assert issubclass(kind, GuardedProtocol), "what is served here has a door"
+        made = kind(self.config, self.server_state, self.lifespan.state)
+        made.guest = guest
+        return made
