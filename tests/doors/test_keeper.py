@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.doors import Door, Doorkeeper, DoorLimits, Guest, Reason, TurnedAway
-from weft.doors.keeper import LEAVING_MAX
+from weft.doors.keeper import LEAVING_MAX, Crowd
 from weft.doors.sources import source_of
 
 pytestmark = pytest.mark.req("SEC-04")
@@ -110,6 +111,16 @@ def test_others_get_the_place_of_the_newest_of_the_largest_crowd() -> None:
     alone = house.admitted(door, "10.0.0.2", 0.0)
     house.admitted(door, "10.0.0.3", 0.5)
     assert house.out == crowd[-1:] and alone.is_here
+
+
+def test_a_crowd_of_many_addresses_makes_room_as_well() -> None:
+    house = House()
+    door = house.keeper.door("grpc", replace(WIDE, strangers_max=3))
+    crowd = [house.admitted(door, f"10.0.0.{each}", 0.1 * each) for each in range(3)]
+    assert house.come(door, "10.0.1.1", GRACE_S - 0.1) is None
+    house.admitted(door, "10.0.1.1", GRACE_S)
+    house.admitted(door, "10.0.1.2", GRACE_S + 0.1)
+    assert house.out == crowd[:2]
 
 
 def test_one_crowd_at_several_ports_is_one() -> None:
@@ -236,3 +247,11 @@ def test_bounds_hold_and_known_guests_stay_whatever_happens(steps: list[tuple[st
                 assert sum(guest.host == f"10.0.0.{each}" for guest in inside) <= 4
                 assert sum(guest.host == f"10.0.0.{each}" for guest in strangers) <= 2
         assert len(here) <= 8
+        check_ranks(house.keeper.house, [guest for guest in here if guest not in known])
+
+
+def check_ranks(crowd: Crowd, strangers: list[Guest]) -> None:
+    """The index of who has the most, against its definition."""
+    counts = Counter(guest.source for guest in strangers)
+    assert crowd._most == max(counts.values(), default=0)
+    assert {source: rank for rank, sources in crowd._ranks.items() for source in sources} == counts

@@ -117,6 +117,9 @@ class Crowd:
         self.of_source: Counter[str] = Counter()
         self.strangers: dict[Guest, None] = {}  # the one that has waited longest is the first
         self._strangers_of: dict[str, dict[Guest, None]] = {}  # likewise, by source
+        # How many strangers -> sources that have so many; the one that has had so many for longest is the first.
+        self._ranks: dict[int, dict[str, None]] = {}
+        self._most = 0  # strangers of one source
 
     def enter(self, guest: Guest) -> None:
         self.size += 1
@@ -125,7 +128,9 @@ class Crowd:
 
     def distrust(self, guest: Guest) -> None:
         self.strangers[guest] = None
-        self._strangers_of.setdefault(guest.source, {})[guest] = None
+        of_source = self._strangers_of.setdefault(guest.source, {})
+        of_source[guest] = None
+        self._rank(guest.source, len(of_source) - 1, len(of_source))
 
     def trust(self, guest: Guest) -> None:
         if guest not in self.strangers:
@@ -133,8 +138,20 @@ class Crowd:
         del self.strangers[guest]
         of_source = self._strangers_of[guest.source]
         del of_source[guest]
+        self._rank(guest.source, len(of_source) + 1, len(of_source))
         if not of_source:
             del self._strangers_of[guest.source]
+
+    def _rank(self, source: str, before: int, after: int) -> None:
+        """By one up or down, so that the most is known without a look at everybody: a crowd may have many addresses."""
+        if before:
+            del self._ranks[before][source]
+            if not self._ranks[before]:
+                del self._ranks[before]
+        if after:
+            self._ranks.setdefault(after, {})[source] = None
+        if after > self._most or self._most not in self._ranks:
+            self._most = after
 
     def send_away(self, guest: Guest) -> None:
         """It does not count against its address any more, but its descriptor is not free yet."""
@@ -167,18 +184,15 @@ class Crowd:
         return oldest if oldest is not None and now_s - oldest.since_s >= grace_s else None
 
     def dispensable(self, source: str, now_s: float, grace_s: float) -> Guest | None:
-        """Who goes so that somebody of this source gets in; None: nobody does. Looks at every source, at most as many
-        as there may be strangers."""
+        """Who goes so that somebody of this source gets in; None: nobody does."""
         own = self.strangers_of(source) + 1
-        most = max(own, max(map(len, self._strangers_of.values()), default=0))
-        largest = [each for each, of in self._strangers_of.items() if len(of) + (each == source) == most]
-        if not largest:
-            return None
-        longest = min(largest, key=lambda each: next(iter(self._strangers_of[each])).since_s)
-        oldest = self.oldest_of(longest, now_s, grace_s)
-        if oldest is not None or own == most:
-            return oldest
-        return next(reversed(self._strangers_of[longest]))
+        if own > self._most:
+            return self.oldest_of(source, now_s, grace_s)
+        largest = next(iter(self._ranks[self._most]))
+        oldest = self.oldest_of(largest, now_s, grace_s)
+        if own == self._most:
+            return oldest or self.oldest_of(source, now_s, grace_s)
+        return oldest or next(reversed(self._strangers_of[largest]))
 
 
 class Doorkeeper:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -113,6 +113,57 @@ async def test_a_first_request_has_a_deadline() -> None:
         assert place.reports.dropped == [(HOST, "no request within 0.3 s")] * 3
         await call.write(b"x")
         assert await call.read() == b"x"
+
+
+@pytest.mark.req("SEC-04")
+@on_both_loops
+async def test_whoever_is_never_welcome_has_to_go_and_others_stay() -> None:
+    """Calls that are refused keep no connection open, however often they are made."""
+
+    async def welcome(call: ServerCall) -> None:
+        call.widen()
+        await echo(call)
+
+    async def refuse(call: ServerCall) -> None:
+        raise RpcError(StatusCode.UNAUTHENTICATED, "who are you?")
+
+    settings = ServerSettings(stranger_timeout_s=0.5)
+    async with (
+        serving({ECHO: welcome, "/test/Refuse": refuse}, settings) as place,
+        place.channel() as known,
+        place.channel() as stranger,
+    ):
+        call = await known.call(ECHO)
+        await call.write(b"x")
+        assert await call.read() == b"x"
+        with pytest.raises(RpcError, match="who are you"):
+            await stranger.unary("/test/Refuse", b"x")
+        await until(lambda: place.reports.refused == [(HOST, "nothing was proved within 0.5 s")])
+        await until(lambda: place.server.connections == 1)
+        await call.write(b"y")
+        assert await call.read() == b"y"
+        assert not place.reports.dropped
+
+
+@pytest.mark.req("SEC-04")
+@pytest.mark.parametrize("secured", [False, True])
+@on_both_loops
+async def test_an_idle_crowd_of_the_same_address_keeps_nobody_out(certificates: Certificates, secured: bool) -> None:
+    async def welcome(call: ServerCall) -> None:
+        call.widen()
+        await echo(call)
+
+    settings = ServerSettings(strangers_of_host_max=8, grace_s=0.0)
+    tls = certificates.server() if secured else None
+    async with serving({ECHO: welcome}, settings, tls) as place, AsyncExitStack() as stack:
+        for _ in range(20):
+            await stack.enter_async_context(raw_peer(place.port))
+        await until(lambda: len(place.reports.refused) == 12)
+        for _ in range(10):
+            channel = await stack.enter_async_context(place.channel(tls=certificates.client() if secured else None))
+            assert await channel.unary(ECHO, b"x") == b"x"
+        reason = "too many connections of one address that have proved nothing (limit 8)"
+        assert place.reports.refused[:12] == [(HOST, reason)] * 12
 
 
 @on_both_loops

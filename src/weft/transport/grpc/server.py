@@ -266,7 +266,7 @@ class _Guest:
 
     def _refused(self, error: TlsFailed) -> None:
         self.leave()
-        if not self._server._is_stopping:
+        if not self._server._is_stopping and not self._let_in.is_leaving:
             self._server._observer.connection_refused(self._host, str(error))
 
     # --- what the endpoint says ----------------------------------------------------------------------------------
