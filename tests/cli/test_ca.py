@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -36,8 +39,9 @@ def test_init_and_show(weft: Weft, tmp_path: Path) -> None:
 
 
 @contextmanager
-def serving(data: Path, port: int) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", "from weft.cli.main import main; main()", "ca", "serve"]
+def serving(data: Path, port: int, files_max: int = 1024) -> Iterator[subprocess.Popen[str]]:
+    command = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files_max)]
+    command += [sys.executable, "-c", "from weft.cli.main import main; main()", "ca", "serve"]
     command += ["--data", str(data), "--listen", f"127.0.0.1:{port}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -59,6 +63,23 @@ def test_a_token_carries_a_new_node_to_its_certificate(weft: Weft, tmp_path: Pat
         made(weft, data, "--url", f"https://127.0.0.1:{port}")
         enrol_and_renew(weft, data, to, port)
     assert "cannot reach the CA" in weft("ca", "renew", "--to", to).err
+
+
+@pytest.mark.req("SEC-04")
+def test_an_idle_crowd_does_not_stop_a_ca_that_may_open_few_files(weft: Weft, tmp_path: Path) -> None:
+    with socket.socket() as holder, ExitStack() as crowd:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        port = holder.getsockname()[1]
+        made(weft, tmp_path / "data", "--url", f"https://127.0.0.1:{port}")
+        with serving(tmp_path / "data", port, files_max=64) as process:
+            for _ in range(100):
+                crowd.enter_context(socket.create_connection(("127.0.0.1", port), END_TIMEOUT_S))
+            trusted = ssl.create_default_context(cafile=tmp_path / "data" / "ca" / "root.pem")
+            with urlopen(f"https://127.0.0.1:{port}/health", timeout=END_TIMEOUT_S, context=trusted) as answer:
+                assert json.load(answer) == {"status": "ok"}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(END_TIMEOUT_S) == 0
 
 
 def enrol_and_renew(weft: Weft, data: Path, to: Path, port: int) -> None:
