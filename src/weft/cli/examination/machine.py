@@ -10,7 +10,7 @@ from typing import Final
 from weft.cli.examination import Finding, Patient, bad, ok, warning
 from weft.cli.tables import human_bytes, human_time
 from weft.node.config import NodeConfig
-from weft.node.config.doors import Way
+from weft.node.config.named_addresses import Way
 from weft.node.descriptors import FOR_LOG, UNLIMITED, DescriptorLimit, descriptor_limit
 from weft.node.incarnation import last_incarnation
 from weft.security.exposure import survey
@@ -42,7 +42,7 @@ def _odd_settings(config: NodeConfig) -> Iterator[Finding]:
             f"metrics and health are plain HTTP for everybody who reaches {config.listen.admin}",
             "let listen.admin be a loopback address, or let a firewall see to who gets there",
         )
-    listening = [door for door in config.doors() if door.way is not Way.OUT and door.address.port]
+    listening = [door for door in config.named_addresses() if door.way is not Way.OUT and door.address.port]
     places = [(door.address, door.way) for door in listening]
     for door in listening:
         if places.count((door.address, door.way)) > 1:

@@ -14,7 +14,7 @@ from typing import Final
 
 from weft.cli.examination import Finding, Patient, bad, ok, warning
 from weft.errors import WeftError
-from weft.node.config.doors import Door, Way
+from weft.node.config.named_addresses import NamedAddress, Way
 from weft.node.config.sections import Peer
 from weft.security.certificates import read_certificate_untrusted, read_identity_untrusted
 from weft.security.credentials import CertificateStore
@@ -33,12 +33,12 @@ CLOCK_APART_S: Final = 60.0  # as much as certificates allow for
 
 
 def ports(patient: Patient) -> Iterator[Finding]:
-    for door in patient.config.doors():
+    for door in patient.config.named_addresses():
         if door.way is not Way.OUT:
             yield _port(door, patient.is_running)
 
 
-def _port(door: Door, is_running: bool) -> Finding:
+def _port(door: NamedAddress, is_running: bool) -> Finding:
     """Whether it could be listened on, tried out."""
     kind = socket.SOCK_STREAM if door.way is Way.TCP else socket.SOCK_DGRAM
     try:

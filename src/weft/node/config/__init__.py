@@ -12,8 +12,8 @@ from weft.configuration import Section
 from weft.errors import UsageError
 from weft.log.retention import RetentionRule
 from weft.model import Pattern, Topic, matches
-from weft.node.config.doors import Door, doors
 from weft.node.config.gateways import GatewaySection
+from weft.node.config.named_addresses import NamedAddress, named_addresses
 from weft.node.config.sections import (
     GroupsSection,
     LimitsSection,
@@ -98,7 +98,7 @@ class NodeConfig(Section):
         ]
         if protected:
             raise ValueError(f"insecure is without certificates, so it does not go with {', '.join(protected)}")
-        outside = [str(door) for door in self.doors() if not door.address.is_loopback]
+        outside = [str(each) for each in self.named_addresses() if not each.address.is_loopback]
         if outside:
             raise ValueError(
                 "insecure is plain text for whoever gets there, so it is for loopback addresses (127.0.0.1, [::1], "
@@ -106,9 +106,9 @@ class NodeConfig(Section):
             )
         return self
 
-    def doors(self) -> Iterator[Door]:
+    def named_addresses(self) -> Iterator[NamedAddress]:
         """Every address that this node listens on or sends to."""
-        return doors(self.listen, self.peers, self.gateway)
+        return named_addresses(self.listen, self.peers, self.gateway)
 
     def settings_for(self, topic: Topic) -> TopicSection:
         """The first table that matches; the defaults if none does."""

@@ -19,14 +19,14 @@ from weft.wire.libp2p import multiaddr
 
 
 class Way(Enum):
-    """What happens at a door."""
+    """What happens at an address."""
 
     TCP = "listens with TCP"
     UDP = "listens with UDP"
     OUT = "sends there"
 
 
-class Door(NamedTuple):
+class NamedAddress(NamedTuple):
     """One address of the configuration."""
 
     setting: str
@@ -37,40 +37,40 @@ class Door(NamedTuple):
         return f"{self.setting} {self.address}"
 
 
-def doors(listen: ListenSection, peers: Sequence[Peer], gateway: GatewaySection) -> Iterator[Door]:
+def named_addresses(listen: ListenSection, peers: Sequence[Peer], gateway: GatewaySection) -> Iterator[NamedAddress]:
     """All that are open with these settings."""
-    yield Door("listen.grpc", listen.grpc, Way.TCP)
-    yield Door("listen.admin", listen.admin, Way.TCP)
+    yield NamedAddress("listen.grpc", listen.grpc, Way.TCP)
+    yield NamedAddress("listen.admin", listen.admin, Way.TCP)
     if listen.ca is not None:
-        yield Door("listen.ca", listen.ca, Way.TCP)
+        yield NamedAddress("listen.ca", listen.ca, Way.TCP)
     for peer in peers:
-        yield Door("peer", peer.address, Way.OUT)
+        yield NamedAddress("peer", peer.address, Way.OUT)
     if gateway.exmp.tcp is not None:
-        yield Door("gateway.exmp.tcp", gateway.exmp.tcp, Way.TCP)
+        yield NamedAddress("gateway.exmp.tcp", gateway.exmp.tcp, Way.TCP)
     if gateway.exmp.tls is not None:
-        yield Door("gateway.exmp.tls", gateway.exmp.tls, Way.TCP)
+        yield NamedAddress("gateway.exmp.tls", gateway.exmp.tls, Way.TCP)
     yield from _of_emm(gateway.emm)
     if gateway.coaty.namespace is not None:
         yield from _of_coaty(gateway.coaty)
 
 
-def _of_emm(emm: EmmSection) -> Iterator[Door]:
+def _of_emm(emm: EmmSection) -> Iterator[NamedAddress]:
     if emm.udp is not None:
-        yield Door("gateway.emm.udp", emm.udp, Way.UDP)
+        yield NamedAddress("gateway.emm.udp", emm.udp, Way.UDP)
     if emm.quic is not None:
-        yield Door("gateway.emm.quic", emm.quic, Way.UDP)
+        yield NamedAddress("gateway.emm.quic", emm.quic, Way.UDP)
     for setting, targets in (("join", emm.join), ("compact_join", emm.compact_join)):
         for target in targets:
-            yield Door(f"gateway.emm.{setting}", Address(target.host, target.port), Way.OUT)
+            yield NamedAddress(f"gateway.emm.{setting}", Address(target.host, target.port), Way.OUT)
     for out in emm.out:
         for target in out.targets:
-            yield Door("gateway.emm.out.targets", Address(target.host, target.port), Way.OUT)
+            yield NamedAddress("gateway.emm.out.targets", Address(target.host, target.port), Way.OUT)
 
 
-def _of_coaty(coaty: CoatySection) -> Iterator[Door]:
-    yield Door("gateway.coaty.listen", coaty.listen, Way.TCP)
+def _of_coaty(coaty: CoatySection) -> Iterator[NamedAddress]:
+    yield NamedAddress("gateway.coaty.listen", coaty.listen, Way.TCP)
     for interface in coaty.mdns:
-        yield Door("gateway.coaty.mdns", Address(interface, 0), Way.OUT)
+        yield NamedAddress("gateway.coaty.mdns", Address(interface, 0), Way.OUT)
     for text in coaty.bootstrap:
         endpoint = multiaddr.parse(text).tcp_endpoint
-        yield Door("gateway.coaty.bootstrap", Address(*(endpoint or (text, 0))), Way.OUT)
+        yield NamedAddress("gateway.coaty.bootstrap", Address(*(endpoint or (text, 0))), Way.OUT)
