@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from weft.core import Broker, BrokerSettings
 from weft.core.messages import (
+    UNBOUNDED,
     AddCredit,
     Assigned,
     DamageFound,
     Deliver,
+    Delivered,
     DropLink,
     Edge,
     Effect,
@@ -23,6 +25,8 @@ from weft.core.messages import (
     EventsGone,
     GroupMoved,
     Handled,
+    HeldUp,
+    Holder,
     Input,
     LinkDown,
     LinkUp,
@@ -65,6 +69,7 @@ class Reader:
 
     number: int
     batches: list[tuple[StreamKey, int, bytes]] = field(default_factory=list)
+    delivered: list[Delivered] = field(default_factory=list)
     opened: tuple[Position, ...] | None = None
     assigned: list[Assigned] = field(default_factory=list)
     error: WeftError | None = None
@@ -105,6 +110,7 @@ class Actor:
         self.plain: list[PlainEvent] = []  # what plain peers got
         self.plain_acks: list[tuple[str, int]] = []
         self.damage: list[StorageError] = []
+        self.held_up: list[int] = []
         self.gone: list[EventsGone] = []
         self.requests = 0
         self.open(epoch)
@@ -127,11 +133,18 @@ class Actor:
         return self.requests
 
     def subscribe(
-        self, pattern: str, start: Start = Edge.EARLIEST, *, group: str = "", member: str = "", credit: int = CREDIT
+        self,
+        pattern: str,
+        start: Start = Edge.EARLIEST,
+        *,
+        group: str = "",
+        member: str = "",
+        credit: int = CREDIT,
+        holder: Holder = UNBOUNDED,
     ) -> Reader:
         self.requests += 1
         reader = self.readers[self.requests] = Reader(self.requests)
-        self.step(Subscribe(reader.number, parse_pattern(pattern), start, credit, group, member))
+        self.step(Subscribe(reader.number, parse_pattern(pattern), start, credit, group, member, holder))
         return reader
 
     def unsubscribe(self, reader: Reader) -> None:
@@ -174,8 +187,11 @@ class Actor:
                 self.readers[number].opened = positions
             case Deliver(number, batches):
                 reader = self.readers[number]
+                reader.delivered += batches
                 reader.batches += (((each.stream, each.epoch), each.first_offset, each.data) for each in batches)
                 self.inbox.append(AddCredit(number, sum(len(each.data) for each in batches)))
+            case HeldUp(number):
+                self.held_up.append(number)
             case Assigned(number):
                 self.readers[number].assigned.append(effect)
             case Ended(number, error):

@@ -180,3 +180,47 @@ def test_who_comes_between_a_sync_and_word_of_it_gets_a_new_stream_once() -> Non
     assert reader.texts == ["x"]
     actor.step(Synced(ticket, dict(actor.advanced)))
     assert reader.texts == ["x"]
+
+
+class Shelf:
+    """A holder of so many bytes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.bytes >= self.bytes_max
+
+    def take(self, size: int) -> None:
+        self.bytes += size
+
+
+@pytest.mark.req("SEC-05")
+def test_nothing_is_read_for_a_subscriber_whose_holder_is_full() -> None:
+    stage = Stage("a")
+    node = stage["a"]
+    for number in range(4):
+        node.publish(f"t.{number}", "x" * 1000)
+    stage.run()
+    shelf = Shelf(2000)
+    reader = node.subscribe("t.>", Edge.EARLIEST, holder=shelf)
+    stage.run()
+    assert len(reader.batches) == 2 and set(node.held_up) == {reader.number}
+    shelf.bytes = 0
+    node.step(AddCredit(reader.number, 0))
+    stage.run()
+    assert len(reader.batches) == 4
+
+
+@pytest.mark.req("SEC-05")
+def test_subscribers_that_come_one_after_the_other_share_a_large_batch() -> None:
+    stage = Stage("a")
+    stage["a"].publish("t", "x" * 100_000)
+    stage.run()
+    readers = []
+    for _ in range(3):
+        readers.append(stage["a"].subscribe("t", Edge.EARLIEST))
+        stage.run()
+    assert len({id(each) for reader in readers for each in reader.delivered}) == 1

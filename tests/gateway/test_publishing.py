@@ -38,12 +38,12 @@ class Asker:
 def with_publishing(story: Callable[[FakeMesh, Publishing], Awaitable[None]]) -> None:
     async def run() -> None:
         mesh = FakeMesh()
-        publishing = Publishing(cast(MeshNode, mesh), lambda: 1000)
+        publishing = Publishing(cast(MeshNode, mesh), lambda: 1000, "a gateway")
         publishing.start()
         await story(mesh, publishing)
         publishing.close()
         assert mesh.publishers == []
-        assert mesh.intake.bytes == 0
+        assert mesh.held.bytes == 0
 
     asyncio.run(run())
 
@@ -65,7 +65,7 @@ def test_one_turn_is_one_batch_per_topic_and_everybody_gets_their_own_place() ->
             (B, [b"1", b"3", b"5"]),
         ]
         assert [event.key for event in mesh.published[0][2]] == [None, b"k", None, None]
-        assert mesh.intake.bytes > 0
+        assert mesh.held.bytes > 0
         publishing.receipts(mesh.receipts())
         assert [asker.offset for asker in askers] == [0, 0, 1, 1, 2, 2, 3]
         publishing.add(A, b"7", None, None, askers[0])

@@ -71,7 +71,7 @@ def test_clients_and_the_log() -> None:
     figures = NodeFigures(
         log_bytes=5, log_streams=4, log_appended=9, log_synced=8, log_cuts=1, log_lost_events=2, disk_free_bytes=7,
         disk_full=True, members={"alive": 3, "dead": 1}, clients=6, subscriptions=11,
-        events_in_vain=12,
+        events_in_vain=12, held_bytes=12,
     )  # fmt: skip
     metrics = Metrics(lambda: figures)
     metrics.published(100, 1000)
@@ -99,6 +99,7 @@ def test_clients_and_the_log() -> None:
     assert plain["weft_clients"] == 6
     assert plain["weft_events_in_vain_total"] == 12
     assert plain["weft_subscriptions"] == 11
+    assert plain["weft_held_bytes"] == 12
     assert plain["weft_log_sync_seconds_count"] == 2
     assert plain["weft_log_sync_seconds_sum"] == pytest.approx(99.0003)
     assert found["weft_log_sync_seconds_bucket", frozenset({("le", "0.00025")})] == 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -70,9 +70,31 @@ class Copy:
     latest: int = 0
 
 
-class Delivered(Struct):
+class Holder(Protocol):
+    """Who answers for the memory of what is read for a subscriber, until that is on its way to it."""
+
+    @property
+    def is_full(self) -> bool:
+        """Nothing more is to be read; ``AddCredit`` follows once that changes."""
+
+    def take(self, size: int) -> None: ...
+
+
+class Unbounded:
+    """A holder with room for everything."""
+
+    is_full = False
+
+    def take(self, size: int) -> None:
+        pass
+
+
+UNBOUNDED: Final = Unbounded()
+
+
+class Delivered(Struct, weakref=True):
     """A stored batch for subscribers; its events before ``first_offset`` are not meant. All who get it get this object:
-    ``encoded`` is for whoever sends it, so that it is encoded once."""
+    ``encoded`` is for whoever sends it, so that a small one is encoded once."""
 
     stream: Stream
     epoch: Epoch
@@ -135,10 +157,13 @@ class Subscribe:
     credit_bytes: int
     group: str = ""
     member: str = ""
+    holder: Holder = UNBOUNDED
 
 
 @dataclass(frozen=True, slots=True)
 class AddCredit:
+    """Also tells that the subscriber's holder has room again."""
+
     subscription: int
     bytes: int
 
@@ -324,6 +349,13 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldUp:
+    """There is more for this subscription, and its holder is full: ``AddCredit`` has to follow when it is not."""
+
+    subscription: int
+
+
+@dataclass(frozen=True, slots=True)
 class Assigned:
     """All streams that this member of a group has from now on, and where each begins."""
 
@@ -414,6 +446,7 @@ Effect: TypeAlias = (
     | GroupMoved
     | Opened
     | Deliver
+    | HeldUp
     | Assigned
     | Ended
     | SendCopies

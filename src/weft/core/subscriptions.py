@@ -3,21 +3,38 @@ log as far as its credit goes. So nothing is queued, and who is slow holds up no
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
 from weft.core.beginnings import Beginnings, Search
-from weft.core.messages import Deliver, Delivered, Effect, Ended, Opened, StreamKey, Subscribe
+from weft.core.messages import Deliver, Delivered, Effect, Ended, HeldUp, Holder, Opened, StreamKey, Subscribe
 from weft.core.plain import LINK_READ_BYTES_MAX
 from weft.core.topics import Selection, selects
 from weft.errors import UsageError, WeftError
-from weft.limits import MIB
+from weft.limits import KIB, MIB
 from weft.log import Log, StreamInfo
 from weft.model import NodeId, Pattern, Position, Topic
-from weft.model.batch_header import end_offset
+from weft.model.batch_header import HEADER_BYTES, end_offset
 
 PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
+STEP_BYTES_MAX: Final = 8 * MIB  # read for all of them in one step: some milliseconds
+STEP_STREAMS_MAX: Final = 512  # looked at for all of them in one step: likewise
+SHARED_BYTES_MIN: Final = 64 * KIB  # batches that are looked for among those that others still hold
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one step may still do."""
+
+    bytes_left: int = STEP_BYTES_MAX
+    streams_left: int = STEP_STREAMS_MAX
+
+    @property
+    def is_over(self) -> bool:
+        return self.bytes_left <= 0 or self.streams_left <= 0
 
 
 @dataclass(slots=True)
@@ -30,9 +47,10 @@ class Subscription:
     member: str
     credit_bytes: int
     beginnings: Beginnings
+    holder: Holder
     cursors: dict[StreamKey, int] = field(default_factory=dict)
     searches: dict[StreamKey, Search] = field(default_factory=dict)
-    behind: dict[StreamKey, None] = field(default_factory=dict)  # streams with more to read, in turn
+    behind: OrderedDict[StreamKey, None] = field(default_factory=OrderedDict)  # streams with more to read, in turn
 
     def position(self, key: StreamKey, place: int | Search) -> None:
         self.drop(key)
@@ -60,9 +78,11 @@ class Subscriptions:
         self._floors = floors
         self._all: dict[int, Subscription] = {}
         self._selection: Selection[int] = Selection()
-        self._ready: dict[int, None] = {}  # subscriptions that may have something to read, in turn
+        self._ready: OrderedDict[int, None] = OrderedDict()  # subscriptions that may have something to read, in turn
         # What was read in this step: who stands where others stand gets the same objects.
         self._shared: dict[tuple[StreamKey, int, int], list[Delivered]] = {}
+        # Large batches that somebody still holds, by place and header: whoever comes later gets the same objects.
+        self._large: WeakValueDictionary[tuple[StreamKey, int, bytes], Delivered] = WeakValueDictionary()
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._all.values())
@@ -99,7 +119,13 @@ class Subscriptions:
         if request.subscription in self._all:
             raise UsageError("there is a subscription of this number", subscription=request.subscription)
         subscription = Subscription(
-            request.subscription, request.pattern, request.group, request.member, request.credit_bytes, beginnings
+            request.subscription,
+            request.pattern,
+            request.group,
+            request.member,
+            request.credit_bytes,
+            beginnings,
+            request.holder,
         )
         self._all[subscription.id] = subscription
         self._selection.add(subscription.pattern, subscription.id)
@@ -182,29 +208,44 @@ class Subscriptions:
         if not self._ready:
             return []
         effects: list[Effect] = []
-        for number in list(self._ready):
-            effects += self._pump(self._all[number])
+        turn = Turn()
+        for _ in range(len(self._ready)):
+            number, _ = self._ready.popitem(last=False)
+            effects += self._pump(self._all[number], turn)
+            if turn.is_over:
+                break
         self._shared.clear()
         return effects
 
-    def _pump(self, subscription: Subscription) -> list[Effect]:
+    def _pump(self, subscription: Subscription, turn: Turn) -> list[Effect]:
         delivered: list[Delivered] = []
         size = 0
+        holder = subscription.holder
         try:
-            while subscription.behind and subscription.credit_bytes > 0 and size < PUMP_BYTES_MAX:
-                key = next(iter(subscription.behind))
-                del subscription.behind[key]
-                for each in self._read(subscription, key):
+            while (
+                subscription.behind
+                and subscription.credit_bytes > 0
+                and size < PUMP_BYTES_MAX
+                and not holder.is_full
+                and not turn.is_over
+            ):
+                key, _ = subscription.behind.popitem(last=False)
+                turn.streams_left -= 1
+                for each in self._read(subscription, key, turn):
                     delivered.append(each)
                     size += len(each.data)
+                    holder.take(len(each.data))
                     subscription.credit_bytes -= len(each.data)
         except WeftError as error:
             return [*_deliver(subscription, delivered), *self._end(subscription, error)]
         if not subscription.behind or subscription.credit_bytes <= 0:
-            self._ready.pop(subscription.id, None)
+            return _deliver(subscription, delivered)
+        if holder.is_full:
+            return [*_deliver(subscription, delivered), HeldUp(subscription.id)]
+        self._ready[subscription.id] = None
         return _deliver(subscription, delivered)
 
-    def _read(self, subscription: Subscription, key: StreamKey) -> list[Delivered]:
+    def _read(self, subscription: Subscription, key: StreamKey, turn: Turn) -> list[Delivered]:
         """The next batches of one stream. If there are more, it takes its place at the end of the line."""
         stream, epoch = key
         search = subscription.searches.get(key)
@@ -223,12 +264,23 @@ class Subscriptions:
         batches = self._shared.get(place)
         if batches is None:
             stored = self._log.read(stream, epoch, cursor, durable, bytes_max)
-            batches = self._shared[place] = [Delivered(stream, epoch, data, cursor) for data in stored]
+            turn.bytes_left -= sum(map(len, stored))
+            batches = self._shared[place] = [self._delivered(key, data, cursor) for data in stored]
         end = end_offset(batches[-1].data) if batches else durable  # compaction took all there was
         subscription.cursors[key] = end
         if end < durable:
             subscription.behind[key] = None
         return batches
+
+    def _delivered(self, key: StreamKey, data: bytes, cursor: int) -> Delivered:
+        stream, epoch = key
+        if len(data) < SHARED_BYTES_MIN:
+            return Delivered(stream, epoch, data, cursor)
+        place = (key, cursor, data[:HEADER_BYTES])  # the header has the checksum of all that follows
+        known = self._large.get(place)
+        if known is None:
+            known = self._large[place] = Delivered(stream, epoch, data, cursor)
+        return known
 
 
 def positions_of(cursors: dict[StreamKey, int]) -> tuple[Position, ...]:

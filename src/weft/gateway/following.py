@@ -14,6 +14,7 @@ from typing import Final
 from weft.core.messages import AddCredit, Delivered, Edge, Handled, StreamKey
 from weft.errors import WeftError
 from weft.model import Batch, Pattern, Position
+from weft.port.held import Use
 from weft.port.node import MeshNode
 
 RETRY_S: Final = 1.0  # after the node ended the subscription
@@ -42,6 +43,7 @@ class Following:
         self._credit_bytes = credit_bytes
         self._group = group
         self._number: int | None = None
+        self._holding = mesh.held.holding(f"a gateway's {pattern}", Use.SUBSCRIBE)
         self._waiting: deque[Delivered] = deque()
         self._arrived = asyncio.Event()
         self._held: set[StreamKey] = set()
@@ -62,6 +64,7 @@ class Following:
         number, self._number = self._number, None
         if number is not None:
             self._mesh.unsubscribe(number)
+        self._holding.close()
         if self._working is not None:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
@@ -69,7 +72,11 @@ class Following:
     def _open(self) -> None:
         start = Edge.OWN if self._group else Edge.LATEST
         member = str(self._mesh.node_id) if self._group else ""
-        self._number = self._mesh.subscribe(self, self._pattern, start, self._credit_bytes, self._group, member)
+        self._holding.close()
+        self._holding = self._mesh.held.holding(f"a gateway's {self._pattern}", Use.SUBSCRIBE)
+        self._number = self._mesh.subscribe(
+            self, self._pattern, start, self._credit_bytes, self._group, member, self._holding
+        )
 
     async def _work(self) -> None:
         while True:
@@ -88,6 +95,7 @@ class Following:
                 self._handled(number, delivered)
 
     def _handled(self, number: int, delivered: Delivered) -> None:
+        self._holding.give_back(len(delivered.data))
         self._mesh.tell(AddCredit(number, len(delivered.data)))
         if self._group:
             end = Batch.read_stored(delivered.data).end_offset
@@ -119,6 +127,7 @@ class Following:
         self._waiting = kept
         if self._number is not None:
             if dropped_bytes:
+                self._holding.give_back(dropped_bytes)
                 self._mesh.tell(AddCredit(self._number, dropped_bytes))
             self._report([])
 

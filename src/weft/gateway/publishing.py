@@ -17,6 +17,7 @@ from weft.errors import UsageError, WeftError
 from weft.limits import KIB, MIB
 from weft.model import Batch, Receipt, Topic
 from weft.port.errors import TooLarge
+from weft.port.held import Use
 from weft.port.node import MeshNode
 
 GATEWAY_GATHER_BYTES: Final = 1 * MIB  # of events put into one batch: as many as a frame to a peer takes
@@ -122,8 +123,9 @@ class Publishing:
     not go into a round any more begins the next one, and so does all that is added behind it.
     """
 
-    def __init__(self, mesh: MeshNode, read_clock: Callable[[], int]) -> None:
+    def __init__(self, mesh: MeshNode, read_clock: Callable[[], int], who: str) -> None:
         self._mesh = mesh
+        self._holding = mesh.held.holding(who, Use.PUBLISH)
         self._read_clock = read_clock
         self._rounds: deque[dict[StreamName, Gathering]] = deque()  # not sent yet; added to is the last
         self._round_bytes_max = 0  # of one batch
@@ -137,7 +139,7 @@ class Publishing:
     def close(self) -> None:
         """Who still waits is gone by now."""
         self._mesh.leave(self)
-        self._mesh.intake.give_back(sum(size for _, size in self._sent.values()))
+        self._holding.close()
         self._sent.clear()
 
     def add(
@@ -198,7 +200,7 @@ class Publishing:
             batch = self._batch(gathering, now_us)
         number = next(self._numbers)
         self._sent[number] = (gathering, len(batch.data))
-        self._mesh.intake.take(len(batch.data))
+        self._holding.take(len(batch.data))
         self._mesh.publish(self, number, gathering.topic, gathering.partition, batch, gathering.copies)
 
     def _batch(self, gathering: Gathering, now_us: int) -> Batch:
@@ -238,7 +240,7 @@ class Publishing:
 
     def _settle(self, number: int) -> Gathering:
         gathering, size = self._sent.pop(number)
-        self._mesh.intake.give_back(size)
+        self._holding.give_back(size)
         return gathering
 
     def _leave_if_done(self) -> None:

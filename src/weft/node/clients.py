@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from itertools import count
 from typing import Final
@@ -17,6 +18,7 @@ from weft.core.messages import (
     Ended,
     GroupMoved,
     Handled,
+    HeldUp,
     Input,
     MoveGroup,
     Opened,
@@ -37,15 +39,15 @@ from weft.model import Batch, NodeId, Pattern, Position, Topic
 from weft.model.batch_header import events_from
 from weft.node.metrics import Metrics
 from weft.port.errors import Busy, ShuttingDown, code_of
+from weft.port.held import HeldBytes, Holding
 from weft.port.node import ClientLimits, PublishClient, SubscribeClient
-from weft.port.unanswered import UnansweredBytes
 from weft.wire.mesh.mesh_pb2 import ErrorCode
 
 ARROW: Final = "weft.model.batch_arrow"
 LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up; beyond them a log needs more than that
 
 
-ClientEffect = Receipts | Refused | GroupMoved | Opened | Deliver | Assigned | Ended
+ClientEffect = Receipts | Refused | GroupMoved | Opened | Deliver | HeldUp | Assigned | Ended
 
 
 class Clients:
@@ -70,7 +72,7 @@ class Clients:
         self.limits = limits
         self.addresses = addresses
         self.members = members
-        self.intake = UnansweredBytes(limits.publish_bytes_max)
+        self.held = HeldBytes(limits.held_bytes_max, limits.caller_bytes_max)
         self.draining = False
         self._feed = feed
         self._metrics = metrics
@@ -81,6 +83,7 @@ class Clients:
         self._publishes: list[Publish] = []  # of this turn of the loop
         self._requests: dict[int, tuple[PublishClient, int, int]] = {}  # number -> whose, its own number, bytes
         self._subscribers: dict[int, SubscribeClient] = {}
+        self._holdings: dict[int, Holding] = {}  # of subscribers
         self._moves: dict[int, asyncio.Future[None]] = {}
         self._gone = asyncio.Event()  # one more publisher is gone
         self._losses: set[Loss] = set()
@@ -161,14 +164,22 @@ class Clients:
     # --- subscribers ---------------------------------------------------------------------------------------------
 
     def subscribe(
-        self, subscriber: SubscribeClient, pattern: Pattern, start: Start, credit_bytes: int, group: str, member: str
+        self,
+        subscriber: SubscribeClient,
+        pattern: Pattern,
+        start: Start,
+        credit_bytes: int,
+        group: str,
+        member: str,
+        holding: Holding,
     ) -> int:
         self._admit()
         if len(self._subscribers) >= self.limits.subscriptions_max:
             raise Busy("this node has as many subscriptions as it may", limit=self.limits.subscriptions_max)
         number = next(self._numbers)
         self._subscribers[number] = subscriber
-        self._feed(Subscribe(number, pattern, start, credit_bytes, group, member))
+        self._holdings[number] = holding
+        self._feed(Subscribe(number, pattern, start, credit_bytes, group, member, holding))
         return number
 
     def tell(self, event: AddCredit | Handled) -> None:
@@ -176,12 +187,13 @@ class Clients:
 
     def unsubscribe(self, subscription: int) -> None:
         if self._subscribers.pop(subscription, None) is not None:
+            del self._holdings[subscription]
             self._feed(Unsubscribe(subscription))
 
     def _deliver(self, effect: Deliver) -> None:
         subscriber = self._subscribers.get(effect.subscription)
         if subscriber is None:
-            return
+            return  # it has closed its holding
         for each in effect.batches:
             self._metrics.delivered(events_from(each.data, each.first_offset), len(each.data))
         subscriber.deliver(effect.batches)
@@ -189,6 +201,7 @@ class Clients:
     def _ended(self, effect: Ended) -> None:
         subscriber = self._subscribers.pop(effect.subscription, None)
         if subscriber is not None:
+            del self._holdings[effect.subscription]
             subscriber.ended(effect.error)
             self._feed(Unsubscribe(effect.subscription))
 
@@ -222,6 +235,9 @@ class Clients:
                     self._subscribers[subscription].opened(positions)
             case Deliver():
                 self._deliver(effect)
+            case HeldUp(subscription):
+                if subscription in self._holdings:
+                    self._holdings[subscription].when_room(partial(self._feed, AddCredit(subscription, 0)))
             case Assigned(subscription, generation, positions):
                 if subscription in self._subscribers:
                     self._subscribers[subscription].assigned(generation, positions)
@@ -254,6 +270,7 @@ class Clients:
         for subscriber in list(self._subscribers.values()):
             subscriber.ended(error)
         self._subscribers.clear()
+        self._holdings.clear()
 
     def _admit(self) -> None:
         """Raise what stands in the way of one more client. What its batches may need is loaded while it gets ready."""

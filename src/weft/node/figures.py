@@ -107,6 +107,7 @@ class NodeFigures:
     events_in_vain: int = 0  # copied here by peers though nobody wants them
     clients: int = 0
     subscriptions: int = 0
+    held_bytes: int = 0
     groups: Sequence[GroupFigures] = ()
     refusals: Mapping[str, int] = field(default_factory=dict)  # cause -> how often
     turned_away: Mapping[tuple[str, str], int] = field(default_factory=dict)  # connections: (port, reason) -> how many

@@ -91,6 +91,7 @@ IN_VAIN: Final = Definition(
 )
 CLIENTS: Final = Definition("weft_clients", Kind.GAUGE, "Client streams that are open.")
 SUBSCRIPTIONS: Final = Definition("weft_subscriptions", Kind.GAUGE, "Subscriptions that are open.")
+HELD: Final = Definition("weft_held_bytes", Kind.GAUGE, "Memory held for callers: not yet synced, or not yet taken.")
 GROUP_MEMBERS: Final = Definition("weft_group_members", Kind.GAUGE, "Members of the group on this node.", ("group",))
 GROUP_LAG_EVENTS: Final = Definition(
     "weft_group_lag_events", Kind.GAUGE, "Events that the group has not handled yet.", ("group",)
@@ -321,6 +322,7 @@ def _of_mesh(figures: NodeFigures) -> Iterator[Metric]:
     yield _single(IN_VAIN, figures.events_in_vain)
     yield _single(CLIENTS, figures.clients)
     yield _single(SUBSCRIPTIONS, figures.subscriptions)
+    yield _single(HELD, figures.held_bytes)
     groups = bounded_groups(figures.groups)
     yield _family(GROUP_MEMBERS, [((each.group,), each.members) for each in groups])
     yield _family(GROUP_LAG_EVENTS, [((each.group,), each.lag_events) for each in groups])

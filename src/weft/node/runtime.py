@@ -141,7 +141,7 @@ class Node:
         server = self._make_server(handlers)
         self._make_machinery()
         access = self.protection.access
-        handlers |= mesh_handlers(self.clients, access) | admin_handlers(self.answers, access)
+        handlers |= mesh_handlers(self.clients, access) | admin_handlers(self.answers, access, self.clients.held)
         handlers.update(self.links.handlers())
         self._machinery.engine.start()
         self._start_maintenance()
@@ -339,6 +339,7 @@ class Node:
             events_in_vain=self.broker.replication.events_in_vain,
             clients=self.clients.streams,
             subscriptions=self.clients.subscriptions,
+            held_bytes=self.clients.held.bytes,
             groups=self.answers.group_figures(),
             refusals=self._refusals.totals,
             turned_away=self._entrances.keeper.turned_away,

@@ -82,7 +82,8 @@ def client_limits(config: NodeConfig) -> ClientLimits:
         streams_max=limits.clients_max,
         subscriptions_max=limits.subscriptions_max,
         batch_bytes_max=limits.batch_bytes_max,
-        publish_bytes_max=limits.publish_bytes_max,
+        held_bytes_max=limits.held_bytes_max,
+        caller_bytes_max=limits.caller_bytes_max,
         credit_bytes_max=limits.credit_bytes_max,
         reply_bytes_max=limits.reply_bytes_max,
     )

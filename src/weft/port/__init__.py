@@ -4,7 +4,7 @@
     access.py      who calls, and what they may do
     errors.py      refusals, and their codes
     topics.py      which topics there are, and which clients may publish to
-    unanswered.py  how much of what publishers sent may wait for an answer
+    held.py        how much memory callers make the node hold, by caller
 
 Nothing here knows how a client is connected: ``transport.clients`` serves gRPC, ``gateway`` everything else.
 """

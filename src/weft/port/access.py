@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -30,6 +30,7 @@ class Shown:
     host: str
     key: Secret[str] | None
     certificate: bytes | None
+    port: int = 0
 
 
 class Caller:
@@ -40,6 +41,11 @@ class Caller:
         self._note = note
         self._over: Refused | None = None
         self._publishes: set[Topic] = set()  # what these rights were found good for: the same ones are asked for again
+
+    @property
+    def who(self) -> str:
+        """Whose account it is: ``key k3``."""
+        return self._acl.who
 
     def update(self, acl: Acl) -> None:
         if acl != self._acl:
@@ -100,7 +106,8 @@ class OpenAccess:
     """Everybody may do everything: of a node that serves plain text on loopback."""
 
     async def admit_untrusted(self, shown: Shown) -> Caller:
-        return self.anybody()
+        """Nobody has proved anything, but each connection has an account of its own."""
+        return Caller(replace(EVERYBODY, who=f"plain text from {shown.host}:{shown.port}"), lambda error, who: None)
 
     async def admit_key_untrusted(self, key: Secret[str] | None, host: str) -> Caller:
         return self.anybody()

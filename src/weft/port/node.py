@@ -11,7 +11,7 @@ from weft.errors import WeftError
 from weft.log import Log
 from weft.membership import NodeState
 from weft.model import Batch, NodeId, Pattern, Position, Topic
-from weft.port.unanswered import UnansweredBytes
+from weft.port.held import HeldBytes, Holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class ClientLimits:
     streams_max: int
     subscriptions_max: int
     batch_bytes_max: int
-    publish_bytes_max: int
+    held_bytes_max: int
+    caller_bytes_max: int
     credit_bytes_max: int
     reply_bytes_max: int
 
@@ -63,7 +64,7 @@ class MeshNode(Protocol):
     def limits(self) -> ClientLimits: ...
 
     @property
-    def intake(self) -> UnansweredBytes: ...
+    def held(self) -> HeldBytes: ...
 
     def addresses(self) -> list[str]:
         """Where clients may go: this node first, then others that are alive."""
@@ -87,9 +88,19 @@ class MeshNode(Protocol):
     ) -> None: ...
 
     def subscribe(
-        self, subscriber: SubscribeClient, pattern: Pattern, start: Start, credit_bytes: int, group: str, member: str
+        self,
+        subscriber: SubscribeClient,
+        pattern: Pattern,
+        start: Start,
+        credit_bytes: int,
+        group: str,
+        member: str,
+        holding: Holding,
     ) -> int:
-        """The number of the subscription. Raise Busy or ShuttingDown as ``join`` does."""
+        """The number of the subscription. Raise Busy or ShuttingDown as ``join`` does.
+
+        What is read for it is taken into ``holding``; the subscriber gives it back, and closes it at the end.
+        """
 
     def tell(self, event: AddCredit | Handled) -> None:
         """Something new of a subscription."""

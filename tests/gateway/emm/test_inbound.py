@@ -20,7 +20,7 @@ from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.rows import Accepted
 from weft.gateway.emm.topics import HELLO_TOPIC, QUARANTINE_TOPIC, TopicMap
 from weft.model import Batch
-from weft.port.unanswered import UnansweredBytes
+from weft.port.held import HeldBytes, Use
 from weft.wire.emm_compact import KeyRing
 from weft.wire.seen import SALT_BYTES, Seen
 
@@ -36,7 +36,7 @@ class FakeMesh:
     publishes: list[tuple[int, str, Batch]] = field(default_factory=list)
     joined: list[Any] = field(default_factory=list)
     left: list[Any] = field(default_factory=list)
-    intake: UnansweredBytes = field(default_factory=lambda: UnansweredBytes(1 << 30))
+    held: HeldBytes = field(default_factory=lambda: HeldBytes(1 << 30, 1 << 30))
     refusals: list[Exception] = field(default_factory=list)
 
     def join(self, publisher: Any) -> None:
@@ -136,11 +136,11 @@ def test_while_the_log_owes_too_much_datagrams_wait_and_then_go_on(monkeypatch: 
         inbound.receive(arrived(event(2)))
         await some_turns()
         assert (mesh.events, len(inbound.line)) == (1, 1)
-        assert mesh.intake.bytes > 0
+        assert mesh.held.bytes > 0
         inbound.receipts([(mesh.publishes[0][0], cast(Any, None))])
         await until(lambda: mesh.events == 2)
         inbound.close()
-        assert mesh.intake.bytes == 0
+        assert mesh.held.bytes == 0
 
     asyncio.run(story())
 
@@ -149,13 +149,14 @@ def test_the_nodes_own_bound_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "FULL_PAUSE_S", 0.0)
 
     async def story() -> None:
-        mesh = FakeMesh(intake=UnansweredBytes(10))
-        mesh.intake.take(11)
+        mesh = FakeMesh(held=HeldBytes(1 << 30, 40))
+        held = mesh.held.holding("the EMM gateway", Use.PUBLISH)
+        held.take(11)
         inbound = made(mesh)
         inbound.receive(arrived(event(1)))
         await some_turns()
         assert mesh.events == 0
-        mesh.intake.give_back(11)
+        held.give_back(11)
         await until(lambda: mesh.events == 1)
         inbound.close()
 

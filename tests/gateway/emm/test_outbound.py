@@ -22,6 +22,7 @@ from weft.gateway.emm.packing import Packed, Packer
 from weft.gateway.emm.settings import Out, Target
 from weft.model import Batch, Epoch, NodeId, Stream, parse_pattern, parse_topic
 from weft.port.errors import ShuttingDown
+from weft.port.held import HeldBytes, Holding
 from weft.security import Secret, Trust
 from weft.wire import emm
 from weft.wire.quic import quic_address
@@ -39,9 +40,12 @@ class FakeMesh:
     subscribers: list[Any] = field(default_factory=list)
     told: list[Any] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
+    held: HeldBytes = field(default_factory=lambda: HeldBytes(1 << 30, 1 << 30))
+    holdings: list[Holding] = field(default_factory=list)
 
-    def subscribe(self, subscriber: Any, *_: Any) -> int:
+    def subscribe(self, subscriber: Any, *rest: Any) -> int:
         self.subscribers.append(subscriber)
+        self.holdings.append(rest[-1])
         return len(self.subscribers)
 
     def unsubscribe(self, number: int) -> None:
@@ -78,6 +82,7 @@ class Way:
     def deliver(self, rule: int, topic: str, count: int = 1, headers: dict[str, str] | None = None) -> None:
         batch = Batch.from_columns([b"x"] * count, 5, None, [headers] * count)
         stream = Stream(parse_topic(topic), NodeId("a"), 0)
+        self.mesh.holdings[rule].take(len(batch.data))  # as the core does
         self.mesh.subscribers[rule].deliver([Delivered(stream, Epoch(1), batch.data, 0)])
 
     async def until(self, condition: Callable[[], object]) -> None:

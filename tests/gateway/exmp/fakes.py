@@ -8,8 +8,8 @@ from weft.core.messages import AddCredit, Delivered, Handled, Receipted, Start
 from weft.errors import WeftError
 from weft.log import Appended
 from weft.model import Batch, Epoch, NodeId, Pattern, Position, Stream, Topic
+from weft.port.held import HeldBytes, Holding
 from weft.port.node import ClientLimits, PublishClient, SubscribeClient
-from weft.port.unanswered import UnansweredBytes
 
 EPOCH = Epoch(7)
 ME = NodeId("me")
@@ -19,8 +19,8 @@ class FakeMesh:
     """``MeshNode`` as far as the gateway uses it; everything it is told is kept."""
 
     def __init__(self) -> None:
-        self.limits = ClientLimits(10, 10, 1 << 24, 1 << 24, 1 << 20, 1 << 20)
-        self.intake = UnansweredBytes(1 << 24)
+        self.limits = ClientLimits(10, 10, 1 << 24, 1 << 24, 1 << 24, 1 << 20, 1 << 20)
+        self.held = HeldBytes(1 << 24, 1 << 24)
         self.published: list[tuple[int, Topic, Batch]] = []
         self.places: list[tuple[int, int]] = []  # partition and copies of each
         self.publishers: list[PublishClient] = []
@@ -57,9 +57,17 @@ class FakeMesh:
         self.refusals.append(error)
 
     def subscribe(
-        self, subscriber: SubscribeClient, pattern: Pattern, start: Start, credit_bytes: int, group: str, member: str
+        self,
+        subscriber: SubscribeClient,
+        pattern: Pattern,
+        start: Start,
+        credit_bytes: int,
+        group: str,
+        member: str,
+        holding: Holding,
     ) -> int:
         self.subscriber = subscriber
+        self.holding = holding
         return 42
 
     def tell(self, event: AddCredit | Handled) -> None:

@@ -14,6 +14,7 @@ from weft import exmp
 from weft.gateway.exmp.feed import EXMP_CREDIT_BYTES, Feed
 from weft.limits import MIB
 from weft.node.runtime import Node
+from weft.port.held import Use
 from weft.wire.exmp import messages_untrusted
 from weft.wire.exmp.messages import Response
 
@@ -79,14 +80,15 @@ def test_a_subscriber_that_never_answers_holds_its_credit_and_no_more(tmp_path: 
 def test_while_the_node_has_taken_as_much_as_it_may_publishers_wait(tmp_path: Path) -> None:
     async def run() -> None:
         async with asyncio.timeout(PATIENCE_S), joined(tmp_path) as (node, client):
-            node.clients.intake.take(1 << 40)
+            others = node.clients.held.holding("plain text", Use.PUBLISH)
+            others.take(1 << 40)
             event = {"topic": "t", "payload": "x"}
             waiting = [asyncio.create_task(client.call("publish", event)) for _ in range(2)]
             async with exmp.connect(address_of(node)) as other:
                 assert await other.call("$echo") == {}  # nobody else has to wait
                 assert await other.call("$echo") == {}
             assert not any(task.done() for task in waiting)
-            node.clients.intake.give_back(1 << 40)
+            others.give_back(1 << 40)
             receipts = await asyncio.gather(*waiting)
             assert [receipt and receipt["offset"] for receipt in receipts] == [0, 1]
 
@@ -152,7 +154,7 @@ def test_a_client_that_goes_without_a_word_leaves_nothing_behind(tmp_path: Path)
             raw.send(request(101, '{"op":"subscribe","data":{"pattern":">"}}'))
             await raw.writer.drain()
             raw.writer.transport.abort()
-            await until(lambda: node.clients.subscriptions == 0 and node.clients.intake.bytes == 0)
+            await until(lambda: node.clients.subscriptions == 0 and node.clients.held.bytes == 0)
             assert await client.call("$echo") == {}
 
     asyncio.run(run())

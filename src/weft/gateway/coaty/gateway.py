@@ -63,7 +63,7 @@ class CoatyGateway:
         self._read_clock = read_clock
         self._logger = logger
         self._door = door
-        self._publishing = Publishing(mesh, read_clock)
+        self._publishing = Publishing(mesh, read_clock, "the Coaty gateway")
         self._agent: Agent | None = None
         self._following: Following | None = None  # what goes out
         self._watching: Following | None = None  # what came in, by whichever bridge, and what bridges report

@@ -25,6 +25,7 @@ from weft.gateway.emm.topics import QUARANTINE_TOPIC
 from weft.gateway.emm.waiting import GATEWAY_EMM_SIGNATURES_MAX, Line, Signatures, intake_max
 from weft.limits import EMM_PACKET_BYTES_MAX, MIB
 from weft.model import Batch, Topic
+from weft.port.held import Use
 from weft.port.node import MeshNode
 from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
 from weft.wire.reject import BadPacket, Reject
@@ -82,7 +83,7 @@ class Inbound:
         self._done_s = 0.0  # when the last one ended
         self._numbers = count(1)
         self._owed: dict[int, tuple[int, int]] = {}  # request -> bytes and events of its batch
-        self._owed_bytes = 0
+        self._holding = mesh.held.holding("the EMM gateway", Use.PUBLISH)
         self._over = False
 
     def start(self) -> None:
@@ -92,8 +93,7 @@ class Inbound:
     def close(self) -> None:
         self._end()
         self._mesh.leave(self)
-        self._mesh.intake.give_back(self._owed_bytes)
-        self._owed_bytes = 0
+        self._holding.close()
 
     # --- datagrams -----------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Inbound:
         return GATEWAY_EMM_TURN_S
 
     def _is_full(self) -> bool:
-        return self._owed_bytes > GATEWAY_EMM_OWED_BYTES_MAX or self._mesh.intake.is_full
+        return self._holding.bytes > GATEWAY_EMM_OWED_BYTES_MAX or self._holding.is_full
 
     def _work(self) -> None:
         """One turn."""
@@ -174,8 +174,7 @@ class Inbound:
     def _publish(self, topic: Topic, batch: Batch) -> None:
         request, size = next(self._numbers), len(batch.data)
         self._owed[request] = (size, len(batch))
-        self._owed_bytes += size
-        self._mesh.intake.take(size)
+        self._holding.take(size)
         self._mesh.publish(self, request, topic, 0, batch, 0)
 
     def receipts(self, receipts: Sequence[tuple[int, Receipted]]) -> None:
@@ -196,8 +195,7 @@ class Inbound:
 
     def _settle(self, request: int) -> int:
         size, events = self._owed.pop(request)
-        self._owed_bytes -= size
-        self._mesh.intake.give_back(size)
+        self._holding.give_back(size)
         if self._over and not self._owed:
             self._mesh.leave(self)
         return events

@@ -22,6 +22,7 @@ from weft.gateway.emm.settings import Out
 from weft.limits import DATAGRAM_RATE_PER_S_MIN, MIB
 from weft.model import Batch, Event, Position, Topic, matches
 from weft.port.errors import ShuttingDown
+from weft.port.held import Holding, Use
 from weft.port.node import MeshNode
 from weft.wire.quic import is_quic
 from weft.wire.udp import Address
@@ -172,11 +173,15 @@ class _Feed:
         self._owner = owner
         self._mesh: MeshNode | None = None
         self._number: int | None = None
+        self._holding: Holding | None = None
         self._retry: asyncio.TimerHandle | None = None
 
     def open(self, mesh: MeshNode) -> None:
         self._mesh = mesh
-        self._number = mesh.subscribe(self, self.out.pattern, Edge.LATEST, GATEWAY_EMM_CREDIT_BYTES, "", "")
+        self._holding = mesh.held.holding("the EMM gateway's outbound rules", Use.SUBSCRIBE)
+        self._number = mesh.subscribe(
+            self, self.out.pattern, Edge.LATEST, GATEWAY_EMM_CREDIT_BYTES, "", "", self._holding
+        )
 
     def close(self) -> None:
         mesh, self._mesh = self._mesh, None
@@ -184,10 +189,18 @@ class _Feed:
             self._retry.cancel()
         if mesh is not None and self._number is not None:
             mesh.unsubscribe(self._number)
+        self._let_go()
 
     def give_back(self, size: int) -> None:
         if self._mesh is not None and self._number is not None:
+            assert self._holding is not None, "open"
+            self._holding.give_back(size)
             self._mesh.tell(AddCredit(self._number, size))
+
+    def _let_go(self) -> None:
+        if self._holding is not None:
+            self._holding.close()
+            self._holding = None
 
     # --- SubscribeClient of the node ----------------------------------------------------------------------------------
 
@@ -204,6 +217,7 @@ class _Feed:
     def ended(self, error: WeftError) -> None:
         """The node gave up, because events were lost, say: begin again with what is new."""
         self._number = None
+        self._let_go()
         if self._mesh is not None and not isinstance(error, ShuttingDown):
             self._owner.ended(self, error)
             self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._reopen)

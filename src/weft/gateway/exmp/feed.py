@@ -18,6 +18,7 @@ from weft.errors import PeerError, WeftError
 from weft.gateway.exmp.values import events_json
 from weft.limits import MIB
 from weft.model import Batch, Pattern, Position
+from weft.port.held import Holding
 from weft.port.node import MeshNode
 from weft.transport.tcp import Answer, BadAnswer, LinkLost
 from weft.wire.exmp import Failure, JsonObject, Success
@@ -63,6 +64,7 @@ class Feed:
     def __init__(
         self,
         mesh: MeshNode,
+        holding: Holding,
         name: int,
         window: int,
         changed: Callable[[], None],
@@ -71,6 +73,7 @@ class Feed:
         self.name = name
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._mesh = mesh
+        self._holding = holding
         self._window = window
         self._changed = changed
         self._over = over
@@ -92,7 +95,7 @@ class Feed:
         """Raise what the node refuses it with; ``ready`` tells whether the core does."""
         self._group = group
         credit = min(EXMP_CREDIT_BYTES, self._mesh.limits.credit_bytes_max)
-        self._subscription = self._mesh.subscribe(self, pattern, start, credit, group, member)
+        self._subscription = self._mesh.subscribe(self, pattern, start, credit, group, member, self._holding)
 
     def close(self) -> None:
         """No more events; what is on its way counts as not handled."""
@@ -100,6 +103,7 @@ class Feed:
             self._report()
             self._is_over = True
             self._mesh.unsubscribe(self._subscription)
+        self._holding.close()
         self._drop_all()
 
     # --- sending -------------------------------------------------------------------------------------------------
@@ -193,6 +197,7 @@ class Feed:
             self._report_handled()
         if self._credit_due_bytes:
             credit, self._credit_due_bytes = self._credit_due_bytes, 0
+            self._holding.give_back(credit)
             self._mesh.tell(AddCredit(self._subscription, credit))
 
     def _report_handled(self) -> None:

@@ -82,7 +82,7 @@ class ExmpGateway:
         self._settings = settings
         self._make_door = make_door
         self._operations = operations(read_status)
-        self._publishing = Publishing(mesh, read_clock)
+        self._publishing = Publishing(mesh, read_clock, "the EXMP gateway")
         self._tasks: set[asyncio.Task[None]] = set()  # of all sessions
         self._sessions: set[ClientSession] = set()
         self._counts = RequestCounts()

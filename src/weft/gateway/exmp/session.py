@@ -32,6 +32,7 @@ from weft.gateway.exmp.values import (
 from weft.gateway.publishing import Publishing
 from weft.limits import EXMP_MESSAGE_BYTES_MAX, EXMP_OP_SHOWN_CHARS, KIB
 from weft.model import Receipt, Topic
+from weft.port.held import Holding, Use
 from weft.port.node import MeshNode
 from weft.port.topics import read_topic_untrusted
 from weft.security import Refused
@@ -54,27 +55,44 @@ PUBLISH: Final = "publish"
 ECHO: Final = "$echo"
 EVENT: Final = "event"
 ENDED: Final = "ended"
+PUBLISH_PART: Final = 2  # of what its caller may hold, publishes of one connection get half
+FEED_PART: Final = 16  # likewise, a subscription gets a sixteenth
 EVENT_BYTES: Final = 200  # of an event's JSON without its payload, roughly
 
 
 class Slot:
     """A request that is answered when those before it are."""
 
-    __slots__ = ("id", "operation", "outcome", "session")
+    __slots__ = ("holding", "id", "operation", "outcome", "session", "size")
 
-    def __init__(self, session: ClientSession, request_id: int, operation: str) -> None:
+    def __init__(
+        self, session: ClientSession, request_id: int, operation: str, holding: Holding | None = None, size: int = 0
+    ) -> None:
         self.session = session
         self.id = request_id
         self.operation = operation  # as it is counted
         self.outcome: Outcome | None = None
+        self.holding = holding
+        self.size = size
+        if holding is not None:
+            holding.take(size)
 
     def published(self, receipt: Receipt, number: int) -> None:
-        self.outcome = Success(receipt_json(receipt, number))
-        self.session.settled()
+        self._settle(Success(receipt_json(receipt, number)))
 
     def refused(self, error: WeftError) -> None:
-        self.outcome = failure_of(error)
+        self._settle(failure_of(error))
+
+    def _settle(self, outcome: Outcome) -> None:
+        self.let_go()
+        self.outcome = outcome
         self.session.settled()
+
+    def let_go(self) -> None:
+        """What was published is held no more."""
+        if self.holding is not None:
+            self.holding.give_back(self.size)
+            self.holding = None
 
 
 class ClientSession:
@@ -104,6 +122,7 @@ class ClientSession:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[ReceivedRequest] = deque()  # not begun
         self._slots: deque[Slot] = deque()  # begun and not answered
+        self._holding: Holding | None = None  # of the caller, for what it publishes
         self._task: asyncio.Task[None] | None = None  # one operation that takes its time, or the wait for room
         self._is_advancing = False
         self._feed_names = count(1)
@@ -131,6 +150,7 @@ class ClientSession:
         """Somebody who is known may say more at a time than a stranger."""
         self._link.allow_message_bytes(EXMP_MESSAGE_BYTES_MAX)
         self._link.prove()
+        self._holding = self.mesh.held.holding(self.credential.caller.who, Use.PUBLISH, PUBLISH_PART)
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
@@ -162,6 +182,8 @@ class ClientSession:
         self._sessions.discard(self)
         self._counts.ends[closed.end] += 1
         self._queue.clear()
+        for slot in self._slots:
+            slot.let_go()
         self._slots.clear()
         for handle in (self._pumping, self._patience):
             if handle is not None:
@@ -187,7 +209,7 @@ class ClientSession:
 
     def _begin_all(self) -> None:
         allowed: dict[str, Topic] = {}  # rights are looked at once a turn, not for every event
-        is_full = self.mesh.intake.is_full  # and so is how much the node has taken
+        is_full = self._holding is not None and self._holding.is_full  # and so is how much is under way
         queue = self._queue
         while queue and self._task is None and not self._link.is_congested:
             request = queue.popleft()
@@ -249,7 +271,7 @@ class ClientSession:
             self.mesh.count_refusal(error)
             self._settle(request.id, PUBLISH, failure_of(error))
             return
-        slot = Slot(self, request.id, PUBLISH)
+        slot = Slot(self, request.id, PUBLISH, self._holding, len(payload))
         self._slots.append(slot)
         self._publishing.add(
             topic,
@@ -290,9 +312,10 @@ class ClientSession:
         self._go_on()
 
     async def _wait_for_room(self) -> None:
-        """The node has taken as much from publishers as it may."""
+        """The node has taken as much from this caller as it may."""
+        assert self._holding is not None, "it is full"
         room = asyncio.Event()
-        self.mesh.intake.wake_with_room(room)
+        self._holding.when_room(room.set)
         await room.wait()
         self._go_on()
 
@@ -303,7 +326,8 @@ class ClientSession:
     # --- subscriptions -------------------------------------------------------------------------------------------
 
     def new_feed(self, window: int) -> Feed:
-        return Feed(self.mesh, next(self._feed_names), window, self.pump_soon, self.feed_over)
+        holding = self.mesh.held.holding(self.credential.caller.who, Use.SUBSCRIBE, FEED_PART)
+        return Feed(self.mesh, holding, next(self._feed_names), window, self.pump_soon, self.feed_over)
 
     def pump_soon(self) -> None:
         """Send what feeds have, once for all that happened in this turn."""

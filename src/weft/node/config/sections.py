@@ -333,8 +333,17 @@ class LimitsSection(Section):
     clients_max: Int = knob(10_000, 1, 1_000_000, "Client streams (publish or subscribe) that are open at a time.")
     subscriptions_max: Int = knob(10_000, 1, 1_000_000, "Subscriptions that are open at a time, of all clients.")
     batch_bytes_max: Int = knob(BATCH_BYTES_MAX, 64 * KIB, BATCH_BYTES_MAX, "The largest batch a client may publish.")
-    publish_bytes_max: Int = knob(
-        256 * MIB, 16 * MIB, 16 * GIB, "Bytes taken from all clients and not yet synced; more have to wait."
+    held_bytes_max: Int = knob(
+        512 * MIB,
+        64 * MIB,
+        64 * GIB,
+        "Memory held for all callers: batches not yet synced, deliveries and replies not yet taken. More has to wait.",
+    )
+    caller_bytes_max: Int = knob(
+        128 * MIB,
+        16 * MIB,
+        16 * GIB,
+        "The same for one caller (key): a quarter each for publishing, subscriptions, fetches and other replies.",
     )
     credit_bytes_max: Int = knob(
         64 * MIB, 64 * KIB, 1 * GIB, "The most that may be under way to one subscriber, whatever it asks for."

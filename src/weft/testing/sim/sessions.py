@@ -13,6 +13,7 @@ from weft.core import messages as core
 from weft.errors import WeftError
 from weft.model import Batch, NodeId, Pattern, Position, Receipt, Topic
 from weft.port.errors import ShuttingDown
+from weft.port.held import Holding, Use
 from weft.testing.sim.node import SimNode
 from weft.testing.sim.plain_peers import PlainPeer
 from weft.testing.sim.schedule import Schedule, Violation
@@ -178,13 +179,16 @@ class SimFeed:
         self.number: int | None = None  # that the node has given it
         self._session = session
         self._reader = reader
+        self._holding: Holding
 
     def open(self, pattern: Pattern, start: core.Start, credit_bytes: int, group: str, member: str) -> None:
         self._session.send(partial(self._open, pattern, start, credit_bytes, group, member))
 
     def _open(self, pattern: Pattern, start: core.Start, credit_bytes: int, group: str, member: str) -> None:
         try:
-            self.number = self._session.node.clients.subscribe(self, pattern, start, credit_bytes, group, member)
+            clients = self._session.node.clients
+            self._holding = clients.held.holding("a simulated client", Use.SUBSCRIBE)
+            self.number = clients.subscribe(self, pattern, start, credit_bytes, group, member, self._holding)
         except ShuttingDown as error:
             self.ended(error)
 
@@ -203,6 +207,7 @@ class SimFeed:
         self._say(core.Opened(0, tuple(positions)))
 
     def deliver(self, batches: Sequence[core.Delivered]) -> None:
+        self._holding.keep(0)  # on its way
         self._say(core.Deliver(0, tuple(batches)))
 
     def assigned(self, generation: int, positions: Sequence[Position]) -> None:

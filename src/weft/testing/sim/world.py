@@ -30,7 +30,8 @@ CLIENTS: Final = ClientLimits(
     streams_max=1000,
     subscriptions_max=1000,
     batch_bytes_max=1 << 20,
-    publish_bytes_max=1 << 30,
+    held_bytes_max=1 << 30,
+    caller_bytes_max=1 << 30,
     credit_bytes_max=1 << 30,
     reply_bytes_max=1 << 20,
 )

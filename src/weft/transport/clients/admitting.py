@@ -18,7 +18,8 @@ SCHEME: Final = re.compile(r"bearer +(\S+)", re.IGNORECASE)
 async def admitted(access: Access, call: ServerCall) -> Caller:
     """The caller, who may send as much as others from now on; or the end of the call."""
     try:
-        caller = await access.admit_untrusted(Shown(call.host, key_untrusted(call.metadata), call.certificate))
+        shown = Shown(call.host, key_untrusted(call.metadata), call.certificate, call.port)
+        caller = await access.admit_untrusted(shown)
     except Refused as error:
         raise failure_of(error) from None
     call.widen()

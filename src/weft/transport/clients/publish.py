@@ -16,6 +16,7 @@ from weft.errors import PeerError, UsageError, WeftError
 from weft.model.batch_header import PRODUCER_BYTES
 from weft.port.access import Caller
 from weft.port.errors import ShuttingDown, error_message
+from weft.port.held import Use
 from weft.port.node import MeshNode
 from weft.transport.clients.failing import cancelled, failure_of
 from weft.transport.clients.values import parse_untrusted, read_batch_untrusted, receipts_bytes
@@ -25,6 +26,7 @@ from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.rpc import RpcError
 
 PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each one is answered by itself
+PUBLISH_PART: Final = 2  # of what its caller may hold, a stream gets half: another one goes on when it is held up
 
 
 class PublishStream:
@@ -34,10 +36,8 @@ class PublishStream:
         self._node = node
         self._caller = caller
         self._call = call
-        self._bytes_max = node.limits.publish_bytes_max // 4  # so that one client does not take all of it
         self._owed: dict[int, int] = {}  # request -> bytes of its batch
-        self._owed_bytes = 0
-        self._room = asyncio.Event()  # less is owed than before
+        self._holding = node.held.holding(caller.who, Use.PUBLISH, PUBLISH_PART)
         self._pause: asyncio.Task[None] | None = None  # while nothing is read
         self._over = False  # nothing more will be read
         self._settled = asyncio.Event()  # it is over, and nothing is owed
@@ -65,10 +65,7 @@ class PublishStream:
 
     def _settle(self, request: int) -> None:
         size = self._owed.pop(request)
-        self._owed_bytes -= size
-        self._node.intake.give_back(size)
-        if self._pause is not None:
-            self._room.set()
+        self._holding.give_back(size)
         if self._over and not self._owed:
             self._settled.set()
 
@@ -87,7 +84,7 @@ class PublishStream:
             await self._settled.wait()
         finally:
             self._node.leave(self)
-            self._node.intake.give_back(self._owed_bytes)
+            self._holding.close()
             await cancelled(reading, self._pause)
         if self._failure is not None:
             raise failure_of(self._failure) from None
@@ -151,8 +148,7 @@ class PublishStream:
         data = message.batch
         size = len(data)
         self._owed[request] = size
-        self._owed_bytes += size
-        self._node.intake.take(size)
+        self._holding.take(size)
         try:
             self._node.check_open()
             topic, partition, batch = read_batch_untrusted(message, data, self._node.limits.batch_bytes_max)
@@ -165,16 +161,16 @@ class PublishStream:
     # --- not too much at a time ----------------------------------------------------------------------------------
 
     def _is_full(self) -> bool:
-        return self._owed_bytes > self._bytes_max or self._node.intake.is_full or self._call.is_full
+        return self._holding.is_full or self._call.is_full
 
     async def _wait_for_room(self) -> None:
         try:
             while self._is_full():
                 await self._call.wait_for_room()
-                if self._owed_bytes > self._bytes_max or self._node.intake.is_full:
-                    self._room.clear()
-                    self._node.intake.wake_with_room(self._room)
-                    await self._room.wait()
+                if self._holding.is_full:
+                    room = asyncio.Event()
+                    self._holding.when_room(room.set)
+                    await room.wait()
         except RpcError:
             return  # the call is over, and whoever reads sees that
         self._pause = None

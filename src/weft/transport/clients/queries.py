@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Final
 
 from weft.errors import UsageError, WeftError
@@ -12,10 +13,11 @@ from weft.log.errors import EventsLost, PositionExpired
 from weft.model import COLUMNS, Batch, Epoch, Pattern, Position, Stream
 from weft.port.access import Caller
 from weft.port.errors import error_message
+from weft.port.held import Holding, Use
 from weft.port.node import MeshNode
 from weft.port.topics import streams_of, topics_of
 from weft.transport.clients.values import (
-    fetched_bytes,
+    fetched_parts,
     read_pattern_untrusted,
     read_positions_untrusted,
     read_range_untrusted,
@@ -36,6 +38,11 @@ class Queries:
     # --- a range of a stream -------------------------------------------------------------------------------------
 
     async def fetch(self, request: pb.FetchRequest, call: ServerCall, caller: Caller) -> None:
+        """The next part is read when the one before it has left, and the caller holds not too much otherwise."""
+        with closing(self._node.held.holding(caller.who, Use.FETCH)) as holding:
+            await self._fetch(request, call, caller, holding)
+
+    async def _fetch(self, request: pb.FetchRequest, call: ServerCall, caller: Caller, holding: Holding) -> None:
         try:
             stream, epoch = read_stream_untrusted(request.stream)
             caller.check_subscribe(Pattern(stream.topic))
@@ -43,12 +50,19 @@ class Queries:
             columns = _columns_untrusted(request.columns)
             bytes_max = min(request.bytes_max or REPLY_BYTES, self._node.limits.reply_bytes_max)
             while first < end:
+                await holding.room()
                 caller.check()
                 stored = self._node.log.read(stream, epoch, first, end, bytes_max)
                 if not stored:
                     return
-                await call.write(_projected(stored, columns, first, end) if columns else fetched_bytes(stored))
-                first = Batch.read_stored(stored[-1]).end_offset
+                place, first = first, Batch.read_stored(stored[-1]).end_offset
+                head, rest = (b"", _projected(stored, columns, place, end)) if columns else fetched_parts(stored)
+                del stored
+                holding.take(len(head) + len(rest))
+                call.write_nowait(rest, head)
+                del rest
+                await call.wait_sent()
+                holding.keep(0)
         except WeftError as error:
             self._node.count_refusal(error)
             await call.write(pb.FetchReply(error=error_message(error)).SerializeToString())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
 from weft.errors import WeftError
 from weft.port.access import Access, Caller
+from weft.port.held import HeldBytes, Use
 from weft.port.node import MeshNode
 from weft.transport.clients.admin import Answers, admin_methods
 from weft.transport.clients.admitting import admitted
@@ -51,29 +53,36 @@ def mesh_handlers(node: MeshNode, access: Access) -> dict[str, Handler]:
         f"/{MESH}/Publish": publish,
         f"/{MESH}/Subscribe": subscribe,
         f"/{MESH}/Fetch": fetch,
-        f"/{MESH}/Positions": unary(access, queries.positions, pb.PositionsRequest),
-        f"/{MESH}/Commit": unary(access, queries.commit, pb.CommitRequest),
-        f"/{MESH}/Topics": unary(access, queries.topics, pb.TopicsRequest),
+        f"/{MESH}/Positions": unary(access, node.held, queries.positions, pb.PositionsRequest),
+        f"/{MESH}/Commit": unary(access, node.held, queries.commit, pb.CommitRequest),
+        f"/{MESH}/Topics": unary(access, node.held, queries.topics, pb.TopicsRequest),
     }
 
 
-def admin_handlers(answers: Answers, access: Access) -> dict[str, Handler]:
+def admin_handlers(answers: Answers, access: Access, held: HeldBytes) -> dict[str, Handler]:
     return {
-        f"/{ADMIN}/{name}": unary(access, method, request) for name, (method, request) in admin_methods(answers).items()
+        f"/{ADMIN}/{name}": unary(access, held, method, request)
+        for name, (method, request) in admin_methods(answers).items()
     }
 
 
-def unary(access: Access, answer: Callable[[Q, Caller], Awaitable[Message]], request_type: type[Q]) -> Handler:
+def unary(
+    access: Access, held: HeldBytes, answer: Callable[[Q, Caller], Awaitable[Message]], request_type: type[Q]
+) -> Handler:
     """A method with one message each way. A WeftError of ``answer`` ends the call."""
 
     async def serve(call: ServerCall) -> None:
         caller = await admitted(access, call)
         request = await request_untrusted(request_type, call)
-        try:
-            reply = await answer(request, caller)
-        except WeftError as error:
-            raise failure_of(error) from None
-        await call.write(reply.SerializeToString())
+        with closing(held.holding(caller.who, Use.ASK)) as holding:
+            try:
+                await holding.room()
+                data = (await answer(request, caller)).SerializeToString()
+            except WeftError as error:
+                raise failure_of(error) from None
+            holding.take(len(data))
+            call.write_nowait(data)
+            await call.wait_sent()
 
     return serve
 

@@ -18,10 +18,11 @@ from weft.limits import MIB
 from weft.model import Position
 from weft.port.access import Caller
 from weft.port.errors import Busy, error_message
+from weft.port.held import Use
 from weft.port.node import MeshNode
 from weft.transport.clients.failing import cancelled
 from weft.transport.clients.values import (
-    delivery_bytes,
+    delivery_parts,
     parse_untrusted,
     position_messages,
     read_pattern_untrusted,
@@ -34,6 +35,7 @@ from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.rpc import RpcError
 
 CLIENT_REPLIES_MAX: Final = 10_000  # assignments that wait for a member that does not read: then it is let go
+SUBSCRIBE_PART: Final = 16  # of what its caller may hold, a subscriber that does not read gets a sixteenth
 DELIVERY_BYTES_MAX: Final = 1 * MIB  # gathered in one message: gRPC's cost per message is 1 % of copying that
 
 
@@ -47,6 +49,8 @@ class SubscribeStream:
         self._subscription: int | None = None
         self._credit_bytes = 0  # given by the client and not used up yet
         self._waiting: deque[Delivered | pb.SubscribeReply] = deque()
+        self._waiting_bytes = 0  # of batches
+        self._holding = node.held.holding(caller.who, Use.SUBSCRIBE, SUBSCRIBE_PART)
         self._pouring: asyncio.Task[None] | None = None  # while something waits for the client to read
         self._over = False  # nothing is added to what waits any more
         self._done = asyncio.Event()  # it is over, and nothing waits
@@ -65,8 +69,10 @@ class SubscribeStream:
     def deliver(self, batches: Sequence[Delivered]) -> None:
         if self._over:
             return
+        size = sum(len(each.data) for each in batches)
         self._waiting.extend(batches)
-        self._credit_bytes -= sum(len(each.data) for each in batches)
+        self._waiting_bytes += size
+        self._credit_bytes -= size
         self._pour()
 
     def assigned(self, generation: int, positions: Sequence[Position]) -> None:
@@ -87,6 +93,7 @@ class SubscribeStream:
         """The caller may read no more, and that goes for what waits as well."""
         if not self._over:
             self._waiting.clear()
+            self._waiting_bytes = 0
             self.ended(error)
 
     def _say(self, reply: pb.SubscribeReply) -> None:
@@ -106,7 +113,9 @@ class SubscribeStream:
         if self._pouring is not None:
             return
         while self._waiting and not self._call.is_full:
-            self._call.write_now(self._next())
+            head, message = self._next()
+            self._call.write_now(message, head)
+        self._let_go()
         if self._waiting:
             self._pouring = asyncio.create_task(self._pour_on())
         elif self._over:
@@ -120,10 +129,14 @@ class SubscribeStream:
         self._pouring = None
         self._pour()
 
-    def _next(self) -> bytes:
+    def _let_go(self) -> None:
+        """What has left for the client is held no more."""
+        self._holding.keep(self._waiting_bytes + self._call.unsent_bytes)
+
+    def _next(self) -> tuple[bytes, bytes]:
         first = self._waiting.popleft()
         if not isinstance(first, Delivered):
-            return bytes(first.SerializeToString())
+            return b"", first.SerializeToString()
         batches, size = [first], len(first.data)
         while self._waiting:
             following = self._waiting[0]
@@ -132,17 +145,21 @@ class SubscribeStream:
             batches.append(following)
             size += len(following.data)
             self._waiting.popleft()
-        return delivery_bytes(batches)
+        self._waiting_bytes -= size
+        return delivery_parts(batches)
 
     # --- the stream ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         reading = asyncio.create_task(self._read())
+        self._call.on_sent = self._let_go
         try:
             await self._done.wait()
         finally:
+            self._call.on_sent = None
             if self._subscription is not None:
                 self._node.unsubscribe(self._subscription)
+            self._holding.close()
             await cancelled(reading, self._pouring)
 
     async def _read(self) -> None:
@@ -168,7 +185,9 @@ class SubscribeStream:
         start = read_start_untrusted(wanted.start)
         credit = min(wanted.credit_bytes, self._node.limits.credit_bytes_max)
         self._credit_bytes = credit
-        self._subscription = self._node.subscribe(self, pattern, start, credit, wanted.group, wanted.member)
+        self._subscription = self._node.subscribe(
+            self, pattern, start, credit, wanted.group, wanted.member, self._holding
+        )
 
     def _take(self, request: pb.SubscribeRequest) -> None:
         assert self._subscription is not None, "open comes first"

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from weft.core.messages import Delivered, Edge, FromPositions, FromTime, Receipted, Start
 from weft.errors import UsageError
-from weft.limits import CLIENT_POSITIONS_MAX, OFFSET_MAX, PARTITIONS_MAX
+from weft.limits import CLIENT_POSITIONS_MAX, KIB, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import Batch, Epoch, Pattern, Position, Stream, Topic, parse_pattern
 from weft.port.errors import TooLarge
 from weft.port.topics import read_topic_untrusted
@@ -39,6 +39,7 @@ RECEIPT_FIRST_OFFSET: Final = bytes([3 << 3 | 0])
 RECEIPT_COUNT: Final = bytes([4 << 3 | 0])
 RECEIPT_COPIES: Final = bytes([5 << 3 | 0])
 RECEIPT_REPEATED: Final = bytes([6 << 3 | 0, 1])
+SHARED_BYTES_MIN: Final = 64 * KIB  # batches that are sent as they are, whoever gets them
 STREAM_REFS_KEPT: Final = 16_384  # about 2 MiB
 EDGES: Final = {
     pb.Start.EDGE_UNSPECIFIED: Edge.OWN,
@@ -125,33 +126,46 @@ def receipts_bytes(receipts: Sequence[tuple[int, Receipted]]) -> bytes:
     return b"".join((REPLY_RECEIPTS_FIELD + _varint(sum(map(len, parts))), *parts))
 
 
-def delivery_bytes(batches: Sequence[Delivered]) -> bytes:
-    """SubscribeReply with a Delivery of these batches, as protobuf has it. Each batch is encoded once, for all who get
-    it."""
+def delivery_parts(batches: Sequence[Delivered]) -> tuple[bytes, bytes]:
+    """SubscribeReply with a Delivery of these batches, as protobuf has it: a head, and a rest that is shared by all who
+    get the same batch. Small batches are encoded once, for all who get them; a large one is not even copied."""
+    if len(batches) == 1 and len(batches[0].data) >= SHARED_BYTES_MIN:
+        (one,) = batches
+        head = _delivered_head(one)
+        return DELIVERY_FIELD + _varint(len(head) + len(one.data)) + head, one.data
+    return b"", _delivery_bytes(batches)
+
+
+def _delivery_bytes(batches: Sequence[Delivered]) -> bytes:
     parts: list[bytes] = []
     size = 0
     for each in batches:
         if not each.encoded:
-            each.encoded = _delivered_bytes(each)
+            each.encoded = _delivered_head(each) + each.data
         parts.append(each.encoded)
         size += len(each.encoded)
     return b"".join((DELIVERY_FIELD + _varint(size), *parts))
 
 
-def _delivered_bytes(each: Delivered) -> bytes:
+def _delivered_head(each: Delivered) -> bytes:
+    """A StreamBatch up to its batch, which comes last."""
     stream = STREAM_FIELD + _stream_ref(each.stream, each.epoch)
-    data = BATCH_FIELD + _varint(len(each.data))
     first = FIRST_OFFSET_FIELD + _varint(each.first_offset)
-    size = len(stream) + len(data) + len(each.data) + len(first)
-    return b"".join((BATCHES_FIELD, _varint(size), stream, data, each.data, first))
+    data = BATCH_FIELD + _varint(len(each.data))
+    size = len(stream) + len(first) + len(data) + len(each.data)
+    return b"".join((BATCHES_FIELD, _varint(size), stream, first, data))
 
 
-def fetched_bytes(batches: Sequence[bytes]) -> bytes:
+def fetched_parts(batches: Sequence[bytes]) -> tuple[bytes, bytes]:
     """FetchReply with these batches as stored, made in the same way."""
+    if len(batches) == 1:
+        (one,) = batches
+        head = FETCHED_BATCH_FIELD + _varint(len(one))
+        return FETCHED_FIELD + _varint(len(head) + len(one)) + head, one
     parts: list[bytes] = []
     for data in batches:
         parts += (FETCHED_BATCH_FIELD + _varint(len(data)), data)
-    return b"".join((FETCHED_FIELD + _varint(sum(map(len, parts))), *parts))
+    return b"", b"".join((FETCHED_FIELD + _varint(sum(map(len, parts))), *parts))
 
 
 @lru_cache(STREAM_REFS_KEPT)

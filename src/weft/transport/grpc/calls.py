@@ -41,6 +41,7 @@ class Call:
         self._reader: asyncio.Future[None] | None = None
         self._writers: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self.on_sent: Callable[[], None] | None = None  # some of what was unsent is on its way
         self._ended = False  # no more messages will come
         self.error: RpcError | None = None
         self.metadata: Metadata = ()  # that the other side began with
@@ -101,14 +102,26 @@ class Call:
         if self._is_over:
             raise self._failure()
 
-    def write_nowait(self, message: bytes) -> None:
-        """Never waits, and does nothing if the call is over: somebody reads, and hears of that."""
-        self._stream.send(message)
+    async def wait_sent(self) -> None:
+        """Until all that was written has left for the transport; RpcError when the call is over."""
+        while self._stream.waiting_bytes and not self._is_over:
+            room = asyncio.get_running_loop().create_future()
+            self._writers.append(room)
+            await room
+        if self._is_over:
+            raise self._failure()
+
+    def write_nowait(self, message: bytes, head: bytes = b"") -> None:
+        """Never waits, and does nothing if the call is over: somebody reads, and hears of that.
+
+        With a ``head``, the message is both together, and the rest is not copied: other calls may send it, too.
+        """
+        self._stream.send(message, head)
         self._endpoint.flush_soon()
 
-    def write_now(self, message: bytes) -> None:
+    def write_now(self, message: bytes, head: bytes = b"") -> None:
         """The same, and it does not even wait for the next turn of the loop: for what somebody is waiting for."""
-        self._stream.send(message)
+        self._stream.send(message, head)
         self._endpoint.flush_now()
 
     @property
@@ -147,6 +160,8 @@ class Call:
     def on_room(self) -> None:
         if self._writers and (self._is_over or not self.is_full):
             self._wake_writers()
+        if self.on_sent is not None:
+            self.on_sent()
         if self._stream.closed:
             self._stop_timer()
 
@@ -325,13 +340,13 @@ class ServerCall(Call):
     def _is_over(self) -> bool:
         return self._finished or self._stream.closed
 
-    def write_nowait(self, message: bytes) -> None:
+    def write_nowait(self, message: bytes, head: bytes = b"") -> None:
         self.send_initial()
-        super().write_nowait(message)
+        super().write_nowait(message, head)
 
-    def write_now(self, message: bytes) -> None:
+    def write_now(self, message: bytes, head: bytes = b"") -> None:
         self.send_initial()
-        super().write_now(message)
+        super().write_now(message, head)
 
     def send_initial(self, metadata: Metadata = ()) -> None:
         """The headers of the answer, if they are not out yet."""

@@ -125,9 +125,15 @@ class Stream:
             assert not self._pending, "headers come before messages"
             self._connection.write_headers(self, headers, end)
 
-    def send(self, message: bytes) -> None:
-        """One message. Never waits: what finds no room is in ``waiting_bytes``."""
+    def send(self, message: bytes, head: bytes = b"") -> None:
+        """One message. Never waits: what finds no room is in ``waiting_bytes``.
+
+        A message may come in two parts: a ``head`` of its own, and a rest that others send, too, which is not copied.
+        """
         if not self.is_sending:
+            return
+        if head:
+            self._send_later(head, message)
             return
         out = self._out
         size = len(message) + PREFIX_BYTES
@@ -147,10 +153,14 @@ class Stream:
                 out.write(head)
                 out.write_message(message)
             return
-        self._pending += (MESSAGE_PREFIX.pack(0, len(message)), message)
-        self.waiting_bytes += size
-        out.waiting_bytes += size
-        out.queue(self)
+        self._send_later(b"", message)
+
+    def _send_later(self, head: bytes, message: bytes) -> None:
+        size = len(head) + len(message)
+        self._pending += (MESSAGE_PREFIX.pack(0, size) + head, message)
+        self.waiting_bytes += size + PREFIX_BYTES
+        self._out.waiting_bytes += size + PREFIX_BYTES
+        self._out.queue(self)
 
     def end(self, trailers: Headers = ()) -> None:
         """Nothing more will be sent, but for the trailers."""

@@ -1,0 +1,179 @@
+"""How much memory callers make this node hold: one budget, with an account for each caller (SEC-05).
+
+On an account stands what the node has taken or read for its caller and has not got rid of yet: batches without a
+receipt, deliveries and replies that are not taken. Whoever holds too much waits, and others go on. A caller that holds
+nothing may always have one thing, so nobody waits for ever because of others. Each use has a share of its own: a
+subscriber that does not read does not keep its caller from publishing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+from weakref import WeakValueDictionary
+
+from weft.port.errors import Busy
+
+ROOM_WAIT_S: Final = 30.0  # for replies that were asked for and are not taken; then the next one is refused
+
+
+class Use(Enum):
+    """What memory is held for. Each gets the same share of what a caller may hold."""
+
+    PUBLISH = "publishing"
+    SUBSCRIBE = "subscriptions"
+    FETCH = "fetches"
+    ASK = "replies"
+
+
+class HeldBytes:
+    """All accounts together. They are forgotten when nobody uses them any more."""
+
+    def __init__(self, bytes_max: int, caller_bytes_max: int) -> None:
+        self.bytes = 0
+        self.bytes_max = bytes_max
+        self.caller_bytes_max = caller_bytes_max
+        self._accounts: WeakValueDictionary[tuple[str, Use], Account] = WeakValueDictionary()
+        self._waiting: dict[Account, None] = {}  # with somebody who waits for room
+        self._is_waking = False
+
+    def holding(self, who: str, use: Use, part: int = 1) -> Holding:
+        """For one stream or call of a caller (``key k3``). It gets at most this part (a half, an eighth) of the share
+        that all of that use have together."""
+        account = self._accounts.get((who, use))
+        if account is None:
+            account = self._accounts[who, use] = Account(self, who, use)
+        return Holding(account, account.bytes_max // part)
+
+    def wait(self, account: Account) -> None:
+        """Somebody of this account waits, and there may be room by now."""
+        self._waiting[account] = None
+        self.wake_soon()
+
+    def wake_soon(self) -> None:
+        """In a turn of its own: room is given back in the middle of other work."""
+        if self._waiting and not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        """One of each account that has room; who has taken it leaves the next one what is left."""
+        self._is_waking = False
+        woken = False
+        for account in list(self._waiting):
+            woken = account.wake_one() or woken
+            if not account.waiting:
+                del self._waiting[account]
+        if woken:
+            self.wake_soon()
+
+
+class Account:
+    """What one caller holds for one use."""
+
+    def __init__(self, held: HeldBytes, who: str, use: Use) -> None:
+        self.held = held
+        self.who = who
+        self.use = use
+        self.bytes_max = held.caller_bytes_max // len(Use)
+        self.bytes = 0
+        self.waiting: deque[Holding] = deque()
+
+    @property
+    def is_full(self) -> bool:
+        held = self.held
+        return self.bytes >= self.bytes_max or (held.bytes >= held.bytes_max and self.bytes > 0)
+
+    def add(self, size: int) -> None:
+        self.bytes += size
+        self.held.bytes += size
+        if size < 0:
+            self.held.wake_soon()
+
+    def wake_one(self) -> bool:
+        """Whether somebody was woken."""
+        if not self.waiting or self.is_full:
+            return False
+        self.waiting.popleft().wake()
+        return True
+
+
+class Holding:
+    """What one stream or call holds of its caller's account. Whoever has it must ``close`` it."""
+
+    __slots__ = ("_account", "_bytes_max", "_is_closed", "_is_in_line", "_woken", "bytes")
+
+    def __init__(self, account: Account, bytes_max: int) -> None:
+        self._account = account
+        self._bytes_max = bytes_max
+        self._woken: Callable[[], None] | None = None
+        self._is_in_line = False
+        self._is_closed = False
+        self.bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.bytes >= self._bytes_max or self._account.is_full
+
+    def take(self, size: int) -> None:
+        """Without effect once it is closed: what is read for somebody who has gone goes nowhere."""
+        if not self._is_closed:
+            self.bytes += size
+            self._account.add(size)
+
+    def give_back(self, size: int) -> None:
+        assert size <= self.bytes, "nothing is given back twice"
+        self.bytes -= size
+        self._account.add(-size)
+        if self._woken is not None:
+            self._line_up()
+
+    def keep(self, size: int) -> None:
+        """All but this has been got rid of."""
+        if size < self.bytes:
+            self.give_back(self.bytes - size)
+
+    def close(self) -> None:
+        self._woken = None  # it may stay in line, and is passed over
+        self.keep(0)
+        self._is_closed = True
+
+    # --- waiting for room ----------------------------------------------------------------------------------------
+
+    def when_room(self, woken: Callable[[], None]) -> None:
+        """Call this once, as soon as it is not full; the last one asked for counts."""
+        self._woken = woken
+        self._line_up()
+
+    def _line_up(self) -> None:
+        if self.bytes < self._bytes_max and not self._is_in_line:
+            self._is_in_line = True
+            self._account.waiting.append(self)
+            self._account.held.wait(self._account)
+
+    def wake(self) -> None:
+        """By the account."""
+        self._is_in_line = False
+        woken, self._woken = self._woken, None
+        if woken is not None:
+            woken()
+
+    async def room(self) -> None:
+        """Until it is not full; raise Busy if that takes too long."""
+        try:
+            async with asyncio.timeout(ROOM_WAIT_S):
+                while self.is_full:
+                    room = asyncio.Event()
+                    self.when_room(room.set)
+                    await room.wait()
+        except TimeoutError:
+            raise Busy(
+                "you do not take what this node holds for you: read your other calls first",
+                who=self._account.who,
+                held_for=self._account.use.value,
+                bytes=self._account.bytes,
+                limit=self._account.bytes_max,
+            ) from None
