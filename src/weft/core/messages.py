@@ -8,7 +8,7 @@ border; ``weft.transport`` turns the messages of ``mesh.proto`` and ``peerlink.p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -157,7 +157,7 @@ class Subscribe:
     credit_bytes: int
     group: str = ""
     member: str = ""
-    holder: Holder = UNBOUNDED
+    holder: Holder = field(default=UNBOUNDED, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
