@@ -184,7 +184,7 @@ class Actor:
             case GroupMoved(request):
                 self.moved.append(request)
             case Opened(number, positions):
-                self.readers[number].opened = positions
+                self.readers[number].opened = (*(self.readers[number].opened or ()), *positions)
             case Deliver(number, batches):
                 reader = self.readers[number]
                 reader.delivered += batches

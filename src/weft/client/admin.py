@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from weft.client.errors import BadNode
 from weft.client.nodes import Nodes
 from weft.client.refs import read_position_untrusted, read_stream_untrusted
 from weft.errors import UsageError
@@ -120,17 +122,35 @@ class Admin:
 
     async def positions(self, pattern: str, group: str, timestamp_us: int | None) -> NodePositions:
         request = pb.PositionsRequest(pattern=pattern, group=group, timestamp_us=timestamp_us)
-        reply = await self._nodes.call("/weft.mesh.v1.Mesh/Positions", request, pb.PositionsReply)
+        replies = await self._pages("/weft.mesh.v1.Mesh/Positions", request, pb.PositionsReply)
         return NodePositions(
-            node_id=reply.node_id,
-            streams=tuple(_read_positions_untrusted(found) for found in reply.streams),
-            members=tuple(Member(each.node_id, tuple(each.addresses)) for each in reply.members),
+            node_id=replies[0].node_id,
+            streams=tuple(_read_positions_untrusted(found) for reply in replies for found in reply.streams),
+            members=tuple(Member(each.node_id, tuple(each.addresses)) for each in replies[0].members),
         )
 
+    async def _pages(self, method: str, request: Any, reply_type: Any) -> list[Any]:
+        """All pages of a reply, of one node: another one that is asked in between is asked from the beginning."""
+        replies: list[Any] = []
+        request.page.SetInParent()
+        while True:
+            reply = await self._nodes.call(method, request, reply_type)
+            if replies and reply.node_id != replies[0].node_id:
+                replies.clear()
+                request.page.token = b""
+                continue
+            replies.append(reply)
+            if not reply.next_page:
+                return replies
+            if reply.next_page == request.page.token:
+                raise BadNode("the node gives the same page again", method=method)
+            request.page.token = reply.next_page
+
     async def topics(self, pattern: str) -> list[TopicInfo]:
-        reply = await self._nodes.call("/weft.mesh.v1.Mesh/Topics", pb.TopicsRequest(pattern=pattern), pb.TopicsReply)
+        replies = await self._pages("/weft.mesh.v1.Mesh/Topics", pb.TopicsRequest(pattern=pattern), pb.TopicsReply)
         return [
             TopicInfo(found.topic, found.streams, found.events, found.bytes, found.last_timestamp_us)
+            for reply in replies
             for found in reply.topics
         ]
 
@@ -151,7 +171,7 @@ class Admin:
         )
 
     async def peers(self) -> list[PeerInfo]:
-        reply = await self._nodes.call("/weft.mesh.v1.Admin/Peers", pb.PeersRequest(), pb.PeersReply)
+        replies = await self._pages("/weft.mesh.v1.Admin/Peers", pb.PeersRequest(), pb.PeersReply)
         return [
             PeerInfo(
                 node_id=peer.node_id,
@@ -167,17 +187,18 @@ class Admin:
                 neighbours=tuple(peer.neighbours),
                 interest=tuple(peer.interest),
             )
+            for reply in replies
             for peer in reply.peers
         ]
 
     async def groups(self, group: str) -> list[GroupInfo]:
-        reply = await self._nodes.call("/weft.mesh.v1.Admin/Groups", pb.GroupsRequest(group=group), pb.GroupsReply)
-        return [
-            GroupInfo(
-                found.group, tuple(found.members), tuple(_read_group_stream_untrusted(place) for place in found.streams)
-            )
-            for found in reply.groups
-        ]
+        replies = await self._pages("/weft.mesh.v1.Admin/Groups", pb.GroupsRequest(group=group), pb.GroupsReply)
+        members: dict[str, tuple[str, ...]] = {}
+        streams: dict[str, list[GroupStream]] = {}
+        for found in (each for reply in replies for each in reply.groups):
+            members.setdefault(found.group, tuple(found.members))
+            streams.setdefault(found.group, []).extend(map(_read_group_stream_untrusted, found.streams))
+        return [GroupInfo(name, members[name], tuple(streams[name])) for name in members]
 
     async def explain(self, topic: str, origin: str) -> list[Recipient]:
         request = pb.ExplainRequest(topic=topic, origin=origin)

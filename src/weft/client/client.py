@@ -24,6 +24,7 @@ from weft.client.publisher import Publisher
 from weft.client.received import Received, ReceivedBatch
 from weft.client.refs import stream_positions
 from weft.client.requests import Request, Requester, requests_in
+from weft.client.session import POSITIONS_AT_ONCE
 from weft.client.start import Where, parse_where, start_message, timestamp_us_of
 from weft.client.subscription import Commit, Subscription
 from weft.contexts import Context, chosen_context
@@ -200,8 +201,10 @@ class Client:
             if reply.HasField("error"):
                 raise error_of(reply.error, group=group)
 
-        request = pb.CommitRequest(group=group, positions=stream_positions(positions))
-        await self._nodes.call("/weft.mesh.v1.Mesh/Commit", request, pb.CommitReply, check)
+        for first in range(0, len(positions) or 1, POSITIONS_AT_ONCE):
+            some = stream_positions(positions[first : first + POSITIONS_AT_ONCE])
+            request = pb.CommitRequest(group=group, positions=some)
+            await self._nodes.call("/weft.mesh.v1.Mesh/Commit", request, pb.CommitReply, check)
 
     async def seek(self, group: str, pattern: str, where: Where) -> list[Position]:
         """Move a group to this place in every stream that matches, while none of its members is connected."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import Message
@@ -28,13 +28,15 @@ class Duplex(Generic[Q, R]):
         self._reply_type = reply_type
         self._call: ClientCall | None = None
 
-    async def begin(self, first: Q) -> R:
-        """Send the first message and wait for the first reply, for as long as one node may take."""
+    async def begin(self, first: Q, following: Iterable[Q] = ()) -> R:
+        """Send the first message with those that belong to it, and wait for a reply, for as long as a node may take."""
         limit_s = self._nodes.options.open_timeout_s
         try:
             async with asyncio.timeout(limit_s):
                 self._call = await self._nodes.open(self.address, self._method)
                 await self.write(first)
+                for message in following:
+                    await self.write(message)
                 reply = await self.read()
         except TimeoutError:
             raise Unavailable("node does not answer", node=self.address, waited_s=limit_s) from None

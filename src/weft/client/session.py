@@ -18,6 +18,7 @@ from weft.model import BadBatch, Batch
 from weft.wire.mesh import mesh_pb2 as pb
 
 SUBSCRIBE: Final = "/weft.mesh.v1.Mesh/Subscribe"
+POSITIONS_AT_ONCE: Final = 4096  # in one message: 1 MiB of the longest topics
 
 
 class SubscribeSession:
@@ -47,7 +48,7 @@ class SubscribeSession:
         call = Duplex(self._nodes, self._address, SUBSCRIBE, pb.SubscribeReply)
         tasks: list[asyncio.Task[None]] = []
         try:
-            self._begin_untrusted(await call.begin(pb.SubscribeRequest(open=first)))
+            await self._begin(call, first)
             on_opened()
             tasks = [asyncio.create_task(self._read(call)), asyncio.create_task(self._write(call))]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -65,6 +66,20 @@ class SubscribeSession:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._intake.disconnected()
 
+    async def _begin(self, call: Duplex[pb.SubscribeRequest, pb.SubscribeReply], first: pb.SubscribeOpen) -> None:
+        """Open it. Positions go and come in several messages if there are many."""
+        pages = _cut_positions(first)
+        reply: pb.SubscribeReply | None = await call.begin(pb.SubscribeRequest(open=first), pages)
+        while reply is not None:
+            self._begin_untrusted(reply)
+            if not reply.opened.more:
+                break
+            reply = await call.read()
+        else:
+            raise BadNode("the node ended the stream before it was open", node=self._address)
+        LOG.info("subscribed at %s (%s)", self._node, self._address)
+        notify(self._nodes.hooks.on_connected, self._address, self._node, "subscribe")
+
     def _begin_untrusted(self, reply: pb.SubscribeReply) -> None:
         if reply.WhichOneof("msg") == "error":
             raise error_of(reply.error, node=self._address)
@@ -74,8 +89,6 @@ class SubscribeSession:
         self._intake.cursors.begin([read_position_untrusted(place) for place in reply.opened.positions.positions])
         self._nodes.book.learn_untrusted(reply.opened.addresses)
         self._nodes.last_good = self._address
-        LOG.info("subscribed at %s (%s)", self._node, self._address)
-        notify(self._nodes.hooks.on_connected, self._address, self._node, "subscribe")
 
     async def _read(self, call: Duplex[pb.SubscribeRequest, pb.SubscribeReply]) -> None:
         while (reply := await call.read()) is not None:
@@ -127,11 +140,26 @@ class SubscribeSession:
             is_last = self._speech.is_last  # before the report: what is handled while we write is in the next one
             report = self._intake.report(asyncio.get_running_loop().time())
             if report.generation is not None:
-                handled = pb.Handled(positions=stream_positions(report.positions), generation=report.generation)
-                await call.write(pb.SubscribeRequest(handled=handled))
+                for first in range(0, len(report.positions) or 1, POSITIONS_AT_ONCE):
+                    some = stream_positions(report.positions[first : first + POSITIONS_AT_ONCE])
+                    handled = pb.Handled(positions=some, generation=report.generation)
+                    await call.write(pb.SubscribeRequest(handled=handled))
             elif self._intake.owes_answer:
                 self._speech.soon()  # the application still holds an event of a stream that was lost
             if is_last:
                 return call.done_writing()
             if report.credit_bytes:
                 await call.write(pb.SubscribeRequest(credit=pb.Credit(bytes=report.credit_bytes)))
+
+
+def _cut_positions(first: pb.SubscribeOpen) -> list[pb.SubscribeRequest]:
+    """What is too much for the first message, as messages that follow it."""
+    positions = list(first.start.positions.positions)
+    if len(positions) <= POSITIONS_AT_ONCE:
+        return []
+    starts = range(POSITIONS_AT_ONCE, len(positions), POSITIONS_AT_ONCE)
+    first.start.positions.ClearField("positions")
+    first.start.positions.positions.extend(positions[:POSITIONS_AT_ONCE])
+    first.position_messages = len(starts)
+    pages = (pb.Positions(positions=positions[start : start + POSITIONS_AT_ONCE]) for start in starts)
+    return [pb.SubscribeRequest(positions=page) for page in pages]

@@ -212,6 +212,7 @@ class Subscription:
             start=start,
             # What still waits here has used up its part of the window.
             credit_bytes=max(self._options.credit_bytes - self._intake.held_bytes, 1),
+            paged=True,
         )
 
     def _has_opened(self) -> None:

@@ -8,14 +8,14 @@ their history may still be on its way from another node: then the place may have
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 from weft.core.messages import Edge, FromPositions, FromTime, Start, StreamKey
 from weft.limits import OFFSET_MAX
 from weft.log import Log, StreamInfo
 from weft.log.errors import PositionAhead, PositionExpired
-from weft.model import NodeId, Position
+from weft.model import NodeId
 
 Floors: TypeAlias = Mapping[StreamKey, int]
 
@@ -54,6 +54,11 @@ class Beginnings:
     start: Start
     opened_us: int
     has_history: bool = False
+    named: dict[StreamKey, int] = field(init=False)  # offsets that the start names
+
+    def __post_init__(self) -> None:
+        positions = self.start.positions if isinstance(self.start, FromPositions) else ()
+        object.__setattr__(self, "named", {(each.stream, each.epoch): each.offset for each in positions})
 
     def at_opening(self, info: StreamInfo, *, live: bool) -> int | Search:
         """In a stream that the log has when the subscription is opened. PositionExpired, PositionAhead.
@@ -69,8 +74,8 @@ class Beginnings:
                 return info.end if live else Search(self.opened_us, floored=True)
             case FromTime(timestamp_us):
                 return Search(timestamp_us)
-            case FromPositions(positions, otherwise_us):
-                offset = _named(positions, info)
+            case FromPositions(_, otherwise_us):
+                offset = self.named.get((info.stream, info.epoch))
                 if offset is None:
                     return info.start if otherwise_us is None else Search(otherwise_us)
                 return self._checked(info, offset)
@@ -87,8 +92,8 @@ class Beginnings:
                 return info.start if is_new or self.has_history else Search(self.opened_us, floored=True)
             case FromTime(timestamp_us):
                 return Search(timestamp_us)
-            case FromPositions(positions, otherwise_us):
-                offset = _named(positions, info)
+            case FromPositions(_, otherwise_us):
+                offset = self.named.get((info.stream, info.epoch))
                 if offset is None:
                     return info.start if is_new or otherwise_us is None else Search(otherwise_us)
                 return self._checked(info, offset)
@@ -112,8 +117,3 @@ class Beginnings:
         if offset > info.end and info.stream.origin == self.me:  # a copy may still be on its way there
             raise PositionAhead(f"offset {offset} of {info.stream} has not been given yet", **facts)
         return offset
-
-
-def _named(positions: tuple[Position, ...], info: StreamInfo) -> int | None:
-    """Where the start says to begin in a stream, if it names it."""
-    return next((each.offset for each in positions if (each.stream, each.epoch) == (info.stream, info.epoch)), None)

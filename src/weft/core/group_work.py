@@ -81,7 +81,9 @@ class GroupWork:
             for info in self._subscriptions.selected(request.pattern):
                 key = (info.stream, info.epoch)
                 if self.groups.position(request.group, key) is None:
-                    starts[key] = beginnings.at_opening(info, live=self._subscriptions.is_live(info))
+                    starts[key] = beginnings.at_opening(
+                        info, live=self._subscriptions.is_live(info, request.subscription)
+                    )
             subscription = self._subscriptions.add(request, beginnings)
             effects = self.groups.join(request.subscription, request.group, request.member, request.pattern, now_s)
         except WeftError as error:

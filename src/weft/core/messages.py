@@ -336,10 +336,11 @@ class GroupMoved:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Where each stream that is known begins for this subscription."""
+    """Where each stream that is known begins for this subscription. ``more``: this is only some of them."""
 
     subscription: int
     positions: tuple[Position, ...]
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

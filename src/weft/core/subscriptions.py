@@ -50,6 +50,8 @@ class Subscription:
     holder: Holder
     cursors: dict[StreamKey, int] = field(default_factory=dict)
     searches: dict[StreamKey, Search] = field(default_factory=dict)
+    is_opening: bool = False
+    looked: StreamKey | None = None  # while it is opened: the last stream that was looked at
     behind: OrderedDict[StreamKey, None] = field(default_factory=OrderedDict)  # streams with more to read, in turn
 
     def position(self, key: StreamKey, place: int | Search) -> None:
@@ -102,18 +104,32 @@ class Subscriptions:
     # --- coming and going ----------------------------------------------------------------------------------------
 
     def open(self, request: Subscribe, beginnings: Beginnings) -> list[Effect]:
-        """Without a group. The effects say where it begins, or that it cannot."""
-        live = {info.stream for info in self.selected(request.pattern) if self.is_live(info)}
+        """Without a group. ``pump`` says where it begins, some streams at a time, or that it cannot."""
         subscription = self.add(request, beginnings)
         try:
             beginnings.check_known(self._log)
-            for info in self.selected(request.pattern):
-                place = beginnings.at_opening(info, live=info.stream in live)
-                subscription.position((info.stream, info.epoch), place)
         except WeftError as error:
             return self._end(subscription, error)
+        subscription.is_opening = True
         self._ready[subscription.id] = None
-        return [Opened(subscription.id, positions_of(subscription.cursors))]
+        return []
+
+    def _open_some(self, subscription: Subscription, turn: Turn) -> Opened:
+        """The next streams that it selects. Some may be new since, and have their places already."""
+        pattern, looked_max = subscription.pattern, max(turn.streams_left, 1)
+        found, last = self._log.streams_after(pattern, subscription.looked, looked_max)
+        turn.streams_left -= looked_max if last is not None else len(found)
+        begun: dict[StreamKey, int] = {}
+        for info in found:
+            key = (info.stream, info.epoch)
+            if not selects(pattern, info.stream.topic) or subscription.reads(key):
+                continue
+            place = subscription.beginnings.at_opening(info, live=self.is_live(info, subscription.id))
+            subscription.position(key, place)
+            if isinstance(place, int):
+                begun[key] = place
+        subscription.looked, subscription.is_opening = last, last is not None
+        return Opened(subscription.id, positions_of(begun), more=subscription.is_opening)
 
     def add(self, request: Subscribe, beginnings: Beginnings) -> Subscription:
         if request.subscription in self._all:
@@ -142,12 +158,13 @@ class Subscriptions:
         self.close(subscription.id)
         return [Ended(subscription.id, error)]
 
-    def is_live(self, info: StreamInfo) -> bool:
-        """Whether this node gets the stream's events as they come: it is its own, or somebody here wants it already.
+    def is_live(self, info: StreamInfo, before: int) -> bool:
+        """Whether this node gets the stream's events as they come: it is its own, or somebody here wanted it before
+        this subscription did. Numbers of subscriptions ascend.
 
         If not, what was told of it before says nothing any more.
         """
-        if info.stream.origin == self._me or self._selection.match(info.stream.topic):
+        if info.stream.origin == self._me or any(each < before for each in self._selection.match(info.stream.topic)):
             return True
         self._floors.pop((info.stream, info.epoch), None)
         return False
@@ -219,9 +236,14 @@ class Subscriptions:
 
     def _pump(self, subscription: Subscription, turn: Turn) -> list[Effect]:
         delivered: list[Delivered] = []
+        opened: list[Effect] = []
         size = 0
         holder = subscription.holder
         try:
+            if subscription.is_opening and not holder.is_full:
+                opened.append(self._open_some(subscription, turn))
+            if subscription.is_opening:
+                return [*opened, *self._go_on(subscription)]
             while (
                 subscription.behind
                 and subscription.credit_bytes > 0
@@ -237,13 +259,17 @@ class Subscriptions:
                     holder.take(len(each.data))
                     subscription.credit_bytes -= len(each.data)
         except WeftError as error:
-            return [*_deliver(subscription, delivered), *self._end(subscription, error)]
-        if not subscription.behind or subscription.credit_bytes <= 0:
-            return _deliver(subscription, delivered)
-        if holder.is_full:
-            return [*_deliver(subscription, delivered), HeldUp(subscription.id)]
+            return [*opened, *_deliver(subscription, delivered), *self._end(subscription, error)]
+        return [*opened, *_deliver(subscription, delivered), *self._go_on(subscription)]
+
+    def _go_on(self, subscription: Subscription) -> list[Effect]:
+        """In its next turn, or when there is room, or not before there is more to read."""
+        if not subscription.is_opening and not (subscription.behind and subscription.credit_bytes > 0):
+            return []
+        if subscription.holder.is_full:
+            return [HeldUp(subscription.id)]
         self._ready[subscription.id] = None
-        return _deliver(subscription, delivered)
+        return []
 
     def _read(self, subscription: Subscription, key: StreamKey, turn: Turn) -> list[Delivered]:
         """The next batches of one stream. If there are more, it takes its place at the end of the line."""

@@ -110,7 +110,7 @@ class Following:
 
     # --- what the node says --------------------------------------------------------------------------------------
 
-    def opened(self, positions: Sequence[Position]) -> None:
+    def opened(self, positions: Sequence[Position], more: bool) -> None:
         pass
 
     def deliver(self, batches: Sequence[Delivered]) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from weft.log.errors import UnknownStream
 from weft.log.records import StreamState
 from weft.model import Epoch, Pattern, Stream, Topic, matches
+
+StreamKey: TypeAlias = tuple[Stream, Epoch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +40,15 @@ class Catalogue:
         self.by_id: dict[int, StreamState] = {}
         self._by_topic: dict[Topic, list[StreamState]] = {}
         for state in states:
-            self.add(state)
+            self._add(state)
+        self._ordered: list[StreamKey] = sorted(self.by_name)
         self.next_id = max((0, *self.by_id, *numbers_used)) + 1
 
     def add(self, state: StreamState) -> None:
+        self._add(state)
+        insort(self._ordered, (state.stream, state.epoch))
+
+    def _add(self, state: StreamState) -> None:
         self.by_name[(state.stream, state.epoch)] = state
         self.by_id[state.id] = state
         self._by_topic.setdefault(state.stream.topic, []).append(state)
@@ -51,6 +60,15 @@ class Catalogue:
             (state for topic in topics for state in self._by_topic[topic]),
             key=lambda state: (state.stream, state.epoch),
         )
+
+    def page(
+        self, pattern: Pattern, after: StreamKey | None, look_max: int
+    ) -> tuple[list[StreamState], StreamKey | None]:
+        """Of so many streams in order, those that match; and where to go on, None at the end."""
+        first = 0 if after is None else bisect_right(self._ordered, after)
+        looked = self._ordered[first : first + look_max]
+        found = [self.by_name[key] for key in looked if matches(pattern, key[0].topic)]
+        return found, looked[-1] if first + look_max < len(self._ordered) else None
 
     def unknown(self, stream: Stream, epoch: Epoch) -> UnknownStream:
         """The error that says which epochs of the stream there are instead."""

@@ -443,6 +443,14 @@ class Log:
             found = self._catalogue.matching(pattern)
         return list(map(info_of, found))
 
+    def streams_after(
+        self, pattern: Pattern, after: tuple[Stream, Epoch] | None, look_max: int
+    ) -> tuple[list[StreamInfo], tuple[Stream, Epoch] | None]:
+        """The same, a piece at a time: so many streams are looked at. Where to go on comes with it; None at the end."""
+        with self._lock:
+            found, last = self._catalogue.page(pattern, after, look_max)
+        return list(map(info_of, found)), last
+
     def info(self, stream: Stream, epoch: Epoch) -> StreamInfo:
         return info_of(self.state(stream, epoch))
 

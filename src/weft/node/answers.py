@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from heapq import nlargest
+
+from google.protobuf.message import DecodeError
 
 from weft import __version__
 from weft.core import Broker
 from weft.core.views import explain, link_lags
+from weft.errors import UsageError
 from weft.limits import LOOK_STREAMS_AT_ONCE
 from weft.log.errors import EventsLost, PositionExpired
 from weft.membership import Members, NodeState
-from weft.model import Batch, NodeId, Position, Topic
+from weft.model import Batch, Epoch, NodeId, Position, Stream, Topic
 from weft.node.figures import GroupFigures
+from weft.port.pages import PageRoom
 from weft.transport.peers.watching import LinkView
+from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
-from weft.wire.mesh.streams import stream_position
+from weft.wire.mesh.streams import read_stream_untrusted, stream_position, stream_ref
 
 
 class NodeAnswers:
@@ -66,16 +73,20 @@ class NodeAnswers:
 
     # --- peers ---------------------------------------------------------------------------------------------------
 
-    def peers(self) -> pb.PeersReply:
+    def peers(self, room: PageRoom, after: str) -> pb.PeersReply:
         """Every other member, direct links or not, and plain peers, which are members of nothing."""
         links = {link.peer: link for link in self._links() if link.connected and link.peer is not None}
         lags = {lag.peer: lag.lag_events for lag in link_lags(self._broker)}
         nodes = sorted({*self._members.states, *links} - {self._broker.me})
-        return pb.PeersReply(
-            peers=[
-                self._peer(node, self._members.states.get(node), links.get(node), lags.get(node, 0)) for node in nodes
-            ]
-        )
+        reply = pb.PeersReply(node_id=self._broker.me)
+        for node in nodes[bisect_right(nodes, after) :]:
+            if room.is_full:
+                reply.next_page = reply.peers[-1].node_id.encode()
+                break
+            peer = self._peer(node, self._members.states.get(node), links.get(node), lags.get(node, 0))
+            room.take(peer.ByteSize())
+            reply.peers.append(peer)
+        return reply
 
     def _peer(self, node: NodeId, state: NodeState | None, link: LinkView | None, lag_events: int) -> pb.PeerInfo:
         info = pb.PeerInfo(node_id=node, state="alive", lag_events=lag_events)
@@ -95,16 +106,46 @@ class NodeAnswers:
 
     # --- groups --------------------------------------------------------------------------------------------------
 
-    def groups(self, group: str) -> pb.GroupsReply:
+    async def groups(self, group: str, room: PageRoom, token: bytes) -> pb.GroupsReply:
+        last, after = _read_group_token_untrusted(token)
         names = [group] if group else sorted({*self._groups.names(), *self._log.groups()})
-        return pb.GroupsReply(groups=list(map(self._group, names)))
+        reply = pb.GroupsReply(node_id=self._broker.me)
+        for name in names[bisect_left(names, last) :]:
+            if room.is_full:
+                reply.next_page = pb.GroupsPlace(group=name).SerializeToString()
+                return reply
+            info = reply.groups.add(group=name)
+            if name != last or after is None:
+                info.members.extend(sorted(member.name for member in self._groups.members(name)))
+            room.take(info.ByteSize())
+            going_on = await self._group_streams(info, room, after if name == last else None)
+            if going_on is not None:
+                reply.next_page = going_on
+                return reply
+            await asyncio.sleep(0)
+        return reply
 
-    def _group(self, name: str) -> pb.GroupInfo:
-        info = pb.GroupInfo(group=name, members=sorted(member.name for member in self._groups.members(name)))
-        for position in sorted(self._log.positions(name)):
-            holder = self._groups.holder(name, (position.stream, position.epoch))
-            info.streams.append(self._group_stream(position, "" if holder is None else holder[1]))
-        return info
+    async def _group_streams(
+        self, info: pb.GroupInfo, room: PageRoom, after: tuple[Stream, Epoch] | None
+    ) -> bytes | None:
+        """The token of the next page if there is no room for all of them."""
+        positions = sorted(self._log.positions(info.group))
+        first = 0
+        if after is not None:
+            first = bisect_right(positions, after, key=lambda each: (each.stream, each.epoch))
+        for number, position in enumerate(positions[first:], 1):
+            if room.is_full and number > 1:
+                last = positions[first + number - 2]
+                after_last = stream_ref(last.stream, last.epoch)
+                token: bytes = pb.GroupsPlace(group=info.group, after=after_last).SerializeToString()
+                return token
+            holder = self._groups.holder(info.group, (position.stream, position.epoch))
+            stream = self._group_stream(position, "" if holder is None else holder[1])
+            room.take(stream.ByteSize())
+            info.streams.append(stream)
+            if number % LOOK_STREAMS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return None
 
     def _group_stream(self, position: Position, member: str) -> pb.GroupStream:
         state = self._log.find(position.stream, position.epoch)
@@ -154,3 +195,12 @@ class NodeAnswers:
                 for each in explain(self._broker, topic, origin)
             ]
         )
+
+
+def _read_group_token_untrusted(token: bytes) -> tuple[str, tuple[Stream, Epoch] | None]:
+    place = pb.GroupsPlace()
+    try:
+        place.ParseFromString(token)
+        return place.group, read_stream_untrusted(place.after) if place.HasField("after") else None
+    except (DecodeError, BadMeshMessage):
+        raise UsageError("not the token of a page: send the one that came with the page before") from None

@@ -230,9 +230,9 @@ class Clients:
                 move = self._moves.get(request)
                 if move is not None and not move.done():
                     move.set_result(None)
-            case Opened(subscription, positions):
+            case Opened(subscription, positions, more):
                 if subscription in self._subscribers:
-                    self._subscribers[subscription].opened(positions)
+                    self._subscribers[subscription].opened(positions, more)
             case Deliver():
                 self._deliver(effect)
             case HeldUp(subscription):

@@ -41,7 +41,8 @@ class PublishClient(Protocol):
 class SubscribeClient(Protocol):
     """A client's subscribe stream."""
 
-    def opened(self, positions: Sequence[Position]) -> None: ...
+    def opened(self, positions: Sequence[Position], more: bool) -> None:
+        """Where streams begin; ``more``: further ones are told of before anything is delivered."""
 
     def deliver(self, batches: Sequence[Delivered]) -> None: ...
 

@@ -150,7 +150,7 @@ def test_a_stream_that_is_not_in_the_assignment_and_comes_behind_it_is_held_as_w
 def test_a_failure_ends_the_subscription_before_that_event() -> None:
     async def story() -> None:
         scene = Scene(group="g")
-        scene.feed.opened([])
+        scene.feed.opened([], more=False)
         scene.feed.assigned(1, [position("a", 0)])
         scene.deliver([delivered("a", 0, [b"0", b"1", b"2"])])
         assert len(scene.sent()) == 3
@@ -169,7 +169,7 @@ def test_a_failure_ends_the_subscription_before_that_event() -> None:
 def test_an_answer_that_is_none_is_a_failure() -> None:
     async def story() -> None:
         scene = Scene()
-        scene.feed.opened([])
+        scene.feed.opened([], more=False)
         scene.deliver([delivered("a", 0, [b"0"])])
         assert len(scene.sent()) == 1
         scene.feed.answered(BadAnswer("the answer cannot be read"))

@@ -204,7 +204,7 @@ class _Feed:
 
     # --- SubscribeClient of the node ----------------------------------------------------------------------------------
 
-    def opened(self, positions: Sequence[Position]) -> None:
+    def opened(self, positions: Sequence[Position], more: bool) -> None:
         pass
 
     def deliver(self, batches: Sequence[Delivered]) -> None:

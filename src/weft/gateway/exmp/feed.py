@@ -150,8 +150,8 @@ class Feed:
 
     # --- what the node says --------------------------------------------------------------------------------------
 
-    def opened(self, positions: Sequence[Position]) -> None:
-        if not self.ready.done():
+    def opened(self, positions: Sequence[Position], more: bool) -> None:
+        if not more and not self.ready.done():
             self.ready.set_result(None)
 
     def deliver(self, batches: Sequence[Delivered]) -> None:

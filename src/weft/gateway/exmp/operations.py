@@ -28,8 +28,9 @@ from weft.gateway.exmp.values import (
 from weft.limits import EXMP_PENDING_MAX, MIB, OFFSET_MAX
 from weft.log import Log
 from weft.log.errors import UnknownStream
-from weft.model import Batch, Epoch, Pattern, Stream, parse_pattern
+from weft.model import Batch, Epoch, Pattern, Stream, parse_pattern, parse_topic
 from weft.port.errors import Busy
+from weft.port.pages import PAGE_ENTRIES_MAX, PageRoom
 from weft.port.topics import topics_of
 from weft.security import Secret
 from weft.wire.exmp import JsonObject
@@ -111,9 +112,13 @@ async def unsubscribe(session: ClientSession, data: JsonObject | None) -> None:
 
 
 async def topics(session: ClientSession, data: JsonObject | None) -> JsonObject:
-    """Those that match a pattern, of the ones that the caller may read."""
-    pattern = parse_pattern(fields_untrusted(TopicsFields, data).pattern)
-    found = await topics_of(session.mesh.log, pattern, session.credential.caller)
+    """Those that match a pattern, of the ones that the caller may read; with a limit, a page of them."""
+    fields = fields_untrusted(TopicsFields, data)
+    if fields.after:
+        parse_topic(fields.after)
+    room = PageRoom.wanted(fields.limit and within("limit", fields.limit, 1, PAGE_ENTRIES_MAX))
+    pattern, caller = parse_pattern(fields.pattern), session.credential.caller
+    found, last = await topics_of(session.mesh.log, pattern, caller, room, fields.after)
     return {
         "topics": [
             {
@@ -124,7 +129,8 @@ async def topics(session: ClientSession, data: JsonObject | None) -> JsonObject:
                 "last_timestamp_us": each.last_timestamp_us,
             }
             for each in found
-        ]
+        ],
+        **({"next_after": last} if last else {}),
     }
 
 

@@ -73,6 +73,8 @@ class UnsubscribeFields(Fields):
 
 class TopicsFields(Fields):
     pattern: str = ">"
+    after: str = ""
+    limit: int | None = None
 
 
 class NoFields(Fields):

@@ -180,6 +180,7 @@ class SimFeed:
         self._session = session
         self._reader = reader
         self._holding: Holding
+        self._positions: list[Position] = []
 
     def open(self, pattern: Pattern, start: core.Start, credit_bytes: int, group: str, member: str) -> None:
         self._session.send(partial(self._open, pattern, start, credit_bytes, group, member))
@@ -203,8 +204,10 @@ class SimFeed:
 
     # --- from the node ---
 
-    def opened(self, positions: Sequence[Position]) -> None:
-        self._say(core.Opened(0, tuple(positions)))
+    def opened(self, positions: Sequence[Position], more: bool) -> None:
+        self._positions.extend(positions)
+        if not more:
+            self._say(core.Opened(0, tuple(self._positions)))
 
     def deliver(self, batches: Sequence[core.Delivered]) -> None:
         self._holding.keep(0)  # on its way

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from weft.model import NodeId, Topic, parse_node_id, parse_topic
 from weft.port.access import Caller
+from weft.port.pages import PageRoom, limit_of, read_text_token_untrusted
 from weft.wire.mesh import mesh_pb2 as pb
 
 
@@ -16,9 +17,11 @@ class Answers(Protocol):
 
     def status(self) -> pb.StatusReply: ...
 
-    def peers(self) -> pb.PeersReply: ...
+    def peers(self, room: PageRoom, after: str) -> pb.PeersReply:
+        """As far as there is room, after the node of this name."""
 
-    def groups(self, group: str) -> pb.GroupsReply: ...
+    async def groups(self, group: str, room: PageRoom, token: bytes) -> pb.GroupsReply:
+        """As far as there is room, from where the token of the last page says."""
 
     def explain(self, topic: Topic, origin: NodeId | None) -> pb.ExplainReply: ...
 
@@ -36,6 +39,13 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
         origin = parse_node_id(request.origin) if request.origin else None
         return answers.explain(parse_topic(request.topic), origin)
 
+    def peers(request: pb.PeersRequest) -> pb.PeersReply:
+        return answers.peers(_room(request), read_text_token_untrusted(request.page.token))
+
+    async def groups(request: pb.GroupsRequest, caller: Caller) -> pb.GroupsReply:
+        caller.check_admin("see groups")
+        return await answers.groups(request.group, _room(request), request.page.token)
+
     def answering(what: str, answer: Callable[[Any], Any]) -> Method:
         async def method(request: Any, caller: Caller) -> Any:
             caller.check_admin(what)
@@ -45,8 +55,12 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
 
     return {
         "Status": (answering("see the status", lambda _: answers.status()), pb.StatusRequest),
-        "Peers": (answering("see the peers", lambda _: answers.peers()), pb.PeersRequest),
-        "Groups": (answering("see groups", lambda request: answers.groups(request.group)), pb.GroupsRequest),
+        "Peers": (answering("see the peers", peers), pb.PeersRequest),
+        "Groups": (groups, pb.GroupsRequest),
         "Explain": (answering("see routes", explain), pb.ExplainRequest),
         "Leave": (answering("have the node leave the mesh", lambda _: answers.leave()), pb.LeaveRequest),
     }
+
+
+def _room(request: pb.PeersRequest | pb.GroupsRequest) -> PageRoom:
+    return PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))

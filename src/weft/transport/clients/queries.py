@@ -15,6 +15,13 @@ from weft.port.access import Caller
 from weft.port.errors import error_message
 from weft.port.held import Holding, Use
 from weft.port.node import MeshNode
+from weft.port.pages import (
+    PageRoom,
+    limit_of,
+    read_stream_token_untrusted,
+    read_text_token_untrusted,
+    stream_token,
+)
 from weft.port.topics import streams_of, topics_of
 from weft.transport.clients.values import (
     fetched_parts,
@@ -74,11 +81,22 @@ class Queries:
         caller.check_subscribe(pattern)
         stands = self._stands(request.group)
         timestamp_us = request.timestamp_us if request.HasField("timestamp_us") else None
-        members = (pb.Member(node_id=each.node_id, addresses=each.addresses) for each in self._node.members())
-        reply = pb.PositionsReply(node_id=self._node.node_id, members=members)
-        async for info in streams_of(self._node.log, pattern):
-            reply.streams.append(self._place(info, stands, timestamp_us))
+        after = read_stream_token_untrusted(request.page.token)
+        room = PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))
+        reply = pb.PositionsReply(node_id=self._node.node_id, members=[] if after else self._members())
+        last: StreamInfo | None = None
+        async for info in streams_of(self._node.log, pattern, after):
+            if room.is_full and last is not None:
+                reply.next_page = stream_token(last.stream, last.epoch)
+                break
+            place = self._place(info, stands, timestamp_us)
+            room.take(place.ByteSize())
+            reply.streams.append(place)
+            last = info
         return reply
+
+    def _members(self) -> list[pb.Member]:
+        return [pb.Member(node_id=each.node_id, addresses=each.addresses) for each in self._node.members()]
 
     def _stands(self, group: str) -> dict[tuple[Stream, Epoch], int]:
         positions = self._node.log.positions(group) if group else []
@@ -106,7 +124,10 @@ class Queries:
     async def topics(self, request: pb.TopicsRequest, caller: Caller) -> pb.TopicsReply:
         """Of those that match, the ones the caller may subscribe to: the rest are none of its business."""
         pattern = read_pattern_untrusted(request.pattern)
-        return pb.TopicsReply(topics=await topics_of(self._node.log, pattern, caller))
+        room = PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))
+        after = read_text_token_untrusted(request.page.token)
+        topics, last = await topics_of(self._node.log, pattern, caller, room, after)
+        return pb.TopicsReply(topics=topics, next_page=last.encode(), node_id=self._node.node_id)
 
     # --- groups --------------------------------------------------------------------------------------------------
 

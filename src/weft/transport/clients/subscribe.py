@@ -14,12 +14,13 @@ from typing import Final
 
 from weft.core.messages import AddCredit, Delivered, Handled
 from weft.errors import UsageError, WeftError
-from weft.limits import MIB
+from weft.limits import CLIENT_POSITIONS_MAX, MIB
 from weft.model import Position
 from weft.port.access import Caller
-from weft.port.errors import Busy, error_message
+from weft.port.errors import Busy, TooLarge, error_message
 from weft.port.held import Use
 from weft.port.node import MeshNode
+from weft.port.pages import WHOLE_BYTES_MAX
 from weft.transport.clients.failing import cancelled
 from weft.transport.clients.values import (
     delivery_parts,
@@ -52,19 +53,24 @@ class SubscribeStream:
         self._waiting_bytes = 0  # of batches
         self._holding = node.held.holding(caller.who, Use.SUBSCRIBE, SUBSCRIBE_PART)
         self._pouring: asyncio.Task[None] | None = None  # while something waits for the client to read
+        self._is_paged = False  # the client takes the positions it begins at in several messages
+        self._opened = pb.SubscribeOpened()  # the next of them
         self._over = False  # nothing is added to what waits any more
         self._done = asyncio.Event()  # it is over, and nothing waits
 
     # --- what the node says --------------------------------------------------------------------------------------
 
-    def opened(self, positions: Sequence[Position]) -> None:
-        opened = pb.SubscribeOpened(
-            node_id=self._node.node_id,
-            epoch=self._node.log.epoch,
-            positions=pb.Positions(positions=position_messages(positions)),
-            addresses=self._node.addresses(),
-        )
+    def opened(self, positions: Sequence[Position], more: bool) -> None:
+        opened = self._opened
+        opened.positions.positions.extend(position_messages(positions))
+        if more and not self._is_paged:
+            if opened.ByteSize() > WHOLE_BYTES_MAX:
+                what = "there are more streams than one message can tell of: subscribe to fewer, or with a newer client"
+                self.ended(TooLarge(what, limit=WHOLE_BYTES_MAX))
+            return
+        opened.more = more
         self._say(pb.SubscribeReply(opened=opened))
+        self._opened = pb.SubscribeOpened(node_id=opened.node_id, epoch=opened.epoch)
 
     def deliver(self, batches: Sequence[Delivered]) -> None:
         if self._over:
@@ -98,7 +104,10 @@ class SubscribeStream:
 
     def _say(self, reply: pb.SubscribeReply) -> None:
         if not self._over:
+            size = reply.ByteSize()
+            self._holding.take(size)
             self._waiting.append(reply)
+            self._waiting_bytes += size
             self._pour()
 
     def _end(self) -> None:
@@ -136,6 +145,7 @@ class SubscribeStream:
     def _next(self) -> tuple[bytes, bytes]:
         first = self._waiting.popleft()
         if not isinstance(first, Delivered):
+            self._waiting_bytes -= first.ByteSize()
             return b"", first.SerializeToString()
         batches, size = [first], len(first.data)
         while self._waiting:
@@ -166,13 +176,28 @@ class SubscribeStream:
         try:
             data = await self._call.read()
             if data is not None:
-                self._open(parse_untrusted(pb.SubscribeRequest, data))
+                request = parse_untrusted(pb.SubscribeRequest, data)
+                await self._read_positions(request.open)
+                self._open(request)
             while not self._over and (data := await self._call.read()) is not None:
                 self._take(parse_untrusted(pb.SubscribeRequest, data))
         except WeftError as error:
             self.ended(error)
         finally:
             self._end()
+
+    async def _read_positions(self, wanted: pb.SubscribeOpen) -> None:
+        """Those that did not fit into the first message."""
+        for _ in range(wanted.position_messages):
+            data = await self._call.read() or b""
+            more = parse_untrusted(pb.SubscribeRequest, data)
+            self._holding.take(len(data))
+            if more.WhichOneof("msg") != "positions":
+                raise BadMeshMessage("further positions follow the open that announces them")
+            positions = wanted.start.positions.positions
+            positions.extend(more.positions.positions)
+            if len(positions) > CLIENT_POSITIONS_MAX:
+                raise TooLarge("too many positions to start from", have=len(positions), limit=CLIENT_POSITIONS_MAX)
 
     def _open(self, request: pb.SubscribeRequest) -> None:
         if request.WhichOneof("msg") != "open":
@@ -183,6 +208,10 @@ class SubscribeStream:
         pattern = read_pattern_untrusted(wanted.pattern)
         self._caller.check_subscribe(pattern)
         start = read_start_untrusted(wanted.start)
+        self._is_paged = wanted.paged
+        self._opened = pb.SubscribeOpened(
+            node_id=self._node.node_id, epoch=self._node.log.epoch, addresses=self._node.addresses()
+        )
         credit = min(wanted.credit_bytes, self._node.limits.credit_bytes_max)
         self._credit_bytes = credit
         self._subscription = self._node.subscribe(

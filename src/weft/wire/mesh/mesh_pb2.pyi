@@ -201,28 +201,34 @@ class PublishRefused(_message.Message):
     def __init__(self, request: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("open", "credit", "handled")
+    __slots__ = ("open", "credit", "handled", "positions")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     HANDLED_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
     open: SubscribeOpen
     credit: Credit
     handled: Handled
-    def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., handled: _Optional[_Union[Handled, _Mapping]] = ...) -> None: ...
+    positions: Positions
+    def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., handled: _Optional[_Union[Handled, _Mapping]] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ...) -> None: ...
 
 class SubscribeOpen(_message.Message):
-    __slots__ = ("pattern", "group", "member", "start", "credit_bytes")
+    __slots__ = ("pattern", "group", "member", "start", "credit_bytes", "paged", "position_messages")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PAGED_FIELD_NUMBER: _ClassVar[int]
+    POSITION_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     pattern: str
     group: str
     member: str
     start: Start
     credit_bytes: int
-    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., credit_bytes: _Optional[int] = ...) -> None: ...
+    paged: bool
+    position_messages: int
+    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., paged: bool = ..., position_messages: _Optional[int] = ...) -> None: ...
 
 class Start(_message.Message):
     __slots__ = ("edge", "timestamp_us", "positions", "otherwise_timestamp_us")
@@ -277,16 +283,18 @@ class SubscribeReply(_message.Message):
     def __init__(self, opened: _Optional[_Union[SubscribeOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class SubscribeOpened(_message.Message):
-    __slots__ = ("node_id", "positions", "epoch", "addresses")
+    __slots__ = ("node_id", "positions", "epoch", "addresses", "more")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     positions: Positions
     epoch: int
     addresses: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[str] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+    more: bool
+    def __init__(self, node_id: _Optional[str] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., more: bool = ...) -> None: ...
 
 class Delivery(_message.Message):
     __slots__ = ("batches",)
@@ -333,24 +341,36 @@ class FetchedBatches(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[bytes]] = ..., first_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PositionsRequest(_message.Message):
-    __slots__ = ("pattern", "group", "timestamp_us")
+    __slots__ = ("pattern", "group", "timestamp_us", "page")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
     pattern: str
     group: str
     timestamp_us: int
-    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., timestamp_us: _Optional[int] = ...) -> None: ...
+    page: Page
+    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., timestamp_us: _Optional[int] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
+
+class Page(_message.Message):
+    __slots__ = ("limit", "token")
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    token: bytes
+    def __init__(self, limit: _Optional[int] = ..., token: _Optional[bytes] = ...) -> None: ...
 
 class PositionsReply(_message.Message):
-    __slots__ = ("streams", "node_id", "members")
+    __slots__ = ("streams", "node_id", "members", "next_page")
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
     streams: _containers.RepeatedCompositeFieldContainer[PositionsOfStream]
     node_id: str
     members: _containers.RepeatedCompositeFieldContainer[Member]
-    def __init__(self, streams: _Optional[_Iterable[_Union[PositionsOfStream, _Mapping]]] = ..., node_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
+    next_page: bytes
+    def __init__(self, streams: _Optional[_Iterable[_Union[PositionsOfStream, _Mapping]]] = ..., node_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., next_page: _Optional[bytes] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("node_id", "addresses")
@@ -385,16 +405,22 @@ class CommitReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class TopicsRequest(_message.Message):
-    __slots__ = ("pattern",)
+    __slots__ = ("pattern", "page")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
     pattern: str
-    def __init__(self, pattern: _Optional[str] = ...) -> None: ...
+    page: Page
+    def __init__(self, pattern: _Optional[str] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
 
 class TopicsReply(_message.Message):
-    __slots__ = ("topics",)
+    __slots__ = ("topics", "next_page", "node_id")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[TopicInfo]
-    def __init__(self, topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ...) -> None: ...
+    next_page: bytes
+    node_id: str
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
 
 class TopicInfo(_message.Message):
     __slots__ = ("topic", "streams", "events", "bytes", "last_timestamp_us")
@@ -451,14 +477,20 @@ class StatusReply(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., uptime_s: _Optional[int] = ..., streams: _Optional[int] = ..., events: _Optional[int] = ..., log_bytes: _Optional[int] = ..., peers_connected: _Optional[int] = ..., nodes_known: _Optional[int] = ..., listeners: _Optional[_Iterable[str]] = ..., draining: bool = ...) -> None: ...
 
 class PeersRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("page",)
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    page: Page
+    def __init__(self, page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
 
 class PeersReply(_message.Message):
-    __slots__ = ("peers",)
+    __slots__ = ("peers", "next_page", "node_id")
     PEERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
     peers: _containers.RepeatedCompositeFieldContainer[PeerInfo]
-    def __init__(self, peers: _Optional[_Iterable[_Union[PeerInfo, _Mapping]]] = ...) -> None: ...
+    next_page: bytes
+    node_id: str
+    def __init__(self, peers: _Optional[_Iterable[_Union[PeerInfo, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
 
 class PeerInfo(_message.Message):
     __slots__ = ("node_id", "addresses", "state", "incarnation", "epoch", "connected", "dialled_by_us", "rtt_us", "queue_frames", "lag_events", "neighbours", "interest")
@@ -489,16 +521,30 @@ class PeerInfo(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., connected: bool = ..., dialled_by_us: bool = ..., rtt_us: _Optional[int] = ..., queue_frames: _Optional[int] = ..., lag_events: _Optional[int] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GroupsRequest(_message.Message):
-    __slots__ = ("group",)
+    __slots__ = ("group", "page")
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
     group: str
-    def __init__(self, group: _Optional[str] = ...) -> None: ...
+    page: Page
+    def __init__(self, group: _Optional[str] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
 
 class GroupsReply(_message.Message):
-    __slots__ = ("groups",)
+    __slots__ = ("groups", "next_page", "node_id")
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedCompositeFieldContainer[GroupInfo]
-    def __init__(self, groups: _Optional[_Iterable[_Union[GroupInfo, _Mapping]]] = ...) -> None: ...
+    next_page: bytes
+    node_id: str
+    def __init__(self, groups: _Optional[_Iterable[_Union[GroupInfo, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
+
+class GroupsPlace(_message.Message):
+    __slots__ = ("group", "after")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    after: StreamRef
+    def __init__(self, group: _Optional[str] = ..., after: _Optional[_Union[StreamRef, _Mapping]] = ...) -> None: ...
 
 class GroupInfo(_message.Message):
     __slots__ = ("group", "members", "streams")

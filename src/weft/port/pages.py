@@ -1,0 +1,85 @@
+"""Replies that grow with the mesh come in pages, each small, whatever there is (SEC-05).
+
+Whoever asks for a page gets one, and a token for the next. Whoever does not, because the client is older than pages,
+gets everything as long as that is not too much for one message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from weft.errors import UsageError
+from weft.limits import MIB
+from weft.model import Epoch, Stream
+from weft.port.errors import TooLarge
+from weft.wire.mesh import BadMeshMessage
+from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.streams import read_stream_untrusted, stream_ref
+
+PAGE_BYTES_MAX: Final = 1 * MIB  # some milliseconds to make, and little to hold for somebody who does not read
+PAGE_ENTRIES_MAX: Final = 4096  # likewise, of entries however small
+WHOLE_BYTES_MAX: Final = 15 * MIB  # without pages: what fits a message of every version
+
+
+@dataclass(slots=True)
+class PageRoom:
+    """What still fits. ``is_paged``: the rest may be asked for."""
+
+    is_paged: bool
+    entries_left: int
+    bytes_left: int
+
+    @classmethod
+    def wanted(cls, limit: int | None) -> PageRoom:
+        """None: without pages. 0: as many as fit."""
+        if limit is None:
+            return cls(False, WHOLE_BYTES_MAX, WHOLE_BYTES_MAX)
+        return cls(True, min(limit or PAGE_ENTRIES_MAX, PAGE_ENTRIES_MAX), PAGE_BYTES_MAX)
+
+    @property
+    def is_full(self) -> bool:
+        """Before another entry. Raise TooLarge if that cannot be asked for."""
+        if self.entries_left > 0 and self.bytes_left > 0:
+            return False
+        if not self.is_paged:
+            raise TooLarge(
+                "there is more than one reply can carry: ask for pages, or for less",
+                limit=WHOLE_BYTES_MAX,
+                advice="newer clients ask for pages by themselves",
+            )
+        return True
+
+    def take(self, size: int) -> None:
+        self.entries_left -= 1
+        self.bytes_left -= size
+
+
+def limit_of(page: pb.Page | None) -> int | None:
+    return None if page is None else page.limit
+
+
+def stream_token(stream: Stream, epoch: Epoch) -> bytes:
+    """The page after this stream."""
+    token: bytes = stream_ref(stream, epoch).SerializeToString()
+    return token
+
+
+def read_stream_token_untrusted(token: bytes) -> tuple[Stream, Epoch] | None:
+    if not token:
+        return None
+    ref = pb.StreamRef()
+    try:
+        ref.ParseFromString(token)
+        return read_stream_untrusted(ref)
+    except (DecodeError, BadMeshMessage):
+        raise UsageError("not the token of a page: send the one that came with the page before") from None
+
+
+def read_text_token_untrusted(token: bytes) -> str:
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        raise UsageError("not the token of a page: send the one that came with the page before") from None
