@@ -9,6 +9,7 @@ from weft.transport.clients.values import (
     parse_untrusted,
     read_batch_untrusted,
     read_pattern_untrusted,
+    read_place_untrusted,
     read_positions_untrusted,
     read_start_untrusted,
 )
@@ -20,7 +21,8 @@ _PLACE = pb.StreamPosition(stream=pb.StreamRef(topic="a.b", origin="n1", epoch=1
 def publish(data: bytes) -> None:
     try:
         message = parse_untrusted(pb.PublishRequest, data)
-        topic, _, batch = read_batch_untrusted(message.batch, message.batch.batch, BATCH_BYTES_MAX)
+        topic, _ = read_place_untrusted(message.batch, message.batch.batch, BATCH_BYTES_MAX)
+        batch = read_batch_untrusted(message.batch.batch)
     except (UsageError, PeerError):
         return
     assert topic == message.batch.topic

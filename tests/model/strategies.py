@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
 from weft.model import Epoch, Event, NodeId, Pattern, Stream, Topic, parse_pattern, parse_topic
 
-INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+TIMES_US = st.integers(EVENT_TIMESTAMP_US_MIN, EVENT_TIMESTAMP_US_MAX)
 
 _SMALL_TOKENS = st.sampled_from(["a", "b", "c"])  # so that two of them often meet
 _TOKENS = _SMALL_TOKENS | st.text(st.sampled_from("abz09-_@/:é温"), min_size=1, max_size=6)
@@ -27,6 +28,6 @@ OFFSETS = st.integers(0, (1 << 63) - 1)
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 HEADERS = st.none() | st.dictionaries(_TEXT, _TEXT, max_size=4)
-EVENTS = st.builds(Event, st.binary(max_size=40), INT64, key=st.none() | st.binary(max_size=10), headers=HEADERS)
+EVENTS = st.builds(Event, st.binary(max_size=40), TIMES_US, key=st.none() | st.binary(max_size=10), headers=HEADERS)
 EVENT_LISTS = st.lists(EVENTS, min_size=1, max_size=8)
 COMPRESSIONS = st.sampled_from([None, "lz4", "zstd"])

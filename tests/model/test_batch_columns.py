@@ -17,6 +17,8 @@ from weft.limits import (
     EVENT_HEADERS_MAX,
     EVENT_KEY_BYTES_MAX,
     EVENT_PAYLOAD_BYTES_MAX,
+    EVENT_TIMESTAMP_US_MAX,
+    EVENT_TIMESTAMP_US_MIN,
     MIB,
 )
 from weft.model import Batch, Event
@@ -219,7 +221,7 @@ def test_other_mistakes(arguments: dict[str, Any], fault: str) -> None:
 def test_the_largest_event_there_can_be_fits_a_batch() -> None:
     event = Event(
         bytes(EVENT_PAYLOAD_BYTES_MAX),
-        -(1 << 63),
+        EVENT_TIMESTAMP_US_MIN,
         key=bytes(EVENT_KEY_BYTES_MAX),
         headers={
             f"{number:0{EVENT_HEADER_NAME_BYTES_MAX}}": "v" * EVENT_HEADER_VALUE_BYTES_MAX
@@ -228,3 +230,18 @@ def test_the_largest_event_there_can_be_fits_a_batch() -> None:
     )
     batch = Batch.from_events([event], producer=PRODUCER, sequence=(1 << 64) - 1)
     assert list(Batch.read_untrusted(batch.data)) == [event]
+
+
+@pytest.mark.req("SEC-05")
+@pytest.mark.parametrize(
+    "timestamp_us", [EVENT_TIMESTAMP_US_MIN - 1, EVENT_TIMESTAMP_US_MAX + 1, -(1 << 63), (1 << 63) - 1]
+)
+@pytest.mark.parametrize("count", [1, 100])
+def test_times_that_no_calendar_has_are_refused(timestamp_us: int, count: int) -> None:
+    fault = "the years 1 to 9999 are possible"
+    with pytest.raises(UsageError, match=fault):
+        Batch.from_events([Event(b"x", timestamp_us)] * count)
+    with pytest.raises(UsageError, match=fault):
+        Batch.from_arrow(pa.table({"payload": [b"a"] * count}), timestamp_us=timestamp_us)
+    for fine in (EVENT_TIMESTAMP_US_MIN, EVENT_TIMESTAMP_US_MAX):
+        assert Batch.from_columns([b"x"] * count, fine).timestamp_us_max == fine

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import UsageError
+from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
 from weft.model import Batch, batch_few, batch_message
 from weft.model.batch_columns import rows_of_lists
 from weft.model.batch_few import FEW_MAX, SMALL_BYTES_MAX, Few, few_of
 from weft.model.batch_header import HEADER_BYTES, BadBatch, BatchHeader, Codec
 
-TIMES = st.integers(-(1 << 63), (1 << 63) - 1)
+TIMES = st.integers(EVENT_TIMESTAMP_US_MIN, EVENT_TIMESTAMP_US_MAX)
 HEADERS = st.dictionaries(st.text(st.characters(max_codepoint=126), max_size=6), st.text("abc", max_size=6), max_size=3)
 
 

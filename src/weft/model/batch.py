@@ -30,7 +30,7 @@ from weft.model.batch_header import (
     crc_fits,
     unpack_untrusted,
 )
-from weft.model.event import Event
+from weft.model.event import Event, check_timestamp_us
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,13 +94,13 @@ class Batch:
         if compression is None and (few := few_of(payloads, timestamps_us, keys, headers)) is not None:
             _check_producer(producer, sequence)
             try:
-                return _assemble_few(few, 0, producer, sequence)
+                return _within_time(_assemble_few(few, 0, producer, sequence))
             except struct.error:
                 pass  # a timestamp that does not fit
         from weft.model import batch_arrow
 
         rows = batch_arrow.rows_of_lists(payloads, timestamps_us, keys, headers)
-        return _assemble(rows, producer=producer, sequence=sequence, compression=compression)
+        return _within_time(_assemble(rows, producer=producer, sequence=sequence, compression=compression))
 
     @classmethod
     def from_arrow(
@@ -121,7 +121,7 @@ class Batch:
         from weft.model import batch_arrow
 
         rows = batch_arrow.rows_of_arrow(data, timestamp_us)
-        return _assemble(rows, producer=producer, sequence=sequence, compression=compression)
+        return _within_time(_assemble(rows, producer=producer, sequence=sequence, compression=compression))
 
     @classmethod
     def concat(cls, batches: Sequence[Batch], *, compression: Compression = None) -> Batch:
@@ -310,6 +310,13 @@ class Batch:
         if self._body_crc is None:
             self._body_crc = _crc_of_body(self.data)
         return self._body_crc
+
+
+def _within_time(batch: Batch) -> Batch:
+    """A batch of new events; those that were stored before there was a bound stay readable."""
+    check_timestamp_us(batch.timestamp_us_min)
+    check_timestamp_us(batch.timestamp_us_max)
+    return batch
 
 
 def _assemble(

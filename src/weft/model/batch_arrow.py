@@ -16,8 +16,8 @@ import pyarrow as pa
 from weft.errors import UsageError
 from weft.model import batch_message
 from weft.model.batch_columns import Headers, rows_of_arrow, rows_of_lists
-from weft.model.batch_compression import MESSAGE_BYTES_MAX, compress, decompress_untrusted
-from weft.model.batch_header import HEADER_BYTES, BatchHeader, Codec
+from weft.model.batch_compression import compress, decompress_untrusted
+from weft.model.batch_header import HEADER_BYTES, MESSAGE_BYTES_MAX, BatchHeader, Codec
 from weft.model.batch_schema import time_range
 from weft.model.event import Event
 

@@ -5,16 +5,11 @@ LZ4 is the frame format, Zstandard a frame. The length is checked before a byte 
 
 from __future__ import annotations
 
-import struct
-from typing import Final, assert_never
+from typing import assert_never
 
 import pyarrow as pa
 
-from weft.limits import BATCH_BYTES_MAX
-from weft.model.batch_header import HEADER_BYTES, BadBatch, Codec
-
-MESSAGE_LENGTH: Final = struct.Struct("<I")
-MESSAGE_BYTES_MAX: Final = BATCH_BYTES_MAX - HEADER_BYTES  # a batch is bounded as if it were not compressed
+from weft.model.batch_header import HEADER_BYTES, MESSAGE_BYTES_MAX, MESSAGE_LENGTH, BadBatch, Codec
 
 
 def compress(message: pa.Buffer, codec: Codec) -> bytes:

@@ -38,6 +38,9 @@ from weft.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, OFFSET_MAX
 # timestamp_us_min:i64 timestamp_us_max:i64 producer:16s sequence:u64
 LAYOUT: Final = struct.Struct("<BBHIQIIqq16sQ")
 HEADER_BYTES: Final = LAYOUT.size
+FLAGS_AT: Final = 1
+MESSAGE_LENGTH: Final = struct.Struct("<I")  # before a compressed message: how long it is when it is not
+MESSAGE_BYTES_MAX: Final = BATCH_BYTES_MAX - HEADER_BYTES  # a batch is bounded as if it were not compressed
 CRC_AT: Final = 4
 CRC_BYTES: Final = 4
 PLACE: Final = struct.Struct("<QI")  # base_offset and count
@@ -128,3 +131,11 @@ def crc_fits(data: bytes, body_crc: int) -> bool:
     header = data[:CRC_AT] + bytes(CRC_BYTES) + data[CRC_AT + CRC_BYTES : HEADER_BYTES]
     stated = int.from_bytes(data[CRC_AT : CRC_AT + CRC_BYTES], "little")
     return bool(google_crc32c.extend(body_crc, header) == stated)
+
+
+def message_bytes_untrusted(data: bytes) -> int:
+    """How long a batch claims to be when it is not compressed: what reading it costs. Nothing is checked."""
+    if len(data) < HEADER_BYTES + MESSAGE_LENGTH.size or data[FLAGS_AT] == Codec.NONE:
+        return len(data)
+    (length,) = MESSAGE_LENGTH.unpack_from(data, HEADER_BYTES)
+    return max(len(data), min(int(length), MESSAGE_BYTES_MAX))

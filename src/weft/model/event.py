@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from weft.errors import UsageError
+from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
+
 
 class Event(Struct, frozen=True, gc=False):
     """A payload with its time, and optionally a key and headers.
@@ -21,3 +24,14 @@ class Event(Struct, frozen=True, gc=False):
     timestamp_us: int
     key: bytes | None = None
     headers: Mapping[str, str] | None = None
+
+
+def check_timestamp_us(timestamp_us: int) -> None:
+    """Raise UsageError for a time that no calendar has."""
+    if not EVENT_TIMESTAMP_US_MIN <= timestamp_us <= EVENT_TIMESTAMP_US_MAX:
+        raise UsageError(
+            "the timestamp of an event is out of range: the years 1 to 9999 are possible",
+            timestamp_us=timestamp_us,
+            least=EVENT_TIMESTAMP_US_MIN,
+            limit=EVENT_TIMESTAMP_US_MAX,
+        )

@@ -21,6 +21,7 @@ from weft.transport.clients.values import (
     fetched_parts,
     parse_untrusted,
     read_batch_untrusted,
+    read_place_untrusted,
     read_positions_untrusted,
     read_range_untrusted,
     read_start_untrusted,
@@ -88,15 +89,17 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 @given(st.text(max_size=20), st.integers(0, (1 << 32) - 1), st.binary(max_size=100))
 def test_any_batch_is_taken_or_refused(topic: str, partition: int, data: bytes) -> None:
     with pytest.raises((UsageError, PeerError)):
-        read_batch_untrusted(pb.PublishBatch(topic=topic, partition=partition), data, 1 << 20)
+        read_place_untrusted(pb.PublishBatch(topic=topic, partition=partition), data, 1 << 20)
+        read_batch_untrusted(data)
 
 
 def test_a_batch_as_it_should_be() -> None:
     batch = Batch.from_columns([b"x"], 0)
     message = pb.PublishBatch(topic="plant.t", partition=7)
-    assert read_batch_untrusted(message, batch.data, len(batch.data)) == ("plant.t", 7, batch)
+    assert read_place_untrusted(message, batch.data, len(batch.data)) == ("plant.t", 7)
+    assert read_batch_untrusted(batch.data) == batch
     with pytest.raises(TooLarge):
-        read_batch_untrusted(message, batch.data, len(batch.data) - 1)
+        read_place_untrusted(message, batch.data, len(batch.data) - 1)
 
 
 DELIVERIES = st.builds(

@@ -3,28 +3,35 @@
 Nothing waits in between: a message is taken in the turn of the loop in which it comes, and the receipts of a sync leave
 in the turn in which it ends, as one message. A stream is not read while too much is owed, or while its client does not
 read what it is told.
+
+Few bytes may claim to be many when they are not compressed. What would hold up the event loop is checked a little in
+each of its turns, one stream after the other, and large batches in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
 from weft.core.messages import Receipted
 from weft.errors import PeerError, UsageError, WeftError
-from weft.model.batch_header import PRODUCER_BYTES
+from weft.limits import MIB
+from weft.model import Topic
+from weft.model.batch_header import PRODUCER_BYTES, message_bytes_untrusted
 from weft.port.access import Caller
 from weft.port.errors import ShuttingDown, error_message
 from weft.port.held import Use
 from weft.port.node import MeshNode
 from weft.transport.clients.failing import cancelled, failure_of
-from weft.transport.clients.values import parse_untrusted, read_batch_untrusted, receipts_bytes
+from weft.transport.clients.values import parse_untrusted, read_batch_untrusted, read_place_untrusted, receipts_bytes
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.rpc import RpcError
 
+CHECKED_AT_ONCE_BYTES_MAX: Final = 1 * MIB  # uncompressed, of one message or one turn: about a millisecond
 PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each one is answered by itself
 PUBLISH_PART: Final = 2  # of what its caller may hold, a stream gets half: another one goes on when it is held up
 
@@ -32,13 +39,16 @@ PUBLISH_PART: Final = 2  # of what its caller may hold, a stream gets half: anot
 class PublishStream:
     """One client's stream. The node calls ``receipts``, ``refused`` and ``drain``."""
 
-    def __init__(self, node: MeshNode, caller: Caller, call: ServerCall) -> None:
+    def __init__(self, node: MeshNode, caller: Caller, call: ServerCall, checking: asyncio.Lock) -> None:
+        """``checking``: of all streams, for what takes long to check."""
         self._node = node
+        self._checking = checking
+        self._unchecked: deque[tuple[pb.PublishBatch, bytes]] = deque()
         self._caller = caller
         self._call = call
         self._owed: dict[int, int] = {}  # request -> bytes of its batch
         self._holding = node.held.holding(caller.who, Use.PUBLISH, PUBLISH_PART)
-        self._pause: asyncio.Task[None] | None = None  # while nothing is read
+        self._pause: asyncio.Task[None] | None = None  # while nothing is read, because there is much to do, or no room
         self._over = False  # nothing more will be read
         self._settled = asyncio.Event()  # it is over, and nothing is owed
         self._failure: WeftError | None = None  # what the stream ends with
@@ -124,54 +134,99 @@ class PublishStream:
             self._take(parse_untrusted(pb.PublishRequest, data))
         except (UsageError, PeerError) as error:
             self._end(error)
-        if self._pause is None and self._is_full():
+        if self._pause is None and (self._unchecked or self._is_full()):
             self._call.hold()
-            self._pause = asyncio.create_task(self._wait_for_room())
+            self._pause = asyncio.create_task(self._catch_up())
 
     def _take(self, request: pb.PublishRequest) -> None:
         match request.WhichOneof("msg"):
             case "batch":
-                self._take_batch(request.batch)
+                messages: Sequence[pb.PublishBatch] = (request.batch,)
             case "batches":
-                count = len(request.batches.batches)
-                if count > PUBLISH_BATCHES_MAX:
-                    raise BadMeshMessage("too many batches in one message", count=count, limit=PUBLISH_BATCHES_MAX)
-                for message in request.batches.batches:
-                    self._take_batch(message)
+                messages = request.batches.batches
+                if len(messages) > PUBLISH_BATCHES_MAX:
+                    raise BadMeshMessage(
+                        "too many batches in one message", count=len(messages), limit=PUBLISH_BATCHES_MAX
+                    )
             case _:
                 raise BadMeshMessage("after open, a publish stream carries batches")
+        cost = 0
+        for message in messages:
+            data = message.batch
+            self._owe(message.request, len(data))
+            cost += message_bytes_untrusted(data)
+            if self._unchecked or cost > CHECKED_AT_ONCE_BYTES_MAX:
+                self._unchecked.append((message, data))
+            else:
+                self._take_batch(message, data)
 
-    def _take_batch(self, message: pb.PublishBatch) -> None:
-        request = message.request
+    def _owe(self, request: int, size: int) -> None:
         if request in self._owed:
             raise BadMeshMessage("two batches with one request number", request=request)
-        data = message.batch
-        size = len(data)
         self._owed[request] = size
         self._holding.take(size)
+
+    def _take_batch(self, message: pb.PublishBatch, data: bytes) -> None:
         try:
-            self._node.check_open()
-            topic, partition, batch = read_batch_untrusted(message, data, self._node.limits.batch_bytes_max)
-            self._caller.check_publish(topic)
+            topic, partition = self._check(message, data)
+            batch = read_batch_untrusted(data)
         except WeftError as error:
-            self.refused(request, error)
-            return
-        self._node.publish(self, request, topic, partition, batch, message.copies)
+            self.refused(message.request, error)
+        else:
+            self._node.publish(self, message.request, topic, partition, batch, message.copies)
+
+    def _check(self, message: pb.PublishBatch, data: bytes) -> tuple[Topic, int]:
+        self._node.check_open()
+        topic, partition = read_place_untrusted(message, data, self._node.limits.batch_bytes_max)
+        self._caller.check_publish(topic)
+        return topic, partition
+
+    async def _take_large(self, message: pb.PublishBatch, data: bytes) -> None:
+        try:
+            topic, partition = self._check(message, data)
+            batch = await asyncio.to_thread(read_batch_untrusted, data)
+        except WeftError as error:
+            self.refused(message.request, error)
+        else:
+            self._node.publish(self, message.request, topic, partition, batch, message.copies)
 
     # --- not too much at a time ----------------------------------------------------------------------------------
 
     def _is_full(self) -> bool:
         return self._holding.is_full or self._call.is_full
 
-    async def _wait_for_room(self) -> None:
+    async def _catch_up(self) -> None:
+        """Until everything that came is checked, and there is room for more."""
         try:
+            await self._check_rest()
             while self._is_full():
                 await self._call.wait_for_room()
                 if self._holding.is_full:
                     room = asyncio.Event()
                     self._holding.when_room(room.set)
                     await room.wait()
+                await self._check_rest()  # of what was on its way
         except RpcError:
             return  # the call is over, and whoever reads sees that
         self._pause = None
         self._call.release()
+
+    async def _check_rest(self) -> None:
+        while self._unchecked:
+            async with self._checking:
+                await self._check_some()
+            await asyncio.sleep(0)
+
+    async def _check_some(self) -> None:
+        """One large batch, or as many small ones as fit a turn of the loop."""
+        cost = 0
+        while self._unchecked:
+            message, data = self._unchecked[0]
+            cost += message_bytes_untrusted(data)
+            if cost > CHECKED_AT_ONCE_BYTES_MAX and cost > message_bytes_untrusted(data):
+                return
+            self._unchecked.popleft()
+            if cost > CHECKED_AT_ONCE_BYTES_MAX:
+                await self._take_large(message, data)
+                return
+            self._take_batch(message, data)

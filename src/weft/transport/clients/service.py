@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Final, TypeVar
@@ -32,7 +33,7 @@ Q = TypeVar("Q", bound=Message)
 def mesh_handlers(node: MeshNode, access: Access) -> dict[str, Handler]:
     async def publish(call: ServerCall) -> None:
         caller = await admitted(access, call)
-        stream = PublishStream(node, caller, call)
+        stream = PublishStream(node, caller, call, checking)
         with access.watching(caller, stream.expel):
             await stream.run()
 
@@ -49,6 +50,7 @@ def mesh_handlers(node: MeshNode, access: Access) -> dict[str, Handler]:
             await queries.fetch(request, call, caller)
 
     queries = Queries(node)
+    checking = asyncio.Lock()
     return {
         f"/{MESH}/Publish": publish,
         f"/{MESH}/Subscribe": subscribe,

@@ -15,6 +15,7 @@ from weft.core.messages import Delivered, Edge, FromPositions, FromTime, Receipt
 from weft.errors import UsageError
 from weft.limits import CLIENT_POSITIONS_MAX, KIB, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import Batch, Epoch, Pattern, Position, Stream, Topic, parse_pattern
+from weft.model.event import check_timestamp_us
 from weft.port.errors import TooLarge
 from weft.port.topics import read_topic_untrusted
 from weft.wire.mesh import BadMeshMessage
@@ -61,15 +62,23 @@ def parse_untrusted(kind: type[M], data: bytes) -> M:
     return message
 
 
-def read_batch_untrusted(message: pb.PublishBatch, data: bytes, batch_bytes_max: int) -> tuple[Topic, int, Batch]:
-    """Topic, partition and batch of what a client wants published. ``data`` is ``message.batch``: protobuf makes a copy
-    of it at every look."""
+def read_place_untrusted(message: pb.PublishBatch, data: bytes, batch_bytes_max: int) -> tuple[Topic, int]:
+    """Topic and partition of what a client wants published. ``data`` is ``message.batch``: protobuf makes a copy of it
+    at every look."""
     topic = read_topic_untrusted(message.topic)
     if message.partition >= PARTITIONS_MAX:
         raise UsageError("no such partition", partition=message.partition, limit=PARTITIONS_MAX - 1)
     if len(data) > batch_bytes_max:
         raise TooLarge("the batch is too large: send several", bytes=len(data), limit=batch_bytes_max)
-    return topic, message.partition, Batch.read_untrusted(data)
+    return topic, message.partition
+
+
+def read_batch_untrusted(data: bytes) -> Batch:
+    """A batch whose events may be published. It may take long: 30 ms for the largest."""
+    batch = Batch.read_untrusted(data)
+    check_timestamp_us(batch.timestamp_us_min)
+    check_timestamp_us(batch.timestamp_us_max)
+    return batch
 
 
 def read_pattern_untrusted(text: str) -> Pattern:
