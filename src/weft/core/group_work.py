@@ -72,7 +72,7 @@ class GroupWork:
 
     def join(self, request: Subscribe, now_s: float) -> list[Effect]:
         """An explicit start counts only where the group has no position: groups are moved on purpose."""
-        known = request.group in self.groups.names() or request.group in self._log.groups()
+        known = self.groups.knows(request.group) or bool(self._log.positions(request.group))
         now_us = int((now_s + self._wall_offset_s) * 1_000_000)
         beginnings = Beginnings(self._me, request.start, now_us, has_history=known)
         subscription = None

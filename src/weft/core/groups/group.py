@@ -153,6 +153,11 @@ class Group:
     # --- decisions -----------------------------------------------------------------------------------------------
 
     @property
+    def patterns(self) -> frozenset[Pattern]:
+        """What those want whom streams were given to last."""
+        return self._owners.patterns
+
+    @property
     def due_s(self) -> float:
         return min(self._decide_at_s, self._publish_at_s, self._adopt_at_s)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
 from math import inf
 from typing import Final
 
@@ -14,7 +15,7 @@ from weft.core.groups.names import group_of, parse_group, parse_member, unnamed
 from weft.core.groups.owners import GroupMember
 from weft.core.groups.settings import GroupSettings
 from weft.core.messages import StreamKey
-from weft.core.topics import GROUPS
+from weft.core.topics import GROUPS, Selection
 from weft.errors import UsageError
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, covers
 
@@ -34,7 +35,10 @@ class Groups:
         self._settings = settings
         self._positions = positions
         self._groups: dict[str, Group] = {}
-        self._waiting: dict[str, Group] = {}  # those that have something to do at some time
+        self._due: dict[str, float] = {}  # of those that have something to do at some time, when
+        self._alarms: list[tuple[float, str]] = []  # a heap of the same; what is not so any more is passed over
+        self._wanting: Selection[str] = Selection()  # groups by what their members want
+        self._patterns: dict[str, frozenset[Pattern]] = {}  # what is in there, by group
         self._subscriptions: dict[int, tuple[Group, Member]] = {}
         self._streams: dict[StreamKey, None] = {}
         self._lives: dict[NodeId, Epoch] = {}  # of the other nodes
@@ -104,7 +108,8 @@ class Groups:
         """A stream is in this node's log, from now on or since it was opened."""
         if key not in self._streams:
             self._streams[key] = None
-            for group in self._groups.values():
+            for name in self._wanting.match(key[0].topic):
+                group = self._groups[name]
                 group.stream_known(key, now_s)
                 self._wait(group)
         return []
@@ -146,17 +151,28 @@ class Groups:
 
     def tick(self, now_s: float) -> list[GroupEffect]:
         effects: list[GroupEffect] = []
-        for group in list(self._waiting.values()):
-            if group.due_s <= now_s:
-                effects += group.tick(now_s)
-                self._wait(group)
+        due: list[str] = []
+        while (first_s := self.get_timer()) is not None and first_s <= now_s:
+            name = heappop(self._alarms)[1]
+            del self._due[name]
+            due.append(name)
+        for name in due:
+            group = self._groups[name]
+            effects += group.tick(now_s)
+            self._wait(group)
+            self._index(group)
         return effects
 
     def get_timer(self) -> float | None:
         """When ``tick`` is due; None: not before something happens."""
-        return min((group.due_s for group in self._waiting.values()), default=None)
+        while self._alarms and self._due.get(self._alarms[0][1]) != self._alarms[0][0]:
+            heappop(self._alarms)
+        return self._alarms[0][0] if self._alarms else None
 
     # --- questions -----------------------------------------------------------------------------------------------
+
+    def knows(self, group: str) -> bool:
+        return group in self._groups
 
     def names(self) -> list[str]:
         return sorted(self._groups)
@@ -193,10 +209,23 @@ class Groups:
 
     def _wait(self, group: Group) -> None:
         """Note whether a group waits for its time. A node may know thousands that do not."""
-        if group.due_s < inf:
-            self._waiting[group.name] = group
-        else:
-            self._waiting.pop(group.name, None)
+        due_s = group.due_s
+        if due_s == inf:
+            self._due.pop(group.name, None)
+        elif self._due.get(group.name) != due_s:
+            self._due[group.name] = due_s
+            heappush(self._alarms, (due_s, group.name))
+
+    def _index(self, group: Group) -> None:
+        """Note what the members of a group want: new streams are told to groups that want them, and to no others."""
+        before, after = self._patterns.get(group.name, frozenset()), group.patterns
+        if before is after:
+            return
+        for pattern in before - after:
+            self._wanting.remove(pattern, group.name)
+        for pattern in after - before:
+            self._wanting.add(pattern, group.name)
+        self._patterns[group.name] = after
 
     def _hear_untrusted(
         self, group: Group, event: Event, origin: NodeId, epoch: Epoch, offset: int, now_s: float

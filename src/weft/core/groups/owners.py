@@ -56,6 +56,7 @@ class Owners:
 
     def __init__(self) -> None:
         self._members: frozenset[GroupMember] = frozenset()
+        self.patterns: frozenset[Pattern] = frozenset()
         self._best: dict[StreamKey, tuple[Rank, GroupMember]] = {}
 
     def get(self, key: StreamKey) -> GroupMember | None:
@@ -73,6 +74,8 @@ class Owners:
         """From now on the streams ``keys`` belong to these."""
         gone, new = self._members - members, members - self._members
         self._members = members
+        if gone or new:
+            self.patterns = frozenset(each.pattern for each in members)
         if gone:
             orphans = [key for key, (_, owner) in self._best.items() if owner in gone]
             for key in orphans:

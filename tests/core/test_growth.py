@@ -1,0 +1,87 @@
+"""What a step looks at does not grow with what has nothing to do with it: counted, not timed (SEC-05).
+
+``bench.growth`` shows the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.core.stage import Stage
+from weft.core import routes
+from weft.core.groups.group import Group
+from weft.core.routes import MERGED_PATTERNS_MAX, told_interest
+from weft.core.settings import InterestSettings
+from weft.limits import INTEREST_PATTERNS_MAX
+from weft.model import covers, parse_pattern
+
+
+@pytest.fixture
+def count(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[Any]]:
+    """Calls of a function from now on, by their first argument."""
+
+    def counting(owner: Any, name: str) -> list[Any]:
+        calls: list[Any] = []
+        real = getattr(owner, name)
+
+        def counted(first: Any, *rest: Any) -> Any:
+            calls.append(first)
+            return real(first, *rest)
+
+        monkeypatch.setattr(owner, name, counted)
+        return calls
+
+    return counting
+
+
+@pytest.mark.req("SEC-05")
+def test_a_new_topic_is_told_to_groups_that_want_it(count: Callable[[Any, str], list[Any]]) -> None:
+    stage = Stage("a")
+    for number in range(50):
+        stage["a"].subscribe(f"idle.{number}.>", group=f"g{number}", member="m")
+    wanting = stage["a"].subscribe("busy.>", group="busy", member="m")
+    stage.run()
+    calls = count(Group, "stream_known")
+    stage["a"].publish("busy.new", "x")
+    stage.run()
+    assert {each.name for each in calls} == {"busy"}
+    assert wanting.texts == ["x"]
+
+
+@pytest.mark.req("SEC-05")
+def test_groups_that_have_nothing_to_do_are_not_looked_at(count: Callable[[Any, str], list[Any]]) -> None:
+    stage = Stage("a")
+    for number in range(50):
+        stage["a"].subscribe(f"idle.{number}.>", group=f"g{number}", member="m")
+    stage.run()
+    calls = count(Group, "tick")
+    stage["a"].publish("busy.t", "x")
+    stage.run()
+    assert calls == []
+
+
+@pytest.mark.req("SEC-05")
+def test_subscriptions_that_go_together_are_looked_at_once(count: Callable[[Any, str], list[Any]]) -> None:
+    """3,000 that were dropped took minutes: all that were left were looked at for each."""
+    stage = Stage("a")
+    readers = [stage["a"].subscribe(f"idle.{number}.t") for number in range(2 * MERGED_PATTERNS_MAX)]
+    stage.run()
+    calls = count(routes, "aggregate")
+    for reader in readers[:-1]:
+        stage["a"].unsubscribe(reader)
+    stage["a"].publish("busy.t", "x")
+    assert len(calls) <= 2
+
+
+@pytest.mark.req("SEC-05")
+@pytest.mark.parametrize("shape", ["{}.t", "plant.{}.t", "plant.line.{}.t", "plant.line.cell.{}", "{}"])
+def test_very_many_patterns_are_cut_and_still_covered(count: Callable[[Any, str], list[Any]], shape: str) -> None:
+    patterns = [parse_pattern(shape.format(f"x{number}")) for number in range(5000)]
+    calls = count(routes, "aggregate")
+    told = told_interest(set(patterns), InterestSettings())
+    assert all(len(each) <= MERGED_PATTERNS_MAX for each in calls)
+    assert len(told.patterns) <= INTEREST_PATTERNS_MAX and told.capped
+    assert all(any(covers(wide, each) for wide in told.patterns) for each in patterns[::50])
