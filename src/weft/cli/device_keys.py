@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,6 +15,7 @@ from weft.cli.trust import KEY_CHARS_MAX
 from weft.errors import UsageError
 from weft.gateway.emm.identity import FRESH_BYTES, Identity, settle_identity
 from weft.security import Secret
+from weft.transport.addresses import Address
 
 
 def identity_in(data: Path) -> Identity:
@@ -51,3 +52,12 @@ def run_until_interrupted(work: Callable[[], Awaitable[Any]]) -> Any:
     with contextlib.suppress(KeyboardInterrupt):
         return asyncio.run(run())
     return None
+
+
+def place_for_answers(targets: Sequence[Address]) -> tuple[str, int]:
+    """Where a command that calls these nodes waits for them: on this machine alone if they are on it."""
+    loopback = all(target.is_loopback for target in targets)
+    if any(":" in target.host for target in targets):
+        return ("::1" if loopback else "::"), 0
+    # Answers come from other machines, to an address that the system chooses: there is no better one to name.
+    return ("127.0.0.1" if loopback else "0.0.0.0"), 0  # noqa: S104

@@ -18,7 +18,14 @@ from rich.text import Text
 
 from weft import emm_compact
 from weft.cli.console import err, fail, out
-from weft.cli.device_keys import identity_in, parse_hex, parse_secret, parse_uuid, run_until_interrupted
+from weft.cli.device_keys import (
+    identity_in,
+    parse_hex,
+    parse_secret,
+    parse_uuid,
+    place_for_answers,
+    run_until_interrupted,
+)
 from weft.cli.options import misused
 from weft.cli.tables import print_json, print_table
 from weft.emm_compact import ChangeKind, Node, Settings
@@ -26,6 +33,7 @@ from weft.errors import UsageError
 from weft.security.trust_file import read_trust
 from weft.transport.addresses import parse_address
 from weft.transport.udp.marks import marks_of
+from weft.visible import visible
 from weft.wire import emm_compact as wire
 from weft.wire.emm_compact import EventType, Format, Header, Notification, Numbering, Priority, Signer
 from weft.wire.emm_compact.auth import ED25519_KEY_BYTES, EMC_GROUP_KEY_BYTES_MIN
@@ -198,7 +206,7 @@ class _Watching:
             "command",
             command.packet.header.urgent,
             {"name": body.name, **_told("parameters", content), "node_id": sender, "trace_id": trace_id},
-            f"{_visible(body.name)}  {_shown(content)}",
+            f"{visible(body.name)}  {_shown(content)}",
             f"{sender or 'by its fingerprint'} from {show(command.source)}, ttl {command.ttl}",
             {"source": show(command.source), "ttl": command.ttl},
         )
@@ -228,7 +236,7 @@ class _Watching:
             return
         line = Text(f"{'refused':<16}", style="red")
         line.append(f"{reason}", style="bold")
-        line.append(f"  {_visible(str(refusal.error))}", style="default")
+        line.append(f"  {visible(str(refusal.error))}", style="default")
         line.append(f"  {refusal.data[:BYTES_SHOWN].hex()} from {source}", style="dim")
         out.print(line, soft_wrap=True)
 
@@ -244,11 +252,7 @@ class _Watching:
 def join_nodes(addresses: Sequence[str], data: Path, timeout_s: float, json: bool) -> None:
     """Exit status 1 if nobody answered."""
     targets = [parse_address(address) for address in addresses]
-    loopback = all(target.is_loopback for target in targets)
-    version6 = any(":" in target.host for target in targets)
-    # A port for answers: nothing is served there.
-    listen = ("::1" if loopback else "::") if version6 else ("127.0.0.1" if loopback else "0.0.0.0")  # noqa: S104
-    node = _node(data, (listen, 0), Settings(heartbeat_interval_s=VISIT_HEARTBEAT_S))
+    node = _node(data, place_for_answers(targets), Settings(heartbeat_interval_s=VISIT_HEARTBEAT_S))
     found = run_until_interrupted(lambda: _join(node, targets, timeout_s)) or []
     documents = [_neighbour(each) for each in found]
     if json:
@@ -291,7 +295,7 @@ def _cell(value: Any) -> str:
         case list():
             return ", ".join(value)
         case _:
-            return _visible(str(value))
+            return visible(str(value))
 
 
 # --- pieces ------------------------------------------------------------------------------------------------------
@@ -339,10 +343,6 @@ def _told(name: str, content: bytes) -> dict[str, str]:
 def _shown(content: bytes) -> str:
     """Text if it is text, else hexadecimal digits; nothing that a terminal would obey."""
     try:
-        return _visible(content.decode())
+        return visible(content.decode())
     except UnicodeDecodeError:
         return content.hex()
-
-
-def _visible(text: str) -> str:
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -18,7 +18,14 @@ from rich.text import Text
 
 from weft import emm
 from weft.cli.console import err, fail, out
-from weft.cli.device_keys import identity_in, parse_hex, parse_secret, parse_uuid, run_until_interrupted
+from weft.cli.device_keys import (
+    identity_in,
+    parse_hex,
+    parse_secret,
+    parse_uuid,
+    place_for_answers,
+    run_until_interrupted,
+)
 from weft.cli.emm_quic import Calling, Listening, send_packet
 from weft.cli.options import misused
 from weft.cli.tables import print_json, print_table
@@ -253,11 +260,7 @@ def _print_refusal(refusal: emm.Refusal, json: bool) -> None:
 def find_peers(addresses: Sequence[str], data: Path, timeout_s: float, calling: Calling, json: bool) -> None:
     """Exit status 1 if nobody answered."""
     targets, roots = [parse_address(address) for address in addresses], calling.roots(data)
-    loopback = all(target.is_loopback for target in targets)
-    version6 = any(":" in target.host for target in targets)
-    # Answers come from other machines, to an address that the system chooses: there is no better one to name.
-    listen = ("::1" if loopback else "::") if version6 else ("127.0.0.1" if loopback else "0.0.0.0")  # noqa: S104
-    ways = Ways((listen, 0) if roots is None else None, None, None)
+    ways = Ways(place_for_answers(targets) if roots is None else None, None, None)
     node = _node(data, ways, emm.Settings(), json)
     found = run_until_interrupted(lambda: _find(node, targets, roots, timeout_s)) or []
     if json:
