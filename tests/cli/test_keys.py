@@ -29,6 +29,7 @@ def test_create_list_revoke(weft: Weft, tmp_path: Path) -> None:
         "publish": ["orders.>", "a.b"],
         "subscribe": ["orders.paid"],
         "admin": False,
+        "quota": {},
     }
     listed = weft("keys", "list", "--data", tmp_path).out
     assert "orders.>, a.b" in listed

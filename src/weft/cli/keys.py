@@ -14,6 +14,7 @@ from weft.cli.options import Json
 from weft.cli.tables import human_time, print_json, print_table
 from weft.security.api_keys import SALT_BYTES, SECRET_BYTES, KeyRecord
 from weft.security.key_store import KeyRequest, create_key, read_keys, revoke_key
+from weft.security.quota import parse_quota
 
 app = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
 
@@ -35,11 +36,26 @@ def create(
     ] = None,
     admin: Annotated[bool, typer.Option("--admin", help="May administer: groups of others, status, drain.")] = False,
     expires_in: Annotated[str | None, typer.Option(metavar="AGE", help="Like 90d, 12h.", show_default="never")] = None,
+    quota: Annotated[
+        Patterns,
+        typer.Option(
+            metavar="NAME=NUMBER",
+            help="At most so many topics, groups, subscriptions, events_per_s, bytes_per_s; may be given again.",
+            show_default="as the node is set",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Make a key and print it. It is shown this once: only a hash of it is kept."""
     now_s = time.time()
-    wanted = KeyRequest(name, tuple(publish or ()), tuple(subscribe or ()), admin, _expiry_s(expires_in, now_s))
+    wanted = KeyRequest(
+        name,
+        tuple(publish or ()),
+        tuple(subscribe or ()),
+        admin,
+        _expiry_s(expires_in, now_s),
+        parse_quota(quota or ()),
+    )
     record, key = create_key(data, wanted, secrets.token_bytes(SECRET_BYTES + SALT_BYTES), now_s)
     if json:
         print_json({**_document(record), "key": key.reveal()})
@@ -55,7 +71,7 @@ def list_all(data: Data, json: Json = False) -> None:
     if json:
         print_json([_document(each) for each in found])
     elif found:
-        headings = ("key", "name", "publish", "subscribe", "admin", "created", "expires")
+        headings = ("key", "name", "publish", "subscribe", "admin", "quota", "created", "expires")
         print_table(headings, [_row(each) for each in found], names=len(headings))
     else:
         err.print("no keys yet: weft keys create")
@@ -83,6 +99,7 @@ def _document(record: KeyRecord) -> dict[str, Any]:
         "publish": record.publish,
         "subscribe": record.subscribe,
         "admin": record.admin,
+        "quota": {} if record.quota is None else record.quota.said(),
         "created": _time(record.created_s),
         "expires": None if record.expires_s is None else _time(record.expires_s),
     }
@@ -95,9 +112,15 @@ def _row(record: KeyRecord) -> tuple[str, ...]:
         ", ".join(record.publish),
         ", ".join(record.subscribe),
         "yes" if record.admin else "",
+        _quota(record),
         _time(record.created_s),
         "never" if record.expires_s is None else _time(record.expires_s),
     )
+
+
+def _quota(record: KeyRecord) -> str:
+    said = {} if record.quota is None else record.quota.said()
+    return ", ".join(f"{name}={value}" for name, value in said.items())
 
 
 def _time(unix_s: int) -> str:

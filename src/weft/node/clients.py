@@ -41,6 +41,7 @@ from weft.node.metrics import Metrics
 from weft.port.errors import Busy, ShuttingDown, code_of
 from weft.port.held import HeldBytes, Holding
 from weft.port.node import ClientLimits, PublishClient, SubscribeClient
+from weft.port.quotas import Quotas
 from weft.wire.mesh.mesh_pb2 import ErrorCode
 
 ARROW: Final = "weft.model.batch_arrow"
@@ -73,6 +74,7 @@ class Clients:
         self.addresses = addresses
         self.members = members
         self.held = HeldBytes(limits.held_bytes_max, limits.caller_bytes_max)
+        self.quotas = Quotas(limits.quota)
         self.draining = False
         self._feed = feed
         self._metrics = metrics

@@ -15,6 +15,7 @@ from weft.node.config import NodeConfig
 from weft.node.config.sections import TopicSection
 from weft.node.machinery import MachinerySettings
 from weft.port.node import ClientLimits
+from weft.security.quota import Quota
 from weft.transport.grpc.server import ServerSettings
 from weft.transport.http2.endpoint import EndpointSettings
 from weft.transport.peers.settings import DropPolicy, LinkSettings
@@ -86,6 +87,13 @@ def client_limits(config: NodeConfig) -> ClientLimits:
         caller_bytes_max=limits.caller_bytes_max,
         credit_bytes_max=limits.credit_bytes_max,
         reply_bytes_max=limits.reply_bytes_max,
+        quota=Quota(
+            topics=limits.key_topics_max,
+            groups=limits.key_groups_max,
+            subscriptions=limits.key_subscriptions_max,
+            events_per_s=limits.key_events_per_s_max,
+            bytes_per_s=limits.key_bytes_per_s_max,
+        ),
     )
 
 

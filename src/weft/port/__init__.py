@@ -3,6 +3,7 @@
     node.py        the node itself: publish, subscribe, look into the log
     access.py      who calls, and what they may do
     errors.py      refusals, and their codes
+    quotas.py      how much a caller may make and send
     pages.py       replies that grow with the mesh, a page at a time
     topics.py      which topics there are, and which clients may publish to
     held.py        how much memory callers make the node hold, by caller

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from weft.model import Pattern, Topic
 from weft.security import Acl, Authenticator, Cause, CertificateRefused, Principal, Refused, Secret, Unauthenticated
 from weft.security.certificates import read_certificate_untrusted, read_identity_untrusted
+from weft.security.quota import Quota
 
 TOPICS_KEPT_MAX: Final = 10_000  # of one caller: about 1 MiB
 CERTIFICATES_READ_MAX: Final = 256  # remembered: a caller shows the same one with every call
@@ -46,6 +47,11 @@ class Caller:
     def who(self) -> str:
         """Whose account it is: ``key k3``."""
         return self._acl.who
+
+    @property
+    def quota(self) -> Quota | None:
+        """Of its own, if it has one."""
+        return None
 
     def update(self, acl: Acl) -> None:
         if acl != self._acl:
@@ -193,6 +199,10 @@ class KeyCaller(Caller):
     def __init__(self, principal: Principal, note: Note) -> None:
         super().__init__(principal.acl, note)
         self.principal = principal
+
+    @property
+    def quota(self) -> Quota | None:
+        return self.principal.record.quota
 
     def renew(self, authenticator: Authenticator) -> None:
         """Raise Unauthenticated once the key is good no more."""

@@ -26,6 +26,10 @@ class Busy(WeftError):
     """This node has as much to do as it may take on; wait and try again."""
 
 
+class QuotaUsedUp(WeftError):
+    """The caller has as much as it may; waiting does not help."""
+
+
 class ShuttingDown(WeftError):
     """This node is on its way out; go to another one."""
 
@@ -40,6 +44,7 @@ CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
     (TooLarge, pb.ERROR_TOO_LARGE),
     (TopicReserved, pb.ERROR_NOT_ALLOWED),
     (NotAllowed, pb.ERROR_NOT_ALLOWED),
+    (QuotaUsedUp, pb.ERROR_NOT_ALLOWED),
     (Unauthenticated, pb.ERROR_UNAUTHENTICATED),
     (PositionExpired, pb.ERROR_POSITION_EXPIRED),
     (PositionAhead, pb.ERROR_POSITION_UNKNOWN),

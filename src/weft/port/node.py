@@ -12,6 +12,8 @@ from weft.log import Log
 from weft.membership import NodeState
 from weft.model import Batch, NodeId, Pattern, Position, Topic
 from weft.port.held import HeldBytes, Holding
+from weft.port.quotas import Quotas
+from weft.security.quota import UNLIMITED, Quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class ClientLimits:
     caller_bytes_max: int
     credit_bytes_max: int
     reply_bytes_max: int
+    quota: Quota = UNLIMITED  # of callers without one of their own
 
 
 class PublishClient(Protocol):
@@ -66,6 +69,9 @@ class MeshNode(Protocol):
 
     @property
     def held(self) -> HeldBytes: ...
+
+    @property
+    def quotas(self) -> Quotas: ...
 
     def addresses(self) -> list[str]:
         """Where clients may go: this node first, then others that are alive."""

@@ -18,6 +18,7 @@ from weft.limits import API_KEY_CHARS_MAX
 from weft.model import Pattern, parse_pattern
 from weft.security.acl import Acl
 from weft.security.errors import Cause, Unauthenticated
+from weft.security.quota import Quota
 from weft.security.secret import Secret
 
 API_KEY_PATTERNS_MAX: Final = 64  # for publishing, and for subscribing: all are tried for each call
@@ -70,6 +71,7 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subscribe: tuple[str, ...] = ()
     admin: bool = False
     expires_s: int | None = None
+    quota: Quota | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError, which msgspec turns into its own."""

@@ -18,6 +18,7 @@ from weft.security.api_keys import (
     make_key,
 )
 from weft.security.files import Watched, alone, private_directory, read_private, write_private
+from weft.security.quota import Quota
 from weft.security.secret import Secret
 
 API_KEYS_MAX: Final = 10_000  # in one store: looked up by id, so only the file grows
@@ -41,6 +42,7 @@ class KeyRequest:
     subscribe: tuple[str, ...] = ()
     admin: bool = False
     expires_s: int | None = None  # Unix time
+    quota: Quota | None = None
 
     def __post_init__(self) -> None:
         check_rights(self.name, self.publish, self.subscribe)
@@ -80,6 +82,7 @@ def create_key(
             subscribe=wanted.subscribe,
             admin=wanted.admin,
             expires_s=wanted.expires_s,
+            quota=wanted.quota,
         )
         before(key)
         _write(data, KeyFile((*found.keys, record), found.next + 1))

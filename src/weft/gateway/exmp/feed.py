@@ -59,7 +59,8 @@ class Sent:
 
 
 class Feed:
-    """``changed`` is called when there may be something to send, ``over`` once when the subscription has ended."""
+    """``changed`` is called when there may be something to send, ``over`` once when the subscription has ended by
+    itself, ``closed`` once in any case."""
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class Feed:
         window: int,
         changed: Callable[[], None],
         over: Callable[[Feed, WeftError], None],
+        closed: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -77,6 +79,7 @@ class Feed:
         self._window = window
         self._changed = changed
         self._over = over
+        self._closed: Callable[[], None] | None = closed
         self._subscription = 0
         self._group = ""
         self._is_over = False
@@ -104,6 +107,9 @@ class Feed:
             self._is_over = True
             self._mesh.unsubscribe(self._subscription)
         self._holding.close()
+        if self._closed is not None:
+            self._closed()
+            self._closed = None
         self._drop_all()
 
     # --- sending -------------------------------------------------------------------------------------------------

@@ -91,10 +91,14 @@ async def subscribe(session: ClientSession, data: JsonObject | None) -> JsonObje
     member = fields.member
     if fields.group and not member:
         member = f"exmp-{secrets.token_hex(MEMBER_BYTES)}"
-    feed = session.new_feed(window)
-    feed.open(pattern, start, fields.group, member)
-    session.feeds[feed.name] = feed
+    usage = session.mesh.quotas.usage(session.credential.caller)
+    if fields.group:
+        usage.use_group(session.mesh.log, fields.group)
+    usage.subscribe()
+    feed = session.new_feed(window, usage.unsubscribed)
     try:
+        feed.open(pattern, start, fields.group, member)
+        session.feeds[feed.name] = feed
         await feed.ready
     except BaseException:
         session.feeds.pop(feed.name, None)

@@ -267,6 +267,8 @@ class ClientSession:
             payload = payload_untrusted(fields)
             key = key_untrusted(fields)
             check_place_untrusted(fields)
+            usage = self.mesh.quotas.usage(self.credential.caller)
+            usage.publish(self.mesh.log, self.mesh.node_id, topic, 1, len(payload), self._loop.time())
         except WeftError as error:
             self.mesh.count_refusal(error)
             self._settle(request.id, PUBLISH, failure_of(error))
@@ -325,9 +327,9 @@ class ClientSession:
 
     # --- subscriptions -------------------------------------------------------------------------------------------
 
-    def new_feed(self, window: int) -> Feed:
+    def new_feed(self, window: int, closed: Callable[[], None]) -> Feed:
         holding = self.mesh.held.holding(self.credential.caller.who, Use.SUBSCRIBE, FEED_PART)
-        return Feed(self.mesh, holding, next(self._feed_names), window, self.pump_soon, self.feed_over)
+        return Feed(self.mesh, holding, next(self._feed_names), window, self.pump_soon, self.feed_over, closed)
 
     def pump_soon(self) -> None:
         """Send what feeds have, once for all that happened in this turn."""

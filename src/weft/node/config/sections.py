@@ -351,6 +351,17 @@ class LimitsSection(Section):
     reply_bytes_max: Int = knob(
         READ_BYTES_MAX, 64 * KIB, BATCH_BYTES_MAX, "Bytes in one reply to a fetch; at least one batch goes anyway."
     )
+    key_topics_max: Int = knob(
+        100_000, 1, OFFSET_MAX, "Topics that a key may make at this node, unless it has a quota of its own."
+    )
+    key_groups_max: Int = knob(1024, 1, OFFSET_MAX, "Groups that a key may make, likewise.")
+    key_subscriptions_max: Int = knob(5000, 1, OFFSET_MAX, "Subscriptions that a key may have open, likewise.")
+    key_events_per_s_max: Int | None = Field(
+        default=None, ge=1, le=OFFSET_MAX, description="Events that a key may publish per second, likewise. Unset: any."
+    )
+    key_bytes_per_s_max: Int | None = Field(
+        default=None, ge=1, le=OFFSET_MAX, description="Bytes of batches per second, likewise. Unset: any."
+    )
 
 
 class TopicSection(Section):

@@ -18,7 +18,7 @@ from typing import Final
 from weft.core.messages import Receipted
 from weft.errors import PeerError, UsageError, WeftError
 from weft.limits import MIB
-from weft.model import Topic
+from weft.model import Batch, Topic
 from weft.model.batch_header import PRODUCER_BYTES, message_bytes_untrusted
 from weft.port.access import Caller
 from weft.port.errors import ShuttingDown, error_message
@@ -47,6 +47,8 @@ class PublishStream:
         self._caller = caller
         self._call = call
         self._owed: dict[int, int] = {}  # request -> bytes of its batch
+        self._usage = node.quotas.usage(caller)
+        self._loop = asyncio.get_running_loop()
         self._holding = node.held.holding(caller.who, Use.PUBLISH, PUBLISH_PART)
         self._pause: asyncio.Task[None] | None = None  # while nothing is read, because there is much to do, or no room
         self._over = False  # nothing more will be read
@@ -173,7 +175,16 @@ class PublishStream:
         except WeftError as error:
             self.refused(message.request, error)
         else:
-            self._node.publish(self, message.request, topic, partition, batch, message.copies)
+            self._publish(message, topic, partition, batch)
+
+    def _publish(self, message: pb.PublishBatch, topic: Topic, partition: int, batch: Batch) -> None:
+        node, size = self._node, len(batch.data)
+        try:
+            self._usage.publish(node.log, node.node_id, topic, len(batch), size, self._loop.time())
+        except WeftError as error:
+            self.refused(message.request, error)
+        else:
+            node.publish(self, message.request, topic, partition, batch, message.copies)
 
     def _check(self, message: pb.PublishBatch, data: bytes) -> tuple[Topic, int]:
         self._node.check_open()
@@ -188,7 +199,7 @@ class PublishStream:
         except WeftError as error:
             self.refused(message.request, error)
         else:
-            self._node.publish(self, message.request, topic, partition, batch, message.copies)
+            self._publish(message, topic, partition, batch)
 
     # --- not too much at a time ----------------------------------------------------------------------------------
 

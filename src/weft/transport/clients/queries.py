@@ -139,6 +139,8 @@ class Queries:
             for topic in {position.stream.topic for position in positions}:
                 caller.check_subscribe(Pattern(topic))
             self._check_places(positions)
+            if request.group:
+                self._node.quotas.usage(caller).use_group(self._node.log, request.group)
             await self._node.move_group(request.group, positions)
             return pb.CommitReply()
         except WeftError as error:

@@ -21,6 +21,7 @@ from weft.port.errors import Busy, TooLarge, error_message
 from weft.port.held import Use
 from weft.port.node import MeshNode
 from weft.port.pages import WHOLE_BYTES_MAX
+from weft.port.quotas import Usage
 from weft.transport.clients.failing import cancelled
 from weft.transport.clients.values import (
     delivery_parts,
@@ -48,6 +49,7 @@ class SubscribeStream:
         self._caller = caller
         self._call = call
         self._subscription: int | None = None
+        self._usage: Usage | None = None  # once it counts
         self._credit_bytes = 0  # given by the client and not used up yet
         self._waiting: deque[Delivered | pb.SubscribeReply] = deque()
         self._waiting_bytes = 0  # of batches
@@ -170,6 +172,8 @@ class SubscribeStream:
             if self._subscription is not None:
                 self._node.unsubscribe(self._subscription)
             self._holding.close()
+            if self._usage is not None:
+                self._usage.unsubscribed()
             await cancelled(reading, self._pouring)
 
     async def _read(self) -> None:
@@ -214,6 +218,11 @@ class SubscribeStream:
         )
         credit = min(wanted.credit_bytes, self._node.limits.credit_bytes_max)
         self._credit_bytes = credit
+        usage = self._node.quotas.usage(self._caller)
+        if wanted.group:
+            usage.use_group(self._node.log, wanted.group)
+        usage.subscribe()
+        self._usage = usage
         self._subscription = self._node.subscribe(
             self, pattern, start, credit, wanted.group, wanted.member, self._holding
         )
