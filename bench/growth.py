@@ -31,6 +31,7 @@ from weft.core.messages import (
     Subscribe,
     Synced,
     Tick,
+    Unsubscribe,
 )
 from weft.log import MemoryStore, open_store
 from weft.membership import NodeState
@@ -42,6 +43,7 @@ GOAL = 1.3  # times the cost with one; noise is about a tenth
 ROUNDS = 9
 SLICE_S = 0.1
 CREDIT_BYTES = 1 << 20
+STAYING = 500  # of subscriptions that are dropped, the last so many
 PREPARE_S_MAX = 10.0  # of CPU, to add 10,000 of a kind
 SETTLE_S = 60.0  # of the core's time, for what was prepared to come to rest
 STEPS_MAX = 1_000_000
@@ -116,6 +118,13 @@ def subscriptions(core: Core, number: int) -> None:
     _subscribe(core, number, f"idle.{number}.>")
 
 
+def dropped(core: Core, number: int) -> None:
+    """A subscription that goes again, while the last few hundred are there."""
+    subscriptions(core, number)
+    if number >= STAYING:
+        core.step(Unsubscribe(number - STAYING))
+
+
 def topics(core: Core, number: int) -> None:
     core.publish(parse_topic(f"idle.{number}"))
 
@@ -130,7 +139,7 @@ def _subscribe(core: Core, number: int, pattern: str, group: str = "", member: s
     core.step(Subscribe(number, parse_pattern(pattern), Edge.LATEST, CREDIT_BYTES, group, member))
 
 
-KINDS: Sequence[Callable[[Core, int], None]] = (links, groups, members, subscriptions, topics, publishers)
+KINDS: Sequence[Callable[[Core, int], None]] = (links, groups, members, subscriptions, dropped, topics, publishers)
 
 
 # --- measuring -------------------------------------------------------------------------------------------------------
