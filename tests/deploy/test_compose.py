@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from typing import Any
 
-from tests.deploy.files import ADMIN, CA, GRPC, compose, compose_nodes, settings, unescaped
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.deploy.files import ADMIN, CA, GRPC, ROOT, compose, compose_nodes, settings, unescaped
 from weft import __version__
+
+SCHEMA = ROOT / "tests" / "vectors" / "compose" / "compose-spec.json"
+
+
+def complaints(document: Any) -> list[str]:
+    """What the Compose Specification's schema says against it. It refuses fields that it does not know."""
+    schema = json.loads(SCHEMA.read_text())
+    return [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(document)]
+
+
+@pytest.mark.req("OPS-01")
+def test_the_schema_of_compose_takes_the_file_and_refuses_mistakes_in_it() -> None:
+    assert complaints(compose()) == []
+    for wrong, said in (
+        ({"read_onyl": True}, "'read_onyl' was unexpected"),
+        ({"healthcheck": {"intervall": "5s"}}, "'intervall' does not match"),
+        ({"depends_on": {"ca": {"condition": "ready"}}}, "$.services.a.depends_on"),
+        ({"ports": [{"target": 7400, "publish": "1"}]}, "$.services.a.ports[0]"),
+    ):
+        whole = compose()
+        whole["services"]["a"] |= wrong
+        found = complaints(whole)
+        assert any(said in each for each in found), found
 
 
 @pytest.mark.req("OPS-01")
