@@ -55,8 +55,9 @@ bench: $(READY)  ## the speed figures in docs/benchmarks.md
 fuzz: $(READY)  ## a million damaged inputs for every decoder; ARGS="--target emm-parse" for one
 	$(BIN)/python tools/fuzz.py $(ARGS)
 
-sim: $(READY)  ## ten thousand simulated meshes, each from a seed of its own; ARGS="--seed 7 --trace" for one
+sim: $(READY)  ## ten thousand simulated meshes, each from a seed of its own, and the gossip of 1,000 nodes; ARGS="--seed 7 --trace" for one
 	$(BIN)/python tools/sim.py $(or $(ARGS),--seeds 10000 --jobs 2)
+	$(if $(ARGS),,$(BIN)/python -m bench.gossip --check 1000)
 
 soak: $(READY)  ## the long runs: hundreds of kills, of damaged files and of full disks; an hour of gRPC; Spark drivers that die
 	WEFT_SOAK=1 $(BIN)/pytest tests/log tests/model tests/wire tests/transport/grpc/test_soak.py tests/interop/grpc tests/spark tests/pipelines tests/gateway
