@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,6 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.pipelines.cluster import Cluster
 from tests.pipelines.packets import (
     EPOCH,
     GROUP_KEYS,
@@ -295,19 +293,3 @@ def test_it_is_in_the_catalogue() -> None:
     from weft.pipelines.catalogue import find
 
     assert find("packets").load() is PIPELINE
-
-
-@pytest.mark.skipif(os.environ.get("WEFT_SOAK") != "1", reason="a minute; `archive` on a cluster is in every run")
-@pytest.mark.req("SPK-06")
-def test_a_cluster_runs_it_unchanged(lab: Lab, cluster: Cluster) -> None:
-    """The trust store is sent along with the job, as where executors share no disk with the driver."""
-    lab.capture("a", [event(1), event(2), b"junk"])
-    lab.capture("b", [event(2), notification(3)], NOW_US + 5)
-    section: Any = cluster.spark_section()
-    section["conf"]["spark.files"] = str(lab.trust / "trust.json")
-    captures = {"path": str(lab.captures), "format": "parquet"}
-    values = lab.values(captures=captures, trust={"file": "trust.json"}, spark=section)
-    log = lab.run_process([sys.executable, "-m", "weft.pipelines.packets"], values)
-    assert sorted(row["message_id"] for row in lab.read("events")) == [1, 2, 3 << 32 | 1 << 16 | 2]
-    assert sorted(row["reason"] for row in lab.read("quarantine")) == ["protocol", "replay"]
-    assert SECRET.hex() not in log

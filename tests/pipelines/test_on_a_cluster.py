@@ -1,0 +1,234 @@
+"""Every pipeline on a standalone cluster, configured as anywhere else, ends with the right table or topic.
+
+One driver runs them all, in the order of the catalogue, beside a secured node; later ones use the archive of the first.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tests.pipelines.archiving import ROW, Publisher, in_order, table_rows
+from tests.pipelines.cluster import Cluster
+from tests.pipelines.coaty_events import advertise, coaty_object, deadvertise, identity, uuid
+from tests.pipelines.packets import EPOCH, GROUP_KEYS, KEY_ID, NODE, NOW_US, SECRET, event, notification
+from tests.spark.secured_pair import run_with_spark, secured_pair
+from weft.client.blocking import Client
+from weft.client.received import Received
+from weft.configuration import Source, validated
+from weft.pipelines import lake
+from weft.pipelines.archive import ArchiveSettings
+from weft.pipelines.catalogue import CATALOGUE
+from weft.security.secret import Secret
+from weft.security.trust_file import DeviceKey, KeyKind, add_device, add_group
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+AGENT, LAMP, GONE = uuid(1), uuid(2), uuid(3)
+MINUTE_US = 60_000_000
+LATE_MINUTES = 2
+BATCHES = 8
+
+
+@dataclass(frozen=True)
+class Story:
+    """What was published, what each pipeline said, and where its tables are."""
+
+    place: Path
+    cluster: Cluster
+    client: Client
+    events: list[tuple[object, ...]]  # in the columns of ROW
+    configurations: dict[str, Any]
+    outcomes: dict[str, Any]
+    log: str  # of the driver
+
+    def ended_well(self, pipeline: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.outcomes[pipeline]
+        assert found["ok"], found["summary"]
+        assert found["master"] == self.cluster.master
+        return found
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """As any reader of Delta sees the table."""
+        found: list[dict[str, Any]] = DeltaTable(str(self.place / table)).to_pyarrow_table().to_pylist()
+        return found
+
+    def archived(self) -> ArchiveSettings:
+        return validated(ArchiveSettings, [Source("a test", self.configurations["archive"])])
+
+    def topic(self, pattern: str) -> list[Received]:
+        """All events of its topics."""
+        return [
+            event
+            for place in self.client.positions(pattern)
+            for batch in self.client.fetch(place.stream, place.epoch, 0)
+            for event in batch.events()
+        ]
+
+
+@pytest.fixture(scope="module")
+def story(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    place = tmp_path_factory.mktemp("story")
+    with secured_pair(place) as nodes, nodes.client(nodes.first) as client:
+        publisher = Publisher(client, seed=4)
+        for _ in range(BATCHES):
+            publisher.publish()
+        publish_packets(client)
+        publish_coaty(client)
+        trust = place / "trust"
+        add_device(trust, DeviceKey(NODE, KEY_ID, KeyKind.HMAC, Secret(SECRET)))
+        add_group(trust, Secret(GROUP_KEYS[0]))
+        section: Any = cluster.spark_section()
+        section["conf"]["spark.files"] = str(trust / "trust.json")
+        wanted = configurations(place, {**nodes.mesh, "nodes": [nodes.first]})
+        plan, outcomes = place / "plan.json", place / "outcomes.json"
+        plan.write_text(json.dumps({"spark": section, "pipelines": wanted}))
+        ended = run_with_spark([sys.executable, "-m", "tests.pipelines.cluster_driver", plan, outcomes])
+        assert ended.status == 0, ended.err[-5000:]
+        log = ended.out + ended.err
+        yield Story(place, cluster, client, publisher.rows, wanted, json.loads(outcomes.read_text()), log)
+
+
+def publish_packets(client: Client) -> None:
+    for packet in (event(1), event(2), b"junk", event(2), notification(3)):
+        client.publish("emm.raw.a", packet, timestamp_us=NOW_US)
+
+
+def publish_coaty(client: Client) -> None:
+    """In one namespace an agent that goes and comes back, in another objects."""
+
+    def publish(topic: str, after_s: float, payload: bytes) -> None:
+        time = pa.array([NOON + timedelta(seconds=after_s)], pa.timestamp("us", "UTC"))
+        client.publish_batch(topic, pa.table({"payload": [payload], "timestamp": time}))
+
+    publish("coaty.plant.ADV.Identity", 0, advertise(identity(AGENT)))
+    publish("coaty.plant.DAD", 70, deadvertise(AGENT))
+    publish("coaty.plant.ADV.Identity", 80, advertise(identity(AGENT)))
+    publish("coaty.plant.CHN.x", 200, b"time goes on")
+    publish("coaty.hall.ADV.CoatyObject", 0, advertise(coaty_object(LAMP, "lamp")))
+    publish("coaty.hall.ADV.CoatyObject", 0, advertise(coaty_object(GONE, "gone")))
+    publish("coaty.hall.DAD", 5, deadvertise(GONE))
+    publish("coaty.hall.DAD", 6, b"not Coaty")
+
+
+def configurations(place: Path, mesh: dict[str, Any]) -> dict[str, Any]:
+    """As files would have them, without the cluster."""
+
+    def tables(*names: str) -> dict[str, object]:
+        return {name.rpartition("-")[2]: {"path": str(place / name)} for name in names}
+
+    def streaming(pipeline: str, subscribe: str, **source: object) -> dict[str, object]:
+        run = {"checkpoint": str(place / "checkpoints" / pipeline), "trigger": "available-now"}
+        return {"mesh": mesh, "source": {"subscribe": subscribe, **source}, "run": run}
+
+    events = {"table": {"path": str(place / "archive")}}
+    return {
+        "archive": {**streaming("archive", "plant.>", max_events_per_trigger=400), **events},
+        "packets": {
+            **streaming("packets", "emm.raw.>"),
+            **tables("events", "quarantine"),
+            "trust": {
+                "file": "trust.json"
+            },  # sent along with the job, as where executors share no disk with the driver
+            "replays": {"buckets": 2},
+        },
+        "health": {
+            **streaming("health", "coaty.plant.>"),
+            **tables("nodes", "alerts", "health-rejected"),
+            "rules": {"wait": "10 seconds"},
+            "alert_topic": "alerts.health",
+        },
+        "rollup": {
+            **streaming("rollup", "plant.>"),
+            **tables("rollup-table"),
+            "window": {"length": "1 minute", "late": f"{LATE_MINUTES} minutes"},
+        },
+        "objects": {**streaming("objects", "coaty.hall.>"), **tables("objects-table", "objects-rejected")},
+        "compact": events,
+        "replay": {"name": "again", "mesh": mesh, **events, "replay": {"topics": "plant.>"}},
+        "audit": {"mesh": mesh, **events, "audit": {"subscribe": "plant.>"}},
+    }
+
+
+@pytest.mark.req("SPK-06")
+def test_every_pipeline_of_the_catalogue_is_here(story: Story) -> None:
+    assert list(story.outcomes) == [entry.name for entry in CATALOGUE]
+    assert SECRET.hex() not in story.log
+
+
+@pytest.mark.req("SPK-06")
+def test_archive_has_the_log_row_by_row(story: Story) -> None:
+    story.ended_well("archive")
+    assert in_order(table_rows(story.archived())) == in_order(story.events)
+
+
+@pytest.mark.req("SPK-06")
+def test_packets_are_judged_with_keys_that_were_sent_along(story: Story) -> None:
+    story.ended_well("packets")
+    assert sorted(row["message_id"] for row in story.rows("events")) == [1, 2, 3 << 32 | EPOCH << 16 | 2]
+    assert sorted(row["reason"] for row in story.rows("quarantine")) == ["protocol", "replay"]
+
+
+@pytest.mark.req("SPK-06")
+def test_health_has_the_state_and_publishes_alerts(story: Story) -> None:
+    story.ended_well("health")
+    assert [(row["node"], row["status"]) for row in story.rows("nodes")] == [(AGENT, "alive")]
+    assert sorted(row["alert"] for row in story.rows("alerts")) == ["back", "gone"]
+    published = [json.loads(each.payload) for each in story.topic("alerts.health")]
+    assert [(each["node"], each["alert"]) for each in published] == [(AGENT, "gone"), (AGENT, "back")]
+
+
+@pytest.mark.req("SPK-06")
+def test_rollup_has_the_windows_that_are_over(story: Story) -> None:
+    story.ended_well("rollup")
+    topic, time = ROW.index("topic"), ROW.index("timestamp")
+    minutes = Counter((str(row[topic]), int(str(row[time])) // MINUTE_US) for row in story.events)
+    over = max(int(str(row[time])) for row in story.events) // MINUTE_US - LATE_MINUTES
+    wanted = {key: count for key, count in minutes.items() if key[1] < over}
+    found = {
+        (row["topic"], round(row["window_start"].timestamp()) // 60): row["events"]
+        for row in story.rows("rollup-table")
+    }
+    assert found == wanted and len(found) > 10
+
+
+@pytest.mark.req("SPK-06")
+def test_objects_are_those_that_were_advertised_and_stayed(story: Story) -> None:
+    story.ended_well("objects")
+    assert [(row["object_id"], row["name"]) for row in story.rows("objects-table")] == [(LAMP, "lamp")]
+    (rejected,) = story.rows("objects-rejected")
+    assert "not JSON" in rejected["rejected"]
+
+
+@pytest.mark.req("SPK-06")
+def test_compact_leaves_fewer_files(story: Story) -> None:
+    (said,) = story.ended_well("compact")["rows"]
+    files = lake.open_table(story.archived().table_settings()).files()
+    assert len(files) == said["files_after"] < said["files_before"]
+
+
+@pytest.mark.req("SPK-06")
+def test_replay_writes_every_event_once(story: Story) -> None:
+    assert story.ended_well("replay")["summary"] == f"{len(story.events)} events written"
+    replayed = story.topic("replay.plant.>")
+    found = [((each.headers or {})["weft-replay-topic"], each.payload) for each in replayed]
+    topic, value = ROW.index("topic"), ROW.index("value")
+    assert sorted(found) == sorted((row[topic], row[value]) for row in story.events)
+
+
+@pytest.mark.req("SPK-06")
+def test_audit_finds_the_table_to_agree_with_the_log(story: Story) -> None:
+    streams = {row[:4] for row in story.events}
+    summary = f"{len(streams)} streams with {len(story.events)} events in the table agree with the log"
+    assert story.ended_well("audit")["summary"] == summary
