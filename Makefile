@@ -7,10 +7,12 @@ NODE_DIR := tests/interop/coaty
 NODE_READY := $(NODE_DIR)/node_modules/.ready
 GRPC_DIR := tests/interop/grpc
 PEERS := $(CURDIR)/build/interop
+STEP_CA_VERSION := v0.30.2
+STEP_CA := $(PEERS)/step-ca/$(STEP_CA_VERSION)/step-ca
 # Spark needs a Java: the machine's own, or the one of a wheel.
 EXTRAS := dev$(if $(shell command -v java),,$(shell printf ,java))
 
-.PHONY: help demo test test-again check check-all audit format bench fuzz sim soak requirements proto clean
+.PHONY: help demo test test-again check check-all audit format bench fuzz sim soak requirements proto step-ca clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -70,6 +72,12 @@ check-all: check  ## check, and every requirement proven by the last tests: for 
 
 proto: $(READY)  ## generate code from the .proto files again
 	$(BIN)/python tools/proto.py
+
+step-ca: $(STEP_CA)  ## a real step-ca for its tests, from its sources: needs Go, and takes minutes of all cores
+
+$(STEP_CA):
+	mkdir -p $(@D)
+	GOBIN=$(@D) CGO_ENABLED=0 nice -n 19 go install github.com/smallstep/certificates/cmd/step-ca@$(STEP_CA_VERSION)
 
 clean:  ## remove what the other targets made
 	rm -rf .venv build $(NODE_DIR)/node_modules $(GRPC_DIR)/js/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
