@@ -32,6 +32,7 @@ from weft.core.messages import (
     LinkUp,
     MemberKnown,
     Opened,
+    PeerRefused,
     PlainEvent,
     Publish,
     PublishAll,
@@ -112,6 +113,7 @@ class Actor:
         self.damage: list[StorageError] = []
         self.held_up: list[int] = []
         self.gone: list[EventsGone] = []
+        self.peer_refused: list[PeerRefused] = []
         self.requests = 0
         self.open(epoch)
 
@@ -211,6 +213,8 @@ class Actor:
                 self.damage.append(error)
             case EventsGone():
                 self.gone.append(effect)
+            case PeerRefused():
+                self.peer_refused.append(effect)
 
     def say(self, **changes: object) -> None:
         self.state = replace(self.state, version=self.state.version + 1, **changes)  # type: ignore[arg-type]
@@ -294,8 +298,8 @@ class Stage:
         match effect:
             case SendCopies(_, copies):
                 self._flying.append((source, target, ReceivedCopies(source, copies)))
-            case SendAcks(_, positions):
-                self._flying.append((source, target, ReceivedAcks(source, positions)))
+            case SendAcks(_, positions, differing):
+                self._flying.append((source, target, ReceivedAcks(source, positions, differing)))
             case SendResume(_, origins, positions, leave, more):
                 self._flying.append((source, target, ReceivedResume(source, origins, positions, leave, more)))
 

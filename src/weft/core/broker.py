@@ -288,9 +288,10 @@ class Broker:
     ) -> list[Effect]:
         match event:
             case ReceivedCopies():
-                return self.replication.received_copies(event)
+                return self.replication.received_copies(event, now_s)
             case ReceivedAcks():
-                return self._copied(self.replication.received_acks(event, now_s))
+                advanced, effects = self.replication.received_acks(event, now_s)
+                return [*effects, *self._copied(advanced)]
             case ReceivedResume():
                 return self.replication.received_resume(event)
             case FramesDropped(peer):

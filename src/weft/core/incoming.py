@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
-from weft.core.messages import Copy, StreamKey
+from weft.core.messages import Copy, PeerFault, StreamKey
+from weft.errors import WeftError
 from weft.log import Log
-from weft.model import Epoch, NodeId, Position, Stream
+from weft.model import Batch, Epoch, NodeId, Position, Stream
+
+COPY_OFFSET_MAX: Final = 1 << 56  # two million events a second, for a thousand years: beyond it nobody has been
+COPY_GAP_MAX: Final = 1 << 40  # offsets that retention or compaction took at once: four months at 100,000 a second
+ASKED_LATELY_S: Final = 30.0  # after an origin was left: what was under way then has long since come
 
 
 class Taken(Enum):
@@ -17,10 +23,17 @@ class Taken(Enum):
     MISSING = "missing"  # something before it is not here
 
 
-def take(log: Log, copy: Copy) -> Taken:
-    """Keep a copy if it follows what is here (PL-04); StorageError if there is no room."""
+def take(log: Log, copy: Copy) -> Taken | PeerFault:
+    """Keep a copy if it follows what is here (PL-04), and is nothing that cannot be (SEC-06); StorageError if there is
+    no room."""
     stream, epoch, batch = copy.stream, copy.epoch, copy.batch
     end = end_of(log, stream, epoch)
+    if batch.end_offset > COPY_OFFSET_MAX:
+        return PeerFault.OFFSET
+    if end is not None and batch.base_offset - end > COPY_GAP_MAX:
+        return PeerFault.GAP
+    if end is not None and batch.base_offset < end and first_difference(log, stream, epoch, batch) is not None:
+        return PeerFault.DIFFERS
     if end is None:
         if copy.follows and not copy.expired:
             return Taken.MISSING
@@ -49,25 +62,84 @@ def end_of(log: Log, stream: Stream, epoch: Epoch) -> int | None:
     return None if state is None else state.end
 
 
+def first_difference(log: Log, stream: Stream, epoch: Epoch, batch: Batch) -> int | None:
+    """The first offset at which a batch has another event than the log; None if there is none.
+
+    Compared are the events, not the bytes: batches are cut anew by compaction. An event that one of the two lacks may
+    have been compacted away, and says nothing.
+    """
+    state = log.find(stream, epoch)
+    if state is None:
+        return None
+    first, end = max(batch.base_offset, state.start), min(batch.end_offset, state.durable)
+    if first >= end:
+        return None
+    try:
+        kept = log.read(stream, epoch, first, end)
+    except WeftError:  # retention was quicker, or it is damaged here: that is told elsewhere
+        return None
+    for data in kept:
+        if data == batch.data:
+            continue
+        stored = Batch.read_stored(data)
+        at, until = max(first, stored.base_offset), min(end, stored.end_offset)
+        pairs = zip(stored.events_from(at)[: until - at], batch.events_from(at)[: until - at], strict=True)
+        for place, (ours, theirs) in enumerate(pairs):
+            if ours != theirs:
+                return at + place
+    return None
+
+
 class Incoming:
     def __init__(self, peer: NodeId, me: NodeId, log: Log) -> None:
         self.peer = peer
         self.asked: set[NodeId] = set()  # origins that we get from this peer
+        self._left_s: dict[NodeId, float] = {}  # origins that we got from it before, and since when no longer
+        self._differing: dict[StreamKey, int] = {}  # streams of which the peer has other events, and from where on
         self._me = me
         self._log = log
         self._owed: dict[StreamKey, None] = {}  # streams to acknowledge once they are durable
         self._told: set[StreamKey] = set()  # streams in which something was missing, until they go on
 
-    def take(self, copy: Copy) -> Taken:
+    def ask(self, origins: set[NodeId], now_s: float) -> None:
+        """From now on we get these origins from this peer, and no others."""
+        for origin in self.asked - origins:
+            self._left_s[origin] = now_s
+        for origin in origins:
+            self._left_s.pop(origin, None)
+        self.asked = origins
+
+    def may_bring(self, origin: NodeId, now_s: float) -> bool:
+        """Its own, what it was asked for, and what was still under way when another was asked."""
+        if origin == self.peer or origin in self.asked:
+            return True
+        left_s = self._left_s.get(origin)
+        return left_s is not None and now_s - left_s <= ASKED_LATELY_S
+
+    def take(self, copy: Copy) -> Taken | PeerFault:
         key = (copy.stream, copy.epoch)
         if copy.stream.origin == self._me:  # our own come back to us only by mistake; so that they stop:
             self._owed[key] = None
             return Taken.KNOWN
+        if key in self._differing:
+            return PeerFault.DIFFERS
         taken = take(self._log, copy)
-        if taken is not Taken.MISSING:
+        if taken is PeerFault.DIFFERS:
+            at = first_difference(self._log, copy.stream, copy.epoch, copy.batch)
+            self._differing[key] = copy.batch.base_offset if at is None else at
+            self._owed.pop(key, None)
+        elif isinstance(taken, Taken) and taken is not Taken.MISSING:
             self._owed[key] = None
             self._told.discard(key)
         return taken
+
+    def differs_at(self, key: StreamKey) -> int:
+        return self._differing[key]
+
+    def is_known(self, copy: Copy) -> bool:
+        """Whether all of it is here."""
+        end = end_of(self._log, copy.stream, copy.epoch)
+        return end is not None and copy.batch.end_offset <= end
 
     @property
     def owes(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -68,6 +68,16 @@ class Copy:
     expired: bool = False
     keep: bool = False
     latest: int = 0
+
+
+class PeerFault(StrEnum):
+    """Why something that a peer brought is not taken (SEC-06). The values are labels of a metric."""
+
+    UNASKED = "unasked"  # events of an origin that another peer was asked for
+    OFFSET = "offset"  # an offset that no stream comes to
+    GAP = "gap"  # a gap that nobody's retention leaves
+    DIFFERS = "differs"  # other events than those that are kept under the same offsets
+    AHEAD = "ahead"  # it says that it has events of ours that we never had
 
 
 class Holder(Protocol):
@@ -215,10 +225,11 @@ class ReceivedCopies:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedAcks:
-    """Everything before these positions is synced at the peer."""
+    """Everything before these positions is synced at the peer. ``differing``: from there on it keeps other events."""
 
     peer: NodeId
     positions: tuple[Position, ...]
+    differing: tuple[Position, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +394,7 @@ class SendCopies:
 class SendAcks:
     peer: NodeId
     positions: tuple[Position, ...]
+    differing: tuple[Position, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,6 +445,16 @@ class EventsGone:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerRefused:
+    """Something that a peer brought was not taken, so many times; ``what`` says the first of it, for people."""
+
+    peer: NodeId
+    fault: PeerFault
+    what: str
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class TellInterest:
     """Give this to membership (``SetInterest``): what this node wants, aggregated."""
 
@@ -458,5 +480,6 @@ Effect: TypeAlias = (
     | DropLink
     | DamageFound
     | EventsGone
+    | PeerRefused
     | TellInterest
 )

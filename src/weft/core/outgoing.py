@@ -76,6 +76,7 @@ class Outgoing:
         self._orphans: set[NodeId] = set()  # origins out of reach: the child may not know that we have their streams
         self.cursors: dict[StreamKey, Cursor] = {}
         self.damaged: dict[StreamKey, StorageError] = {}  # streams that cannot be sent on: the log has lost events
+        self.differing: dict[StreamKey, int] = {}  # streams that the child keeps other events of, from there on
         self._untold: list[StorageError] = []
         self._kept: set[StreamKey] = set()  # that the child is to have for safety's sake
         self._log = log
@@ -196,7 +197,7 @@ class Outgoing:
             key = next(iter(self._behind))
             del self._behind[key]
             cursor = self.cursors.get(key)
-            if cursor is None or not cursor.wanted or key in self.damaged:
+            if cursor is None or not cursor.wanted or key in self.damaged or key in self.differing:
                 continue
             try:
                 copies = self._read(key, cursor, floors(key))
@@ -266,6 +267,21 @@ class Outgoing:
         if self._behind:
             self._followers.ready[self] = None
         return True
+
+    def differs(self, position: Position) -> bool:
+        """What the child keeps from there on are not our events (SEC-06): it gets no more of that stream on this link,
+        and is no copy of it. Whether that is news."""
+        key = (position.stream, position.epoch)
+        if key in self.differing or key not in self.cursors:
+            return False
+        self.differing[key] = position.offset
+        self._land(key)
+        return True
+
+    def has(self, key: StreamKey, end: int) -> bool:
+        """The child has synced our events up to there."""
+        cursor = self.cursors.get(key)
+        return cursor is not None and cursor.acked >= end and self.differing.get(key, end) >= end
 
     def rewind(self, now_s: float) -> None:
         """What was not acknowledged is sent again."""

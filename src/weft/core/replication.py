@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, assert_never
 
-from weft.core.incoming import Incoming, Taken, end_of
+from weft.core.incoming import COPY_GAP_MAX, COPY_OFFSET_MAX, Incoming, Taken, end_of
 from weft.core.messages import (
     Copy,
     DamageFound,
     DropLink,
     Effect,
     EventsGone,
+    PeerFault,
+    PeerRefused,
     ReceivedAcks,
     ReceivedCopies,
     ReceivedPlain,
@@ -39,6 +41,15 @@ ORPHAN_DELAY_S: Final = 3.0  # an origin out of reach for so long has nobody's t
 RESUME_POSITIONS_MAX: Final = 4096  # in one message, about 300 KiB
 RESUME_PARTS_MAX: Final = 256  # messages of one resume: a million streams, ten times what a log is made for
 MERGE_RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is tried again
+
+
+FAULTS: Final = {
+    PeerFault.UNASKED: "events that another peer was asked for",
+    PeerFault.OFFSET: f"an offset beyond {COPY_OFFSET_MAX}",
+    PeerFault.GAP: f"a gap of more than {COPY_GAP_MAX} offsets",
+    PeerFault.DIFFERS: "other events than those that are kept here",
+    PeerFault.AHEAD: "events of this node that it never had",
+}
 
 
 @dataclass(slots=True)
@@ -126,7 +137,7 @@ class Replication:
             asked = {origin for origin, peers in parents.items() if peer in peers}
             new, gone = asked - link.incoming.asked, link.incoming.asked - asked
             if new or gone:
-                link.incoming.asked = asked
+                link.incoming.ask(asked, now_s)
                 effects += self._resume(peer, new, gone)
         return effects
 
@@ -186,22 +197,23 @@ class Replication:
         else:
             for position in positions:
                 link.outgoing.go_back(position)
-        return []
+        return self._ahead(link, positions)
 
     # --- copies --------------------------------------------------------------------------------------------------
 
-    def received_copies(self, received: ReceivedCopies) -> list[Effect]:
+    def received_copies(self, received: ReceivedCopies, now_s: float) -> list[Effect]:
         """Keep what follows. A full disk keeps nothing: it is not acknowledged, and so sent again."""
         link = self.links.get(received.peer)
         if link is None:
             return []
         known = False
         missing: list[Position] = []
+        refused: dict[PeerFault, list[Copy]] = {}
         self._owing[received.peer] = None
         for copy in received.copies:
             key = (copy.stream, copy.epoch)
             try:
-                taken = link.incoming.take(copy)
+                taken = self._take(link.incoming, copy, now_s)
             except StorageError:
                 break
             match taken:
@@ -215,8 +227,45 @@ class Replication:
                     if link.incoming.tell_missing(key):
                         end = end_of(self._log, copy.stream, copy.epoch) or 0
                         missing.append(Position(copy.stream, copy.epoch, end))
+                case PeerFault():
+                    refused.setdefault(taken, []).append(copy)
+                case _:
+                    assert_never(taken)
         effects: list[Effect] = [SendResume(received.peer, (), tuple(missing))] if missing else []
+        effects += self._refuse(link.incoming, refused)
         return [*effects, *self._acks(link)] if known else effects
+
+    def _take(self, incoming: Incoming, copy: Copy, now_s: float) -> Taken | PeerFault:
+        """An origin's streams are taken from the peer that they were asked of. Those of an origin out of reach are
+        taken from everybody, also before we ask: we may not know that there are any."""
+        origin = copy.stream.origin
+        is_expected = incoming.may_bring(origin, now_s) or origin == self._me or incoming.is_known(copy)
+        if not is_expected and self._routes.topology.parent(origin, self._me) is not None:
+            return PeerFault.UNASKED
+        return incoming.take(copy)
+
+    def _refuse(self, incoming: Incoming, refused: Mapping[PeerFault, list[Copy]]) -> list[Effect]:
+        """Say what was not taken, and tell the peer which of its events are not ours: it counts on our copy."""
+        effects: list[Effect] = []
+        for fault, copies in refused.items():
+            first = copies[0]
+            what = f"{FAULTS[fault]}: {first.stream} at offset {first.batch.base_offset}"
+            effects.append(PeerRefused(incoming.peer, fault, what, len(copies)))
+        keys = {(copy.stream, copy.epoch): None for copy in refused.get(PeerFault.DIFFERS, ())}
+        differing = tuple(Position(*key, incoming.differs_at(key)) for key in keys)
+        return [*effects, SendAcks(incoming.peer, (), differing)] if differing else effects
+
+    def _ahead(self, link: PeerFlows, positions: Iterable[Position]) -> list[Effect]:
+        """Who has more of our stream than there is has events that somebody else made up."""
+        effects: list[Effect] = []
+        for position in positions:
+            if position.stream.origin != self._me:
+                continue
+            end = end_of(self._log, position.stream, position.epoch)
+            if end is not None and position.offset > end and link.outgoing.differs(Position(*_key(position), end)):
+                what = f"{FAULTS[PeerFault.AHEAD]}: {position.stream} up to {position.offset}, and it ends at {end}"
+                effects.append(PeerRefused(link.incoming.peer, PeerFault.AHEAD, what))
+        return effects
 
     def _is_in_vain(self, copy: Copy, sender: NodeId) -> bool:
         """The sender had to guess from a summary or wider patterns, or who wanted it has just gone."""
@@ -225,12 +274,17 @@ class Replication:
             return False
         return not any(self._routes.wants(peer, stream.origin, stream.topic) for peer in self.links if peer != sender)
 
-    def received_acks(self, acks: ReceivedAcks, now_s: float) -> list[StreamKey]:
-        """The streams of which the peer now has more."""
+    def received_acks(self, acks: ReceivedAcks, now_s: float) -> tuple[list[StreamKey], list[Effect]]:
+        """The streams of which the peer now has more, and what there is to say."""
         link = self.links.get(acks.peer)
         if link is None:
-            return []
-        return [(each.stream, each.epoch) for each in acks.positions if link.outgoing.acked(each, now_s)]
+            return [], []
+        effects = self._ahead(link, acks.positions)
+        for position in acks.differing:
+            if link.outgoing.differs(position):
+                what = f"its copy has other events: {position.stream} from offset {position.offset} on"
+                effects.append(PeerRefused(acks.peer, PeerFault.DIFFERS, what))
+        return [_key(each) for each in acks.positions if link.outgoing.acked(each, now_s)], effects
 
     def synced(self, advanced: Mapping[StreamKey, int]) -> list[Effect]:
         """Acknowledge what a sync made durable, and see who wants it."""
@@ -292,8 +346,7 @@ class Replication:
 
     def copies_at(self, key: StreamKey, end: int) -> int:
         """On how many nodes, this one included, a stream of ours is durable up to an offset."""
-        cursors = (link.outgoing.cursors.get(key) for link in self.links.values())
-        return 1 + sum(cursor is not None and cursor.acked >= end for cursor in cursors)
+        return 1 + sum(link.outgoing.has(key, end) for link in self.links.values())
 
     # --- when things go wrong --------------------------------------------------------------------------------------
 
@@ -346,6 +399,9 @@ class Replication:
             return []
         if is_own(event.topic):
             return self._drop_plain(peer, f"topics below weft. are the mesh's own: {event.topic}")
+        if event.offset >= COPY_OFFSET_MAX:
+            what = f"{FAULTS[PeerFault.OFFSET]}: {event.topic} at offset {event.offset}"
+            return [PeerRefused(peer, PeerFault.OFFSET, what), *self._drop_plain(peer, what)]
         effects: list[Effect] = []
         try:
             if (gone := plain.pass_gap(event)) is not None:
@@ -381,6 +437,10 @@ class Replication:
     def _end_of(self, key: StreamKey) -> int:
         stream, epoch = key
         return self._log.info(stream, epoch).end
+
+
+def _key(position: Position) -> StreamKey:
+    return (position.stream, position.epoch)
 
 
 def _wants(link: PeerFlows, key: StreamKey) -> bool:

@@ -25,7 +25,7 @@ from weft.node.clients import ClientEffect
 
 PeerEffect = core.SendCopies | core.SendAcks | core.SendResume | core.SendPlain | core.SendPlainAck
 MemberNews = membership.MemberChanged | membership.MemberForgotten | membership.HealthChanged | membership.RoundTrip
-News = MemberNews | core.EventsGone
+News = MemberNews | core.EventsGone | core.PeerRefused
 
 
 class Links(Protocol):
@@ -170,7 +170,7 @@ class Engine:
                     self.links.disconnect(peer, reason)
                 case core.DamageFound(error):
                     self._damaged(error)
-                case core.EventsGone():
+                case core.EventsGone() | core.PeerRefused():
                     self._news(effect)
                 case core.SendCopies() | core.SendAcks() | core.SendResume() | core.SendPlain() | core.SendPlainAck():
                     self.links.send(effect)

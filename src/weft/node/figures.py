@@ -71,6 +71,7 @@ class PeerFigures:
     drops: int = 0
     rtt_ms: float | None = None
     send_latency_ms: Latencies = field(default_factory=Latencies)
+    refused: dict[str, int] = field(default_factory=dict)  # fault -> how often; as many as the code has faults
 
     def sent(self, size: int, latency_s: float) -> None:
         """A frame has left; ``latency_s`` is how long it waited and was being written."""
@@ -81,6 +82,9 @@ class PeerFigures:
     def received(self, size: int) -> None:
         self.messages_received += 1
         self.bytes_received += size
+
+    def refuse(self, fault: str, times: int) -> None:
+        self.refused[fault] = self.refused.get(fault, 0) + times
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,12 @@ MESSAGES_RECEIVED: Final = _of_peer("weft_messages_received_total", Kind.COUNTER
 QUEUE_DEPTH: Final = _of_peer("weft_queue_depth", Kind.GAUGE, "Frames that wait to be sent.")
 DROPS: Final = _of_peer("weft_drops_total", Kind.COUNTER, "Frames dropped from a full queue; the log still has them.")
 RTT: Final = _of_peer("weft_rtt_ms", Kind.GAUGE, "The last round trip of a heartbeat, in milliseconds.")
+PEER_REFUSED: Final = Definition(
+    "weft_peer_refused_total",
+    Kind.COUNTER,
+    "What the peer brought and was not taken, by reason.",
+    ("peer", "reason"),
+)
 SEND_LATENCY: Final = Definition(
     "weft_send_latency_ms",
     Kind.GAUGE,
@@ -268,6 +274,10 @@ class Metrics(Collector):
         ]
         for definition, number in counted:
             yield _family(definition, [((name,), number(peer)) for name, peer in everybody])
+        yield _family(
+            PEER_REFUSED,
+            [((name, fault), count) for name, peer in everybody for fault, count in list(peer.refused.items())],
+        )
         # The last state, or the median, of peers that have nothing else in common would say nothing: only named ones.
         yield _family(STATE, [((name,), peer.state) for name, peer in named.items()])
         yield _family(QUEUE_DEPTH, [((name,), peer.queue_depth) for name, peer in named.items()])

@@ -127,5 +127,8 @@ class LinkNews:
                 self._metrics.peer(peer).rtt_ms = rtt_s * 1000
             case core.EventsGone(peer, topic, first, end):
                 self._logger.warning("events_gone", peer=peer, topic=topic, first=first, last=end - 1)
+            case core.PeerRefused(peer, fault, what, times):
+                self._metrics.peer(peer).refuse(fault, times)
+                self._refusals.from_peer(peer, fault, what)
             case _:
                 assert_never(news)

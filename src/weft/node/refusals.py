@@ -20,6 +20,7 @@ class Refusals:
         self._logger = logger
         self._kept = RefusalLog()
         self._reused = RefusalLog()
+        self._from_peers = RefusalLog()
 
     @property
     def totals(self) -> Mapping[str, int]:
@@ -51,6 +52,12 @@ class Refusals:
     def connection_dropped(self, host: str, reason: str) -> None:
         """It broke the protocol, or did nothing for too long."""
         self._note(Cause.CONNECTION, host, reason)
+
+    def from_peer(self, peer: str, fault: str, what: str) -> None:
+        """What a peer brought and was not taken: one line a minute for each peer and fault."""
+        times = self._from_peers.note(fault, peer, time.monotonic())
+        if times is not None:
+            self._logger.warning("refused_from_peer", peer=peer, reason=fault, what=what, times=times)
 
     def handler_failed(self, path: str, error: Exception) -> None:
         self._logger.error("call_failed", path=path, exc_info=error)

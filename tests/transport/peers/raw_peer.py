@@ -35,12 +35,13 @@ class RawPeer:
     def open(self, method: str, dial: str = "1") -> Any:
         return self._channel.stream_stream(f"/PeerLink/{method}")(metadata=(("weft-dial", dial),))
 
-    async def link(self, node_id: str = "evil") -> None:
+    async def link(self, node_id: str = "evil", mesh: str = MESH) -> None:
+        said = hello(node_id, mesh=mesh).SerializeToString()
         self.events = self.open("EventStream")
-        await self.events.write(hello(node_id).SerializeToString())
+        await self.events.write(said)
         await self.events.read()
         self.control = self.open("ControlStream")
-        await self.control.write(hello(node_id).SerializeToString())
+        await self.control.write(said)
         await self.control.read()
 
 

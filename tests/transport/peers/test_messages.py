@@ -102,6 +102,7 @@ def test_acks_and_resumes_arrive_as_they_were_sent(
     places: tuple[Position, ...], origins: tuple[NodeId, ...], more: bool
 ) -> None:
     assert sent(SendAcks(PEER, places)) == ReceivedAcks(PEER, places)
+    assert sent(SendAcks(PEER, (), places)) == ReceivedAcks(PEER, (), places)
     assert sent(SendResume(PEER, origins, places, origins[:1], more)) == ReceivedResume(
         PEER, origins, places, origins[:1], more
     )

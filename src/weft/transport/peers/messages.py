@@ -60,8 +60,9 @@ def message_of(effect: Sendable) -> PeerMessage:
     match effect:
         case SendCopies(_, copies):
             return PeerMessage(batches=PeerBatches(batches=map(_peer_batch, copies)))
-        case SendAcks(_, positions):
-            return PeerMessage(acks=PeerAcks(synced=map(stream_position, positions)))
+        case SendAcks(_, positions, differing):
+            acks = PeerAcks(synced=map(stream_position, positions), differing=map(stream_position, differing))
+            return PeerMessage(acks=acks)
         case SendResume(_, origins, positions, leave, more):
             synced = map(stream_position, positions)
             return PeerMessage(resume=PeerResume(positions=synced, origins=origins, leave=leave, more=more))
@@ -116,7 +117,8 @@ def _read_copy_untrusted(item: PeerBatch) -> Copy:
 
 
 def read_acks_untrusted(peer: NodeId, message: PeerAcks) -> ReceivedAcks:
-    return ReceivedAcks(peer, tuple(map(read_position_untrusted, message.synced)))
+    synced = tuple(map(read_position_untrusted, message.synced))
+    return ReceivedAcks(peer, synced, tuple(map(read_position_untrusted, message.differing)))
 
 
 def read_resume_untrusted(peer: NodeId, message: PeerResume) -> ReceivedResume:

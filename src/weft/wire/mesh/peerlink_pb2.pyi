@@ -121,10 +121,12 @@ class PeerBatch(_message.Message):
     def __init__(self, batch: _Optional[_Union[_mesh_pb2.StreamBatch, _Mapping]] = ..., keep: bool = ..., follows: _Optional[int] = ..., expired: bool = ..., latest: _Optional[int] = ...) -> None: ...
 
 class PeerAcks(_message.Message):
-    __slots__ = ("synced",)
+    __slots__ = ("synced", "differing")
     SYNCED_FIELD_NUMBER: _ClassVar[int]
+    DIFFERING_FIELD_NUMBER: _ClassVar[int]
     synced: _containers.RepeatedCompositeFieldContainer[_mesh_pb2.StreamPosition]
-    def __init__(self, synced: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ...) -> None: ...
+    differing: _containers.RepeatedCompositeFieldContainer[_mesh_pb2.StreamPosition]
+    def __init__(self, synced: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ..., differing: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ...) -> None: ...
 
 class PeerResume(_message.Message):
     __slots__ = ("positions", "origins", "leave", "more")
