@@ -17,6 +17,7 @@ The runtime performs the effects, and comes back with ``Tick`` when ``get_timer`
 - ``exchange``    who is told what: spreading changes, comparing digests, filling in a new link
 - ``prober``      pings, directly and through others
 - ``heartbeats``  the health of direct links
+- ``rumours``     what is believed when one node tells of another
 - ``reach``       who can be reached over the links that nodes tell of
 - ``members``     all of that together
 - ``messages``, ``settings``, ``chance``: what goes in and out, the knobs, randomness as an argument
@@ -30,6 +31,7 @@ from weft.membership.messages import (
     Dial,
     Effect,
     Gossip,
+    GossipRefused,
     Health,
     HealthChanged,
     Heartbeat,
@@ -63,6 +65,7 @@ __all__ = [
     "Digest",
     "Effect",
     "Gossip",
+    "GossipRefused",
     "Health",
     "HealthChanged",
     "Heartbeat",

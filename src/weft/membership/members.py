@@ -17,6 +17,7 @@ from weft.membership.messages import (
     Dial,
     Effect,
     Gossip,
+    GossipRefused,
     Health,
     Heartbeat,
     Input,
@@ -40,6 +41,7 @@ from weft.membership.messages import (
 )
 from weft.membership.prober import Prober
 from weft.membership.reach import Reach
+from weft.membership.rumours import Rumours, Verdict
 from weft.membership.settings import Settings, suspicion_timeout_s
 from weft.membership.state import NEIGHBOURS_MAX, Digest, Liveness, NodeState
 from weft.membership.table import Table
@@ -67,6 +69,8 @@ class Members:
         self._exchange = Exchange(self._table, settings, chance)
         self._prober = Prober(settings, chance, self._helpers)
         self._reach = Reach(self._me)
+        self._rumours = Rumours()
+        self._checked_s: dict[NodeId, float] = {}  # peers that were asked whether a rumour of them is true, and when
         # When each of these is due. A timer that is absent is off.
         self._timers_s: dict[str, float] = {}
         self._stopped = False
@@ -204,6 +208,7 @@ class Members:
             return []
         effects = self._heartbeats.down(peer)
         self._exchange.close(peer)
+        self._checked_s.pop(peer, None)
         effects += self._say_neighbours(now_s)
         state = self._table.states.get(peer)
         if state is not None and state.liveness is Liveness.ALIVE:
@@ -248,19 +253,58 @@ class Members:
 
     def _on_gossip(self, peer: NodeId, gossip: Gossip, now_s: float) -> list[Effect]:
         effects: list[Effect] = []
+        states: list[NodeState] = []
+        digests: list[Digest] = []
         for state in gossip.states:
-            before = self._table.states.get(state.node_id)
-            if state.node_id == self._me:
-                effects += self._refute(state.digest, now_s)
-            elif (after := self._table.merge(state, now_s)) is not None:
-                effects += self._changed(before, after, peer)
+            believed, doubts = self._judge(peer, state.digest, now_s)
+            effects += doubts
+            if believed:
+                states.append(state)
+                effects += self._hear_state(peer, state, now_s)
         for digest in gossip.digests:
-            before = self._table.states.get(digest.node_id)
-            if digest.node_id == self._me:
-                effects += self._refute(digest, now_s)
-            elif (after := self._table.hear(digest, now_s)) is not None:
-                effects += self._changed(before, after, peer)
-        return [*effects, *self._exchange.answer(peer, gossip)]
+            believed, doubts = self._judge(peer, digest, now_s)
+            effects += doubts
+            if believed:
+                digests.append(digest)
+                effects += self._hear_digest(peer, digest, now_s)
+        return [*effects, *self._exchange.answer(peer, Gossip(tuple(digests), tuple(states), gossip.reply))]
+
+    def _judge(self, peer: NodeId, heard: Digest, now_s: float) -> tuple[bool, list[Effect]]:
+        """Whether to believe what a peer tells of a node, and what to do if not."""
+        node_id = heard.node_id
+        if node_id == peer:
+            return True, []
+        linked = self.health(node_id) is Health.HEALTHY and self._heartbeats.links[node_id].gossips
+        match self._rumours.judge(heard, self._table.digest_of(node_id), now_s, linked=linked):
+            case Verdict.BELIEVE:
+                return True, []
+            case Verdict.ASK:
+                return False, self._check(heard, now_s)
+            case Verdict.REFUSE:
+                what = f"{node_id} is said to live its incarnation {heard.incarnation}, far beyond the one known"
+                return False, [GossipRefused(peer, what)]
+
+    def _check(self, heard: Digest, now_s: float) -> list[Effect]:
+        """Tell a node what is told of it, and what we know: it refutes a lie, and says what is new."""
+        node_id = heard.node_id
+        if now_s - self._checked_s.get(node_id, float("-inf")) < self._settings.gossip_interval_s:
+            return []  # a rumour comes again, if there is something to it
+        self._checked_s[node_id] = now_s
+        return [Send(node_id, Gossip((heard, self._table.digest_of(node_id)), (), reply=True))]
+
+    def _hear_state(self, peer: NodeId, state: NodeState, now_s: float) -> list[Effect]:
+        if state.node_id == self._me:
+            return self._refute(state.digest, now_s)
+        before = self._table.states.get(state.node_id)
+        after = self._table.merge(state, now_s)
+        return [] if after is None else self._changed(before, after, peer)
+
+    def _hear_digest(self, peer: NodeId, digest: Digest, now_s: float) -> list[Effect]:
+        if digest.node_id == self._me:
+            return self._refute(digest, now_s)
+        before = self._table.states.get(digest.node_id)
+        after = self._table.hear(digest, now_s)
+        return [] if after is None else self._changed(before, after, peer)
 
     def _refute(self, heard: Digest, now_s: float) -> list[Effect]:
         """Somebody thinks we are dead or dying, or remembers an earlier life of ours: step over it."""

@@ -174,11 +174,19 @@ class RoundTrip:
 
 
 @dataclass(frozen=True, slots=True)
+class GossipRefused:
+    """A peer told something of a node that is not believed; ``what``, for people."""
+
+    peer: NodeId
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """The goodbye is said, or took too long. Nothing comes after this."""
 
 
-Effect: TypeAlias = Send | Dial | MemberChanged | MemberForgotten | HealthChanged | RoundTrip | Stopped
+Effect: TypeAlias = Send | Dial | MemberChanged | MemberForgotten | HealthChanged | RoundTrip | GossipRefused | Stopped
 
 # --- sizes -----------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,13 @@ from weft.model import NodeId
 from weft.node.clients import ClientEffect
 
 PeerEffect = core.SendCopies | core.SendAcks | core.SendResume | core.SendPlain | core.SendPlainAck
-MemberNews = membership.MemberChanged | membership.MemberForgotten | membership.HealthChanged | membership.RoundTrip
+MemberNews = (
+    membership.MemberChanged
+    | membership.MemberForgotten
+    | membership.HealthChanged
+    | membership.RoundTrip
+    | membership.GossipRefused
+)
 News = MemberNews | core.EventsGone | core.PeerRefused
 
 
@@ -198,7 +204,7 @@ class Engine:
                     self._news(effect)
                     if health is membership.Health.UNHEALTHY and peer not in self.broker.replication.plain:
                         self.links.disconnect(peer, "its heartbeats were missed")  # PL-03: and dialled again
-                case membership.RoundTrip():
+                case membership.RoundTrip() | membership.GossipRefused():
                     self._news(effect)
                 case membership.Stopped():
                     self.left.set()

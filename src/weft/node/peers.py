@@ -11,7 +11,7 @@ from structlog.stdlib import BoundLogger
 from weft import membership
 from weft.core import messages as core
 from weft.errors import PeerError
-from weft.membership import Health, HealthChanged, MemberChanged, MemberForgotten, RoundTrip
+from weft.membership import GossipRefused, Health, HealthChanged, MemberChanged, MemberForgotten, RoundTrip
 from weft.model import NodeId
 from weft.node.engine import Engine, News
 from weft.node.figures import ConnectionState
@@ -128,7 +128,12 @@ class LinkNews:
             case core.EventsGone(peer, topic, first, end):
                 self._logger.warning("events_gone", peer=peer, topic=topic, first=first, last=end - 1)
             case core.PeerRefused(peer, fault, what, times):
-                self._metrics.peer(peer).refuse(fault, times)
-                self._refusals.from_peer(peer, fault, what)
+                self._refused(peer, fault, what, times)
+            case GossipRefused(peer, what):
+                self._refused(peer, "incarnation", what, 1)
             case _:
                 assert_never(news)
+
+    def _refused(self, peer: NodeId, fault: str, what: str, times: int) -> None:
+        self._metrics.peer(peer).refuse(fault, times)
+        self._refusals.from_peer(peer, fault, what)

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.mesh.test_under_weft_up import client_of_second, pair
+from tests.mesh.test_under_weft_up import client_of_second, lives, pair
 from tests.mesh.watching import until
 from tests.transport.peers.raw_peer import RawPeer
 from tests.up import COMMAND, END_TIMEOUT_S, RunningNode
@@ -76,3 +76,40 @@ def test_forged_events_of_another_node_are_refused_and_the_genuine_ones_arrive(t
         asyncio.run(story(a, b))
         b.end_quietly()
         a.end_quietly()
+
+
+def gossip_of_a(incarnation: int) -> bytes:
+    left = peerlink_pb2.NodeState(node_id="a", incarnation=incarnation, version=1, epoch=1, liveness="LIVENESS_LEFT")
+    message = peerlink_pb2.PeerMessage(gossip=peerlink_pb2.PeerGossip(states=[left]))
+    return bytes(message.SerializeToString())
+
+
+def told(frame: bytes) -> set[tuple[str, int, int]]:
+    """Of whom a frame of gossip tells, in which incarnation and liveness."""
+    gossip = peerlink_pb2.PeerMessage.FromString(frame).gossip
+    return {(each.node_id, each.incarnation, each.liveness) for each in (*gossip.states, *gossip.digests)}
+
+
+@pytest.mark.req("SEC-06")
+def test_a_node_that_is_said_to_have_left_stays(tmp_path: Path) -> None:
+    """First the attack that worked: (a, 2^62 - 1, LEFT) expelled a until both were started again."""
+
+    async def story(a: RunningNode, b: RunningNode) -> None:
+        async with asyncio.timeout(WAIT_S), evil_at(b, tmp_path / "a", tmp_path / "evil") as evil:
+            last, next_life = (1 << 62) - 1, lives(b, "a")[-1][1] + 1
+            await evil.control.write(gossip_of_a(last))
+            await until(lambda: warned(b, "refused_from_peer", peer="evil", reason="incarnation"))
+            await evil.control.write(gossip_of_a(next_life))
+            while ("a", next_life + 1, 1) not in told(await evil.control.read()):
+                pass  # a was asked, has stepped over it, and b passes that on
+        assert {liveness for liveness, _ in lives(b, "a")} == {"alive"}
+
+    with pair(tmp_path) as (a, b):
+        asyncio.run(until_linked(b))
+        asyncio.run(story(a, b))
+        b.end_quietly()
+        a.end_quietly()
+
+
+async def until_linked(node: RunningNode) -> None:
+    await until(lambda: bool(lives(node, "a")))
