@@ -9,7 +9,7 @@ import pytest
 from weft.doors import TurnedAway
 from weft.errors import UsageError
 from weft.node.config.loading import load_config
-from weft.node.entrances import Entrances
+from weft.node.entrances import COATY_SURPLUS_MAX, Entrances
 
 pytestmark = pytest.mark.req("SEC-04")
 
@@ -48,8 +48,8 @@ def test_settings_reach_the_doors(tmp_path: Path) -> None:
 
 def test_where_a_handshake_is_all_there_is_one_address_gets_half(tmp_path: Path) -> None:
     made, _ = entrances(tmp_path)
-    for door in (made.coaty(), made.quic()):
-        assert (door.limits.connections_max, door.limits.of_address_max) == (1024, 512)
+    for door, most in ((made.coaty(), 1024 + COATY_SURPLUS_MAX), (made.quic(), 1024)):
+        assert (door.limits.connections_max, door.limits.of_address_max) == (most, most // 2)
 
 
 def test_too_few_files_are_told_before_anything_starts(tmp_path: Path) -> None:

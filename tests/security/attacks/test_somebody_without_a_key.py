@@ -19,6 +19,7 @@ from tests.node.secured import key_for
 from tests.up import up
 from weft.client import Unauthenticated
 from weft.configuration import BadConfig
+from weft.gateway.emm.settings import Target
 from weft.model import Receipt
 from weft.node.config import NodeConfig
 from weft.node.config.loading import load_config
@@ -35,6 +36,7 @@ DOORS: dict[str, dict[str, Any]] = {
     "gateway.exmp.tcp": {"gateway.exmp.tcp": ANY},
     "gateway.emm.udp": {"gateway.emm.udp": ANY},
     "gateway.emm.join": {"gateway.emm.udp": "127.0.0.1:0", "gateway.emm.join": ["10.0.0.9:4700"]},
+    "gateway.emm.compact_join": {"gateway.emm.udp": "127.0.0.1:0", "gateway.emm.compact_join": ["10.0.0.9:4700"]},
     "gateway.emm.out.targets": {
         "gateway.emm.udp": "127.0.0.1:0",
         "gateway.emm.out": [{"pattern": "a", "targets": ["10.0.0.9:4700"]}],
@@ -126,7 +128,7 @@ def test_every_setting_with_an_address_is_known_as_a_door() -> None:
 def _with_addresses(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     for name, field in model.model_fields.items():
         parts = set(_types_in(field.annotation))
-        if Address in parts:
+        if parts & {Address, Target}:
             yield prefix + name
         for part in parts:
             if isinstance(part, type) and issubclass(part, BaseModel):
