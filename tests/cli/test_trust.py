@@ -38,6 +38,16 @@ def test_add_list_remove(weft: Weft, tmp_path: Path) -> None:
     assert "no keys yet" in weft("trust", "list", "--data", tmp_path).err
 
 
+@pytest.mark.req("SEC-03")
+def test_names_are_given_with_a_key_or_afterwards_and_listed(weft: Weft, tmp_path: Path) -> None:
+    key = ("--node-id", NODE, "--key-id", "00000001", "--hmac-key", HMAC_KEY)
+    assert weft("trust", "add", "--data", tmp_path, *key, "--names", "plant.*", "--names", "door.>").status == 0
+    assert "plant.* door.>" in weft("trust", "list", "--data", tmp_path).out
+    assert weft("trust", "allow", "--data", tmp_path, "--node-id", NODE, "--names", "plant.temp").status == 0
+    shown = weft("trust", "list", "--data", tmp_path, "--json")
+    assert shown.document["names"] == [{"node_id": NODE, "patterns": ["plant.temp"]}]
+
+
 @pytest.mark.req("EMM-23")
 def test_encryption_keys_have_an_id_of_their_own_or_a_devices(weft: Weft, tmp_path: Path) -> None:
     add = ("trust", "add", "--data", tmp_path, "--encryption-key")
@@ -79,6 +89,14 @@ def test_secrets_by_standard_input(weft: Weft, tmp_path: Path) -> None:
         (("add", "--encryption-key", "77" * 32), 2, "has an id of its own"),
         (("add", "--encryption-key", "77" * 32, "--key-id", "00000001"), 1, "is 32 hexadecimal digits"),
         (("add", "--encryption-key", "7777", "--key-id", "a1" * 16), 1, "an encryption key has 32 bytes"),
+        (("add", "--group", GROUP_KEY, "--names", "plant.*"), 2, "--names goes with a device's key"),
+        (
+            ("add", "--hmac-key", HMAC_KEY, "--node-id", NODE, "--key-id", "00000001", "--names", "a..b"),
+            1,
+            "token 2 is empty",
+        ),
+        (("allow", "--node-id", NODE), 2, "give --names PATTERN"),
+        (("allow", "--node-id", NODE, "--names", ">"), 1, "there is no key of node"),
         (("remove", "--encryption-key", "a1" * 16), 1, "there is no encryption key"),
         (("remove",), 2, "give one of --node-id, --encryption-key and --group"),
         (("remove", "--node-id", NODE), 1, "there is no key of node"),

@@ -14,9 +14,11 @@ from weft.gateway.emm.batches import batches, quarantined
 from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.compact_judge import CompactJudge
 from weft.gateway.emm.judge import EmmJudge
+from weft.gateway.emm.names import NameRights
 from weft.gateway.emm.replay_journal import BLOCK, HEADER, NAMES, ReplayJournal, blocks_untrusted
 from weft.gateway.emm.rows import Arrived, Judged
 from weft.gateway.emm.topics import TopicMap
+from weft.model import Pattern
 from weft.wire.emm import SigningKey, Terms, TrustPolicy, TrustStore
 from weft.wire.emm.fields import HEADER_BYTES
 from weft.wire.emm_compact import KeyRing
@@ -38,15 +40,16 @@ def emm(data: bytes) -> None:
     which must come to the same."""
     arrived = [Arrived(piece, "fuzz:1") for piece in pieces(data, HEADER_BYTES)]
     found = []
+    names, terms = NameRights({_NODE.bytes: [(Pattern("plant.*"),)]}), Terms(unsigned_allowed=True)
     for few_max in (0, len(arrived)):
         seen, acceptance = Seen(_SALT, entries_max=64), Acceptance(TopicMap())
-        judge = EmmJudge(_TRUST, seen, acceptance, _CHECKERS.check, Terms(unsigned_allowed=True), few_max=few_max)
+        judge = EmmJudge(_TRUST, seen, acceptance, _CHECKERS.check, terms, names, few_max=few_max)
         found.append(_accounted(judge, arrived, _EMM["timestamp_s"]))
     assert found[0] == found[1]
 
 
 def compact(data: bytes) -> None:
-    judge = CompactJudge(KeyRing((b"g" * 32,)), Seen(_SALT, entries_max=64), TopicMap())
+    judge = CompactJudge(KeyRing((b"g" * 32,)), Seen(_SALT, entries_max=64), TopicMap(), NameRights())
     arrived = [Arrived(piece, "fuzz:1") for piece in pieces(data, 8)]
     _accounted(judge, arrived, 0.0)
 

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from weft.errors import StorageError, UsageError
+from weft.model import Pattern
 from weft.security import Secret, Trust, TrustFile
 from weft.security.trust_file import (
     DeviceKey,
+    DeviceNames,
     KeyKind,
     Pin,
     SealKey,
@@ -24,6 +26,7 @@ from weft.security.trust_file import (
     remove_devices,
     remove_group,
     remove_seal,
+    set_names,
 )
 from weft.wire import emm, emm_compact
 from weft.wire.reject import BadPacket
@@ -70,6 +73,49 @@ def test_pins_are_kept_and_follow_the_file(tmp_path: Path) -> None:
     before.fill(store, Trust())
     read_trust(tmp_path).fill(store, before)
     assert store.judge_carried_key(SENSOR.bytes, other), "the next key counts as the first"
+
+
+@pytest.mark.req("SEC-03")
+def test_names_belong_to_the_device_whichever_key_it_uses(tmp_path: Path) -> None:
+    plant, door = (Pattern("plant.*"),), (Pattern("door.>"), Pattern("gate"))
+    add_device(tmp_path, HMAC, plant)
+    add_device(tmp_path, PUBLIC)
+    assert read_trust(tmp_path).names == (DeviceNames(SENSOR, plant),), "a further key changes nothing"
+    set_names(tmp_path, DeviceNames(SENSOR, door))
+    by_sender = read_trust(tmp_path).names_by_sender()
+    assert by_sender == {SENSOR.bytes: [door], emm_compact.fingerprint(PUBLIC.key.reveal()): [door]}
+    add_pins(tmp_path, {PUMP: OTHER.key.reveal()})
+    set_names(tmp_path, DeviceNames(PUMP, plant))
+    remove_devices(tmp_path, SENSOR, K1)
+    assert read_trust(tmp_path).names == (DeviceNames(SENSOR, door), DeviceNames(PUMP, plant))
+    add_device(tmp_path, HMAC)
+    remove_devices(tmp_path, SENSOR, None)
+    assert read_trust(tmp_path).names == (DeviceNames(PUMP, plant),)
+
+
+@pytest.mark.req("SEC-03")
+def test_devices_that_share_a_key_may_use_what_both_may(tmp_path: Path) -> None:
+    shared = DeviceKey(PUMP, K1, KeyKind.ED25519, PUBLIC.key)
+    plant, temp = (Pattern("plant.*"),), (Pattern("*.temp"),)
+    add_device(tmp_path, PUBLIC, plant)
+    add_device(tmp_path, shared, temp)
+    found = read_trust(tmp_path).names_by_sender()
+    assert found[emm_compact.fingerprint(PUBLIC.key.reveal())] == [plant, temp]
+    assert (found[SENSOR.bytes], found[PUMP.bytes]) == ([plant], [temp])
+
+
+@pytest.mark.req("SEC-03")
+def test_names_are_bounded_and_need_a_key(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no key of node"):
+        set_names(tmp_path, DeviceNames(SENSOR, (Pattern(">"),)))
+    add_device(tmp_path, HMAC)
+    with pytest.raises(UsageError, match=r"1 to 64 patterns.*have 65"):
+        set_names(tmp_path, DeviceNames(SENSOR, tuple(Pattern(f"n{number}") for number in range(65))))
+    file = tmp_path / "trust.json"
+    for patterns in ("[]", '["a..b"]', '["a b"]'):
+        file.write_text(f'{{"names": [{{"node_id": "{SENSOR}", "patterns": {patterns}}}]}}')
+        with pytest.raises(StorageError, match=r"trust\.json is damaged"):
+            read_trust(tmp_path)
 
 
 @pytest.mark.req("EMM-23")

@@ -13,11 +13,13 @@ from weft.cli.options import Json, misused
 from weft.cli.secret_input import read_secret
 from weft.cli.tables import print_json, print_table
 from weft.errors import UsageError
+from weft.model import Pattern, parse_pattern
 from weft.security.secret import Secret
 from weft.security.trust_file import (
     KEY_ID_BYTES,
     SEAL_ID_BYTES,
     DeviceKey,
+    DeviceNames,
     KeyKind,
     SealKey,
     Trust,
@@ -29,6 +31,7 @@ from weft.security.trust_file import (
     remove_devices,
     remove_group,
     remove_seal,
+    set_names,
 )
 
 app = typer.Typer(help="Which keys of EMM devices are trusted.", no_args_is_help=True)
@@ -39,7 +42,15 @@ KeyIdText = Annotated[
     str | None, typer.Option("--key-id", metavar="8HEX", help="Which of its keys.", show_default=False)
 ]
 
+Names = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--names", metavar="PATTERN", help="Names that its events may have; may be repeated.", show_default=False
+    ),
+]
+
 KEY_CHARS_MAX = 4096  # of HMAC keys; longer ones are hashed down to 64 bytes anyway
+ALL = Pattern(">")  # every name: of devices that no patterns were given for
 
 
 @app.command()
@@ -60,6 +71,7 @@ def add(
     group: Annotated[
         str | None, typer.Option(metavar="HEX", help="A group key of EMM-C; '-' reads it from standard input.")
     ] = None,
+    names: Names = None,
     believe_only: Annotated[
         bool, typer.Option("--believe-only", help="Do not sign with the group key yet: add it again for that.")
     ] = False,
@@ -68,11 +80,16 @@ def add(
 
     A key to encrypt with (--encryption-key) has an id of 32 hexadecimal digits (--key-id), or that of a device
     (--node-id). A running node uses keys within two seconds. A key of the same device, id and kind is replaced.
+
+    --names says which names events of the device may have, whatever key it uses. Without it they stay as they are: a
+    new device may use every name.
     """
     if sum(each is not None for each in (hmac_key, public_key, encryption_key, group)) != 1:
         misused("give one of --hmac-key, --public-key, --encryption-key and --group")
     if believe_only and group is None:
         misused("--believe-only is for group keys: no other key here signs")
+    if names and hmac_key is None and public_key is None:
+        misused("--names goes with a device's key: --hmac-key or --public-key")
     if group is not None:
         if node_id is not None or key_id is not None:
             misused("a group key belongs to no device: leave --node-id and --key-id out")
@@ -91,7 +108,23 @@ def add(
     else:
         assert public_key is not None, "one of the four is given"
         kind, key = KeyKind.ED25519, _secret(public_key, "--public-key")
-    add_device(data, DeviceKey(_node_id(node_id), _key_id(key_id), kind, key))
+    add_device(data, DeviceKey(_node_id(node_id), _key_id(key_id), kind, key), _patterns(names))
+
+
+@app.command()
+def allow(
+    data: Data,
+    node_id: Annotated[str, typer.Option("--node-id", metavar="UUID", help="The device.", show_default=False)],
+    names: Names = None,
+) -> None:
+    """Say which names events of a device may have: those that fit one of the patterns. '>' is every name.
+
+    The device has a key already, also one that was pinned when it was first seen. A running node follows within two
+    seconds, and refuses other names (name).
+    """
+    if not names:
+        misused("give --names PATTERN")
+    set_names(data, DeviceNames(_node_id(node_id), _patterns(names)))
 
 
 @app.command("list")
@@ -104,12 +137,19 @@ def list_all(data: Data, json: Json = False) -> None:
     if json:
         print_json(_document(trust))
         return
-    rows = [(str(each.node_id), each.key_id.hex(), each.kind.value, fingerprint(each.key)) for each in trust.devices]
-    rows += [(str(each.node_id), "", "first-use", fingerprint(Secret(each.public_key))) for each in trust.pins]
-    rows += [("", each.key_id.hex(), "encryption", fingerprint(each.key)) for each in trust.seals]
-    rows += [("", "", "group", fingerprint(each)) for each in trust.groups]
+    allowed = {each.node_id: " ".join(each.patterns) for each in trust.names}
+    rows = [
+        (str(each.node_id), each.key_id.hex(), each.kind.value, fingerprint(each.key), allowed.get(each.node_id, ALL))
+        for each in trust.devices
+    ]
+    rows += [
+        (str(each.node_id), "", "first-use", fingerprint(Secret(each.public_key)), allowed.get(each.node_id, ALL))
+        for each in trust.pins
+    ]
+    rows += [("", each.key_id.hex(), "encryption", fingerprint(each.key), "") for each in trust.seals]
+    rows += [("", "", "group", fingerprint(each), "") for each in trust.groups]
     if rows:
-        print_table(("node id", "key id", "kind", "fingerprint"), rows, names=4)
+        print_table(("node id", "key id", "kind", "fingerprint", "names"), rows, names=5)
     else:
         err.print("no keys yet: weft trust add")
 
@@ -158,7 +198,12 @@ def _document(trust: Trust) -> dict[str, Any]:
         ],
         "encryption": [{"key_id": each.key_id.hex(), "fingerprint": fingerprint(each.key)} for each in trust.seals],
         "groups": [fingerprint(each) for each in trust.groups],
+        "names": [{"node_id": str(each.node_id), "patterns": list(each.patterns)} for each in trust.names],
     }
+
+
+def _patterns(texts: list[str] | None) -> tuple[Pattern, ...]:
+    return tuple(map(parse_pattern, texts or ()))
 
 
 def _seal_id(text: str) -> bytes:

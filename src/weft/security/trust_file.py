@@ -1,9 +1,10 @@
 """The EMM trust store on disk, ``<data>/trust.json``: whose key is whose among devices (EMM-17, EMC-05).
 
 One file serves both header formats: HMAC keys and Ed25519 keys by (node id, auth key id) for EMM, keys that payloads
-are encrypted with, and keys that a gateway pinned on first use; for EMM-C the same Ed25519 keys, found by node id or by
-fingerprint, and the group keys of the mesh. ``weft trust`` changes it; a running node takes changes over with
-``TrustFile.current``, ``fill``, ``seal_keys`` and ``key_ring``, and writes pins down with ``add_pins``.
+are encrypted with, keys that a gateway pinned on first use, and the names that events of a device may have (SEC-03);
+for EMM-C the same Ed25519 keys, found by node id or by fingerprint, and the group keys of the mesh. ``weft trust``
+changes it; a running node takes changes over with ``TrustFile.current`` and the methods of ``Trust``, and writes pins
+down with ``add_pins``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from uuid import UUID
 import msgspec
 
 from weft.errors import StorageError, UsageError
+from weft.model import Pattern, parse_pattern
 from weft.security.files import Watched, alone, private_directory, read_private, write_private
 from weft.security.secret import Secret
 from weft.wire import emm, emm_compact
@@ -28,6 +30,7 @@ from weft.wire.emm.seal import KEY_BYTES as _SEAL_KEY_BYTES
 from weft.wire.emm.trust import EMM_FIRST_USE_KEYS_MAX
 
 TRUST_KEYS_MAX: Final = 100_000  # of EMM devices
+TRUST_NAMES_MAX: Final = 64  # patterns of one device: all are tried for a name that is new
 TRUST_SEALS_MAX: Final = 10_000  # encryption keys: one for each device, or group of them
 FILE: Final = "trust.json"
 KEY_ID_BYTES: Final = 4
@@ -67,6 +70,14 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceNames:
+    """The names that events of a device may have, whichever of its keys it uses (SEC-03)."""
+
+    node_id: UUID
+    patterns: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Trust:
     """All keys. Group keys in the order they were added: the last is the one to sign with."""
 
@@ -74,6 +85,7 @@ class Trust:
     groups: tuple[Secret[bytes], ...] = ()
     seals: tuple[SealKey, ...] = ()
     pins: tuple[Pin, ...] = ()
+    names: tuple[DeviceNames, ...] = ()  # devices that are not here may use every name
 
     def fill(self, store: emm.TrustStore, before: Trust) -> None:
         """Bring a store that holds ``before`` to what is here. Keys that it pinned since then stay."""
@@ -91,6 +103,16 @@ class Trust:
     def seal_keys(self) -> dict[bytes, bytes]:
         """Encryption keys by their ids."""
         return {each.key_id: each.key.reveal() for each in self.seals}
+
+    def names_by_sender(self) -> dict[bytes, list[tuple[Pattern, ...]]]:
+        """The patterns of each device that has some, by its node id and by the fingerprints of its public keys. Devices
+        that share a fingerprint may use what all of them may."""
+        found = {each.node_id.bytes: [each.patterns] for each in self.names}
+        for device in self.devices:
+            patterns = found.get(device.node_id.bytes)
+            if patterns is not None and device.kind is KeyKind.ED25519:
+                found.setdefault(emm_compact.fingerprint(device.key.reveal()), []).extend(patterns)
+        return found
 
     def key_ring(self) -> emm_compact.KeyRing:
         """Raise UsageError if there are more keys than a receiver may be made to try."""
@@ -121,20 +143,39 @@ def read_trust(data: Path) -> Trust:
     return _parse(read_private(data / FILE))
 
 
-def add_device(data: Path, wanted: DeviceKey) -> None:
-    """Add the key, or put it in the place of the one with that node id, key id and kind."""
+def add_device(data: Path, wanted: DeviceKey, names: tuple[Pattern, ...] = ()) -> None:
+    """Add the key, or put it in the place of the one with that node id, key id and kind. With ``names``, the device may
+    use those and no others; without, what it may use stays as it is."""
 
     def add(found: Trust) -> Trust:
         others = tuple(each for each in found.devices if _slot(each) != _slot(wanted))
-        return replace(found, devices=(*others, wanted))
+        changed = replace(found, devices=(*others, wanted))
+        return _with_names(changed, DeviceNames(wanted.node_id, names)) if names else changed
 
     _change(data, add)
+
+
+def set_names(data: Path, wanted: DeviceNames) -> None:
+    """Let the device use these names, and no longer those that it had. Raise UsageError if it has no key."""
+
+    def change(found: Trust) -> Trust:
+        known = {each.node_id for each in found.devices} | {each.node_id for each in found.pins}
+        if wanted.node_id not in known:
+            raise UsageError(f"there is no key of node {wanted.node_id}")
+        return _with_names(found, wanted)
+
+    _change(data, change)
+
+
+def _with_names(trust: Trust, wanted: DeviceNames) -> Trust:
+    return replace(trust, names=(*(each for each in trust.names if each.node_id != wanted.node_id), wanted))
 
 
 def remove_devices(data: Path, node_id: UUID, key_id: bytes | None) -> int:
     """Remove the keys of a device, or those with one key id; return how many. Raise UsageError if there are none.
 
-    Without a key id, what was pinned for the device and what it encrypts with go, too.
+    Without a key id, what was pinned for the device, what it encrypts with and which names it may use go, too. With
+    one, the names stay: the key may be on its way out while another comes.
     """
     gone = 0
 
@@ -151,6 +192,7 @@ def remove_devices(data: Path, node_id: UUID, key_id: bytes | None) -> int:
                 left,
                 pins=tuple(each for each in found.pins if each.node_id != node_id),
                 seals=tuple(each for each in found.seals if each.key_id != node_id.bytes),
+                names=tuple(each for each in found.names if each.node_id != node_id),
             )
         gone = _count(found) - _count(left)
         if not gone:
@@ -277,11 +319,17 @@ class _PinEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     public_key: str
 
 
+class _NamesEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    node_id: UUID
+    patterns: list[str]
+
+
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     devices: list[_DeviceEntry] = []
     groups: list[str] = []
     seals: list[_SealEntry] = []
     pins: list[_PinEntry] = []
+    names: list[_NamesEntry] = []
     version: Literal[1] = 1
 
     def __repr__(self) -> str:
@@ -294,6 +342,7 @@ def _document(trust: Trust) -> _Document:
         [each.reveal().hex() for each in trust.groups],
         [_SealEntry(each.key_id.hex(), each.key.reveal().hex()) for each in trust.seals],
         [_PinEntry(each.node_id, each.public_key.hex()) for each in trust.pins],
+        [_NamesEntry(each.node_id, list(each.patterns)) for each in trust.names],
     )
 
 
@@ -310,6 +359,7 @@ def _parse(data: bytes | None) -> Trust:
             tuple(Secret(bytes.fromhex(each)) for each in document.groups),
             tuple(SealKey(bytes.fromhex(each.key_id), Secret(bytes.fromhex(each.key))) for each in document.seals),
             tuple(Pin(each.node_id, bytes.fromhex(each.public_key)) for each in document.pins),
+            tuple(DeviceNames(each.node_id, tuple(map(parse_pattern, each.patterns))) for each in document.names),
         )
         _check(trust)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, UsageError) as error:
@@ -325,6 +375,11 @@ def _check(trust: Trust) -> None:
         raise UsageError("too many encryption keys", have=len(trust.seals), limit=TRUST_SEALS_MAX)
     if len(trust.pins) > EMM_FIRST_USE_KEYS_MAX:
         raise UsageError("too many keys pinned on first use", have=len(trust.pins), limit=EMM_FIRST_USE_KEYS_MAX)
+    for named in trust.names:
+        if not 0 < len(named.patterns) <= TRUST_NAMES_MAX:
+            raise UsageError(
+                f"a device has 1 to {TRUST_NAMES_MAX} patterns of names, or no list", have=len(named.patterns)
+            )
     for each in trust.seals:
         _check_size("the id of an encryption key", each.key_id, SEAL_ID_BYTES)
         _check_size("an encryption key", each.key.reveal(), _SEAL_KEY_BYTES)

@@ -47,6 +47,7 @@ class Reject(StrEnum):
     PROFILE = "profile"  # lacks what the interop profile requires
     UNSEALED = "unsealed"  # an event in the clear whose name says that it must be encrypted
     EXPIRED = "expired"  # older than its own expiry hint allows
+    NAME = "name"  # an event whose name the device may not use
 
 
 # Reasons as numbers, for judges of columns: places in ``REASONS``, or ``OK``.

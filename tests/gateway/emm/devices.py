@@ -11,12 +11,14 @@ from uuid import UUID
 from weft.gateway.emm.accepting import Acceptance
 from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.judge import EmmJudge
+from weft.gateway.emm.names import NameRights, NamesBySender
 from weft.gateway.emm.rows import Accepted, Arrived
 from weft.gateway.emm.settings import Payload
 from weft.gateway.emm.topics import TopicMap
 from weft.security import Secret
 from weft.security.trust_file import DeviceKey, KeyKind, add_device
 from weft.wire import emm
+from weft.wire.emm.seal import KeyFinder, no_keys
 from weft.wire.seen import SALT_BYTES, Seen
 
 NOW = 1_700_000_000
@@ -92,14 +94,17 @@ def judge_of(
     payload: Payload = Payload.VALUE,
     unsigned_allowed: bool = False,
     store: emm.TrustStore | None = None,
+    names: NamesBySender | None = None,
+    find_key: KeyFinder = no_keys,
 ) -> EmmJudge:
     store = emm.TrustStore(policy) if store is None else store
     for device in devices:
         device.add_to(store)
     seen = Seen(bytes(range(SALT_BYTES)))
     acceptance = Acceptance(TopicMap(), payload)
+    terms = emm.Terms(unsigned_allowed=unsigned_allowed)
     return EmmJudge(
-        store, seen, acceptance, CHECKERS.check, emm.Terms(unsigned_allowed=unsigned_allowed), few_max=settings.few_max
+        store, seen, acceptance, CHECKERS.check, terms, NameRights(names), find_key, few_max=settings.few_max
     )
 
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from tests.gateway.emm.devices import NOW, SOURCE, arrived, forged, rows_of
 from tests.wire.emm_compact.packets import datagrams
 from weft.gateway.emm.compact_judge import CompactJudge
+from weft.gateway.emm.names import NameRights, NamesBySender
 from weft.gateway.emm.rows import Judged
 from weft.gateway.emm.settings import Payload
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
+from weft.model import Pattern
 from weft.wire import emm_compact as wire
 from weft.wire.emm_compact import (
     Command,
@@ -42,8 +44,10 @@ RING = KeyRing((OLD_GROUP, GROUP), {NODE: (SIGNER.public_key,)})
 EPOCH = NOW % 65536
 
 
-def judge_of(ring: KeyRing = RING, payload: Payload = Payload.VALUE) -> CompactJudge:
-    return CompactJudge(ring, Seen(bytes(range(SALT_BYTES))), TopicMap(), payload)
+def judge_of(
+    ring: KeyRing = RING, payload: Payload = Payload.VALUE, names: NamesBySender | None = None
+) -> CompactJudge:
+    return CompactJudge(ring, Seen(bytes(range(SALT_BYTES))), TopicMap(), NameRights(names), payload)
 
 
 def packet(body: wire.Body, offset: int = 0, epoch: int = EPOCH, signer: Signer = SIGNER) -> bytes:
@@ -196,6 +200,24 @@ def test_datagrams_as_payloads() -> None:
     data = note()
     (row,) = rows_of(judge_of(payload=Payload.DATAGRAM).sort_out(arrived(data), NOW).accepted)
     assert (row["payload"], row["emm-value"]) == (data, "datagram")
+
+
+@pytest.mark.req("SEC-03")
+@pytest.mark.parametrize("how", ["node id", "fingerprint"])
+def test_a_command_has_a_name_that_its_sender_may_use(how: str) -> None:
+    """However it names its sender. It goes on to others: they decide for themselves."""
+    mark = wire.fingerprint(SIGNER.public_key)
+    sender = Field(FieldType.NODE_ID, NODE) if how == "node id" else Field(FieldType.NODE_FINGERPRINT, mark)
+    patterns = [(Pattern("command.stop"),)]
+    ring = KeyRing((GROUP,), {NODE: (SIGNER.public_key,)}, {mark: (SIGNER.public_key,)})
+    judge = judge_of(ring, names={NODE: patterns, mark: patterns})
+    stop, start = (
+        packet(Command(name, b"", (sender,)), offset=number) for number, name in enumerate(("stop", "start"))
+    )
+    judged = judge.verify(judge.sort_out(arrived(stop, start), NOW).waiting, NOW)
+    assert [row["topic"] for row in rows_of(judged.accepted)] == ["emm.command.stop"]
+    assert [(each.data, each.reason) for each in judged.rejected] == [(start, Reject.NAME)]
+    assert [each.data for each in judged.compact] == [stop, start]
 
 
 def codec_says(data: bytes) -> Reject | None:

@@ -16,6 +16,7 @@ from weft.errors import StorageError
 from weft.gateway.emm import inbound as module
 from weft.gateway.emm.compact_judge import CompactJudge
 from weft.gateway.emm.inbound import Inbound
+from weft.gateway.emm.names import NameRights
 from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.rows import Accepted
 from weft.gateway.emm.topics import HELLO_TOPIC, QUARANTINE_TOPIC, TopicMap
@@ -59,7 +60,7 @@ class FakeMesh:
 
 
 def made(mesh: FakeMesh, heard: list[Accepted] | None = None) -> Inbound:
-    compact = CompactJudge(KeyRing(), Seen(bytes(SALT_BYTES)), TopicMap())
+    compact = CompactJudge(KeyRing(), Seen(bytes(SALT_BYTES)), TopicMap(), NameRights())
     found: list[Accepted] = [] if heard is None else heard
     inbound = Inbound(
         cast(Any, mesh),

@@ -13,6 +13,7 @@ from weft.gateway.emm.judge import EmmJudge
 from weft.gateway.emm.rows import Judged
 from weft.gateway.emm.settings import Payload
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC
+from weft.model import Pattern
 from weft.wire import emm
 from weft.wire.reject import Reject
 
@@ -256,3 +257,42 @@ def test_both_ways_make_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         found.append(rows_of(first.accepted + judge.verify(first.waiting, NOW).accepted))
     assert found[0] == found[1]
     assert len(found[0]) == len(packets)
+
+
+@pytest.mark.req("SEC-03")
+def test_a_device_uses_only_names_that_fit_its_patterns() -> None:
+    names = {SENSOR.node_id.bytes: [(Pattern("plant.*"), Pattern("line_1.>"))]}
+    judge = judge_of(SENSOR, SIGNER, names=names)
+    good = [SENSOR.event("plant.temp"), SENSOR.event("line 1.door.open"), SENSOR.hello(), SENSOR.heartbeat()]
+    bad = [SENSOR.event(name) for name in ("plant", "plant.a.b", "alarm.fire", "line.1")]
+    judged = verified(judge, *good, *bad, SIGNER.event("alarm.fire"))
+    assert {row["topic"] for row in rows_of(judged.accepted)} == {
+        "emm.plant.temp",
+        "emm.line_1.door.open",
+        HELLO_TOPIC,
+        HEARTBEAT_TOPIC,
+        "emm.alarm.fire",
+    }
+    assert [(each.data, each.reason) for each in judged.rejected] == [(each, Reject.NAME) for each in bad]
+
+
+@pytest.mark.req("SEC-03")
+def test_a_name_that_was_sealed_is_looked_at_too() -> None:
+    seal = emm.Seal(emm.Encryption(emm.Algorithm.AES_256_GCM, b"i" * 12), b"k" * 32)
+    names = {SENSOR.node_id.bytes: [(Pattern("plant.*"),)]}
+    judge = judge_of(SENSOR, names=names, find_key=lambda key_id: b"k" * 32)
+    good, bad = (
+        emm.build(emm.draft_event(number, NOW, name, 1, node_id=SENSOR.node_id), SENSOR.credentials, seal=seal)
+        for number, name in ((1, "plant.temp"), (2, "alarm.fire"))
+    )
+    judged = verified(judge, good, bad)
+    assert [row["topic"] for row in rows_of(judged.accepted)] == ["emm.plant.temp"]
+    assert [(each.data, each.reason) for each in judged.rejected] == [(bad, Reject.NAME)]
+
+
+@pytest.mark.req("SEC-03")
+def test_a_packet_of_nobody_is_held_to_nobodys_names() -> None:
+    """Where unsigned packets are allowed, they need no node id."""
+    judge = judge_of(unsigned_allowed=True, names={bytes(16): [(Pattern("plant.*"),)]})
+    anonymous = emm.build(emm.draft_event(1, NOW, "alarm.fire"))
+    assert len(rows_of(verified(judge, anonymous).accepted)) == 1

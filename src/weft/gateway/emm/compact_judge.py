@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from weft.gateway.emm.accepting import US_PER_S
+from weft.gateway.emm.names import NameRights
 from weft.gateway.emm.rows import Accepted, Arrived, Header, Judged, Rejected, rejected, same_text
 from weft.gateway.emm.settings import Payload
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
@@ -46,9 +47,12 @@ RAW: Final = bytes((PayloadEncoding.RAW,))
 class CompactJudge:
     """As ``EmmJudge``. What is taken is in ``Judged.compact`` as well, as it came."""
 
-    def __init__(self, ring: KeyRing, seen: Seen, topics: TopicMap, payload: Payload = Payload.VALUE) -> None:
+    def __init__(
+        self, ring: KeyRing, seen: Seen, topics: TopicMap, names: NameRights, payload: Payload = Payload.VALUE
+    ) -> None:
         self._judge = ColumnJudge(ring, seen=seen)
         self._topics = topics
+        self._names = names
         self._payload = payload
 
     def trust_changed(self, ring: KeyRing) -> None:
@@ -65,13 +69,13 @@ class CompactJudge:
         )
 
     def verify(self, waiting: Sequence[Arrived], unix_s: float) -> Judged:
-        """Check the signatures of what ``sort_out`` left waiting. A command whose parameters cannot be read is refused;
-        it goes on to others all the same, who may be able to."""
+        """Check the signatures of what ``sort_out`` left waiting. A command whose parameters cannot be read, or whose
+        name its sender may not use here, is refused; it goes on to others all the same, who decide for themselves."""
         rows = self._judge.verify(_datagrams(waiting), unix_s)
         joins = self._of_kinds(rows, waiting, (EventType.JOIN,), Proof.SENDER, unix_s)
-        commands, unreadable = self._commands(rows, waiting, unix_s)
+        commands, refused = self._commands(rows, waiting, unix_s)
         return Judged(
-            joins + commands, rejected(waiting, rows.codes) + unreadable, compact=_chosen(waiting, rows.accepted)
+            joins + commands, rejected(waiting, rows.codes) + refused, compact=_chosen(waiting, rows.accepted)
         )
 
     # --- notifications, heartbeats, joins ----------------------------------------------------------------------------
@@ -129,22 +133,23 @@ class CompactJudge:
     ) -> tuple[tuple[Accepted, ...], tuple[Rejected, ...]]:
         """Commands are few: they are read one by one."""
         read: list[tuple[int, Command, bytes]] = []
-        unreadable = []
+        refused = []
         for row in np.flatnonzero(rows.accepted & (rows.types == EventType.COMMAND)).tolist():
             body = decode_untrusted(arrived[row].data).body
             assert isinstance(body, Command), "as its type says"
             try:
+                self._names.check_command(_name(body), body)
                 read.append((row, body, content_untrusted(body.parameters, body.more)))
             except BadPacket as error:
-                unreadable.append(Rejected(arrived[row].data, arrived[row].source, error.reason))
-        return ((self._of_commands(rows, arrived, read, unix_s),) if read else ()), tuple(unreadable)
+                refused.append(Rejected(arrived[row].data, arrived[row].source, error.reason))
+        return ((self._of_commands(rows, arrived, read, unix_s),) if read else ()), tuple(refused)
 
     def _of_commands(
         self, rows: JudgedRows, arrived: Sequence[Arrived], read: Sequence[tuple[int, Command, bytes]], unix_s: float
     ) -> Accepted:
         chosen = np.array([row for row, _, _ in read])
         some = [arrived[row] for row, _, _ in read]
-        names = [f"command.{body.name}" for _, body, _ in read]
+        names = [_name(body) for _, body, _ in read]
         places = [self._topics.place(name) for name in names]
         topics = list(dict.fromkeys(place.topic for place in places))
         if self._payload is Payload.VALUE:
@@ -172,6 +177,10 @@ def _headers(columns: pa.RecordBatch, arrived: Sequence[Arrived], proof: Proof) 
         Header.VERDICT: same_text(proof.value, len(arrived)),
         Header.SOURCE: pa.array([each.source for each in arrived], pa.string()),
     }
+
+
+def _name(body: Command) -> str:
+    return f"command.{body.name}"
 
 
 def _kind(body: Command) -> ValueKind:

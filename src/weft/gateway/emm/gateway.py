@@ -22,6 +22,7 @@ from weft.gateway.emm.dialled import Dialled
 from weft.gateway.emm.identity import FRESH_BYTES, IdentityFile, settle_identity
 from weft.gateway.emm.inbound import GATEWAY_EMM_TURN_MAX, Inbound
 from weft.gateway.emm.judge import EmmJudge
+from weft.gateway.emm.names import NameRights
 from weft.gateway.emm.outbound import Outbound
 from weft.gateway.emm.packing import Packed, Packer
 from weft.gateway.emm.quarantine import Quarantine
@@ -112,8 +113,9 @@ class EmmGateway:
         self._checkers = Checkers()
         acceptance = Acceptance(topics, settings.payload)
         terms = Terms(rules, settings.unsigned_allowed, settings.seal)
-        self._judge = EmmJudge(self._store, seen, acceptance, self._checkers.check, terms, self._find_seal_key)
-        self._compact = CompactJudge(self._trust.key_ring(), seen, topics, settings.payload)
+        self._names = names = NameRights()
+        self._judge = EmmJudge(self._store, seen, acceptance, self._checkers.check, terms, names, self._find_seal_key)
+        self._compact = CompactJudge(self._trust.key_ring(), seen, topics, names, settings.payload)
         self._take_over(self._trust_file.current(at.steady_s), at)
         quarantine = Quarantine(at.steady_s, per_s=settings.quarantine_per_s)
         self.inbound = Inbound(
@@ -282,6 +284,7 @@ class EmmGateway:
         trust.fill(self._store, self._trust)
         self._trust = trust
         self._seal_keys = trust.seal_keys()
+        self._names.use(trust.names_by_sender())
         self._judge.trust_changed()
         self._compact.trust_changed(trust.key_ring())
         self._relations.sign_with(identity, trust)

@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from weft.gateway.emm.accepting import Acceptance, Taken
+from weft.gateway.emm.names import NameRights
 from weft.gateway.emm.rows import Arrived, Judged, Rejected, rejected
 from weft.wire.emm import Judge, Packet, Terms, TrustStore
 from weft.wire.emm.judge import Admitted
@@ -33,6 +34,7 @@ class EmmJudge:
         acceptance: Acceptance,
         check_signatures: SignatureCheck,
         terms: Terms,
+        names: NameRights,
         find_key: KeyFinder = no_keys,
         *,
         few_max: int = FEW_MAX,
@@ -40,6 +42,7 @@ class EmmJudge:
         self._few = Judge(trust, terms, marks=seen, find_key=find_key)
         self._many = ColumnJudge(trust, terms, seen=seen, find_key=find_key, check_signatures=check_signatures)
         self._acceptance = acceptance
+        self._names = names
         self._few_max = few_max
 
     def trust_changed(self) -> None:
@@ -73,7 +76,9 @@ class EmmJudge:
                 if admitted is None:
                     waiting.append(each)
                 else:
-                    taken.append(Taken(each, *self._few.open(admitted)))
+                    received = self._few.open(admitted)
+                    self._names.check(received.packet)
+                    taken.append(Taken(each, *received))
             except BadPacket as error:
                 refused.append(Rejected(each.data, each.source, error.reason))
         return Judged(self._acceptance.of_packets(taken, unix_s), tuple(refused), tuple(waiting))
@@ -87,6 +92,7 @@ class EmmJudge:
         datagrams = pa.array([each.data for each in arrived], pa.binary())
         rows = look(datagrams, pa.array([each.source for each in arrived], pa.string()), unix_s)
         self._many.open(rows)
+        self._names.refuse(rows)
         waiting = [each for each, waits in zip(arrived, rows.waiting.tolist(), strict=True) if waits]
         accepted = self._acceptance.of_columns(rows, datagrams, unix_s)
         return Judged(accepted, rejected(arrived, rows.codes), tuple(waiting))
