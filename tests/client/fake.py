@@ -402,6 +402,10 @@ class FakeNode:
             ]
         )
 
+    async def _whoami(self, request: pb.WhoamiRequest, context: Any) -> pb.WhoamiReply:
+        await self._maybe_fail(context)
+        return pb.WhoamiReply(who="the caller", owner="0123456789abcdef")
+
     async def _status(self, request: pb.StatusRequest, context: Any) -> pb.StatusReply:
         await self._maybe_fail(context)
         return pb.StatusReply(node_id=self.node_id, epoch=self.epoch, version="fake", listeners=[self.address])
@@ -435,6 +439,7 @@ class FakeNode:
             "Fetch": _method(grpc.unary_stream_rpc_method_handler, self._fetch, pb.FetchRequest),
             "Positions": _method(grpc.unary_unary_rpc_method_handler, self._positions, pb.PositionsRequest),
             "Commit": _method(grpc.unary_unary_rpc_method_handler, self._commit, pb.CommitRequest),
+            "Whoami": _method(grpc.unary_unary_rpc_method_handler, self._whoami, pb.WhoamiRequest),
             "Topics": _method(grpc.unary_unary_rpc_method_handler, self._topics, pb.TopicsRequest),
         }
 

@@ -10,6 +10,7 @@ from tests.client.fake import FakeNode, running, until
 from tests.client.story import connect, play
 from weft.client import Client, NoReply
 from weft.errors import UsageError
+from weft.model.owned import OwnedKind, read_owned
 
 
 async def answer(client: Client, pattern: str) -> None:
@@ -27,7 +28,9 @@ def test_a_request_gets_its_reply() -> None:
             assert [reply.payload for reply in replies] == [b"ONE", b"TWO", b"THREE"]
             assert replies[0].headers is not None
             assert replies[0].headers["by"] == "me"
-            assert {reply.topic for reply in replies} == {f"weft.inbox.{asker.id}"}
+            (inbox,) = {reply.topic for reply in replies}
+            assert read_owned(inbox) == (OwnedKind.INBOX, await asker.owner())
+            assert asker.id not in inbox, "members of groups are listed by that"
             answering.cancel()
             await asyncio.gather(answering, return_exceptions=True)
 

@@ -124,7 +124,7 @@ def test_refusals_leave_the_stream_open(tmp_path: Path) -> None:
                 await publisher.say(pb.PublishRequest(batch=pb.PublishBatch(request=request, **wanted)))
                 answer = (await publisher.answers(1))[request]
                 assert (answer.code, bool(answer.message)) == (code, True), list(REFUSALS)[request]
-            assert (await publisher.publish("weft.inbox.client-1", b"a reply")).count == 1
+            assert (await publisher.publish(f"weft.inbox.{'0' * 16}.{'1' * 32}", b"a reply")).count == 1
             assert (await publisher.publish("plant.t", b"x")).first_offset == 0
 
     asyncio.run(story())

@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.model import covers, matches, parse_pattern, parse_topic
+from weft.model.owned import OWNER
 from weft.security import Acl, Cause, NotAllowed
+from weft.security.acl import owner_of
+
+ME, YOU, ID = "0123456789abcdef", "fedcba9876543210", "4f1c" * 8
 
 
 def acl(publish: str = "", subscribe: str = "", admin: bool = False) -> Acl:
@@ -16,6 +20,7 @@ def acl(publish: str = "", subscribe: str = "", admin: bool = False) -> Acl:
         tuple(map(parse_pattern, publish.split())),
         tuple(map(parse_pattern, subscribe.split())),
         admin,
+        ME,
     )
 
 
@@ -33,13 +38,18 @@ def acl(publish: str = "", subscribe: str = "", admin: bool = False) -> Acl:
         ("*.groups.>", "weft.groups.g", False),
         ("weft.>", "weft.groups.g", True),
         ("weft.>", "x", False),
-        ("", "weft.inbox.4f1c", True),
-        ("", "weft.inbox.4f1c.more", False),
+        ("", f"weft.inbox.{ME}.{ID}", True),
+        ("", f"weft.inbox.{YOU}.{ID}", True),  # a reply: the id was told with the request
+        ("", f"weft.inbox.{YOU}.4f1c", False),  # ids are long: nobody tries them all
+        ("", f"weft.inbox.{ID}", False),
+        ("", f"weft.inbox.{ME}.{ID}.more", False),
         ("", "weft.inbox", False),
-        ("", "weft.inboxes.x", False),
-        ("", "weft.staging.4f1c", True),
-        ("", "weft.staging.4f1c.more", False),
-        ("", "weft.decisions.4f1c", True),
+        ("", f"weft.inboxes.{ME}.{ID}", False),
+        ("", f"weft.staging.{ME}.{ID}", True),
+        ("", f"weft.staging.{YOU}.{ID}", False),
+        (">", f"weft.staging.{YOU}.{ID}", False),
+        ("", f"weft.decisions.{ME}.{ID}", True),
+        ("", f"weft.decisions.{YOU}.{ID}", False),
         ("", "weft.decisions", False),
     ],
 )
@@ -64,20 +74,37 @@ def test_publishing(rights: str, topic: str, allowed: bool) -> None:
         (">", "weft.>", False),
         ("> weft.>", "weft.>", True),
         ("weft.>", ">", False),
-        ("", "weft.inbox.4f1c", True),
-        ("", "weft.inbox.*", False),
+        ("", f"weft.inbox.{ME}.{ID}", True),
+        ("", f"weft.inbox.{ME}.*", False),
         ("", "weft.inbox.>", False),
         ("weft.inbox.>", "weft.inbox.>", True),
-        ("", "weft.staging.4f1c", True),
-        ("", "weft.staging.*", False),
+        ("weft.inbox.>", f"weft.inbox.{YOU}.{ID}", True),
+        ("", f"weft.staging.{ME}.{ID}", True),
+        ("", f"weft.staging.{ME}.>", False),
         ("", "weft.decisions.>", False),
-        ("", "weft.*.4f1c", False),
+        ("", f"weft.*.{ME}.{ID}", False),
     ],
 )
 @pytest.mark.req("SEC-02")
 def test_subscribing(rights: str, pattern: str, allowed: bool) -> None:
     assert acl(subscribe=rights).may_subscribe(parse_pattern(pattern)) is allowed
     assert acl(subscribe=rights, publish=">", admin=True).may_subscribe(parse_pattern(pattern)) is allowed
+
+
+@pytest.mark.req("SEC-03")
+@pytest.mark.parametrize("kind", ["inbox", "staging", "decisions"])
+def test_what_belongs_to_somebody_is_read_by_its_owner_and_by_who_administers(kind: str) -> None:
+    theirs = parse_pattern(f"weft.{kind}.{YOU}.{ID}")
+    assert not acl(publish=">", subscribe=">").may_subscribe(theirs)
+    assert acl(admin=True).may_subscribe(theirs)
+    assert not Acl("a caller without a name", subscribe=(parse_pattern(">"),)).may_subscribe(theirs)
+
+
+@pytest.mark.req("SEC-03")
+def test_owners_are_told_apart_by_their_names() -> None:
+    names = [("key", "billing"), ("key", "billing2"), ("certificate", "billing"), ("anybody", "")]
+    assert len({owner_of(*each) for each in names}) == len(names)
+    assert all(OWNER.fullmatch(owner_of(*each)) for each in names)
 
 
 @pytest.mark.req("SEC-02")

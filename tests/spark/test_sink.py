@@ -21,7 +21,7 @@ from tests.spark import sink_driver
 from weft.client.blocking import Client
 from weft.client.received import Received
 from weft.spark.connection import Connection
-from weft.spark.staging import Applied, Decided, Writing, decode_untrusted, unseal_untrusted
+from weft.spark.staging import Applied, Decided, Writing, decode_untrusted, query_id, unseal_untrusted
 from weft.testing import blocking_mesh
 from weft.testing.live_blocking import BlockingMesh
 
@@ -131,7 +131,7 @@ def test_a_stream_is_known_by_its_query_and_batch(
         return query.id
 
     query = run()
-    writing = Writing.of_query(query)
+    writing = Writing(client.owner(), query_id(query))
     secret = Connection.from_options(options).secret()
     records = [decode_untrusted(unseal_untrusted(payload, secret)) for payload in payloads(client, writing.decisions)]
     assert [(type(record), record.number) for record in records] == [
@@ -189,7 +189,7 @@ def test_a_driver_that_is_killed_leaves_every_row_once(spark: SparkSession, tmp_
     with blocking_mesh(nodes=1) as mesh, mesh.client() as client:
         for attempt in range(KILLS):
             driver = started(lines, checkpoint, mesh.address("n0"), seed + attempt, log)
-            watched, most = chance.choice((("weft.staging.*", 12), ("weft.decisions.*", 4), ("out.*", LINES)))
+            watched, most = chance.choice((("weft.staging.*.*", 12), ("weft.decisions.*.*", 4), ("out.*", LINES)))
             more = chance.randint(1, most)
             if attempt == 0:  # a whole batch at least, with the task of it that fails at first
                 watched, more = "out.*", LINES

@@ -11,10 +11,11 @@ from pyspark.sql.types import StringType, StructType
 
 from weft.client import Unavailable
 from weft.errors import UsageError
+from weft.port.access import EVERYBODY
 from weft.spark import sink as room
 from weft.spark.connection import Connection
 from weft.spark.sink import BATCH_OPTIONS, STREAM_OPTIONS, BatchSink, SinkOptions, StreamSink, Written
-from weft.spark.staging import Staged, Writing
+from weft.spark.staging import Staged, Writing, application_id, query_id
 from weft.testing import blocking_mesh
 
 NODE = {"nodes": "127.0.0.1:1,127.0.0.1:2", "insecure": "true"}
@@ -69,13 +70,13 @@ def test_writes_are_told_apart() -> None:
     """The id of a write goes to its tasks and back with the writer, and two writes have two."""
     one, other = (BatchSink({**NODE, "topic": "t"}, VALUE, False) for _ in range(2))
     again = pickle.loads(pickle.dumps(one))
-    assert again._writing == one._writing != other._writing
+    assert again._id == one._id != other._id
     named = BatchSink({**NODE, "topic": "t", "txnAppId": "job", "txnVersion": "0"}, VALUE, False)
-    assert named._writing == Writing.of_application("job")
+    assert named._id == application_id("job")
 
 
 def test_what_tasks_say_can_be_sent() -> None:
-    written = Written(Writing("w"), Staged(1, ()))
+    written = Written(Writing("0" * 16, "w"), Staged(1, ()))
     assert pickle.loads(pickle.dumps(written)) == written
 
 
@@ -93,12 +94,12 @@ def test_a_node_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Connection, "client", refuse)
     with pytest.raises(Unavailable, match=r"run it again when the node is back.*node 127.0.0.1:1"):
-        StreamSink({**NODE, "topic": "t"}, VALUE, False).commit([Written(Writing("w"), Staged(0, ()))], 3)
+        StreamSink({**NODE, "topic": "t"}, VALUE, False).commit([Written(Writing("0" * 16, "w"), Staged(0, ()))], 3)
 
 
 def test_a_job_that_is_known_elsewhere_is_sent_there() -> None:
     """The decisions of a job are at the node that was named first when it began."""
-    writing = Writing.of_query("a query that moved")
+    writing = Writing(EVERYBODY.owner, query_id("a query that moved"))
     message = Written(writing, Staged(0, ()))
     with blocking_mesh(nodes=2) as mesh:
         one, other = mesh.address("n0"), mesh.address("n1")

@@ -18,7 +18,7 @@ from weft.model import parse_pattern
 from weft.spark.connection import Connection
 from weft.spark.sink_books import Books
 from weft.spark.sink_steps import commit, stage
-from weft.spark.staging import Writing
+from weft.spark.staging import Writing, query_id
 
 
 @pytest.mark.req("SPK-02", "SEC-02")
@@ -33,8 +33,8 @@ def test_a_job_publishes_what_its_key_may(tmp_path: Path) -> None:
 
 
 def write(address: str, tls: weft.TlsFiles, key: str) -> None:
-    writing = Writing.of_query("a query")
     with weft.sync.connect([address], tls=tls, token=key, learns=False) as client:
+        writing = Writing(client.owner(), query_id("a query"))
         books = Books(client, writing, b"secret")
         for number, topic in enumerate(("plant.a", "other.a")):
             rows = pa.record_batch({"value": ["x"], "topic": [topic]})

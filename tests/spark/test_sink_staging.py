@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import UsageError
-from weft.model import Epoch, NodeId, Topic
+from weft.model import Epoch, NodeId, Pattern, Topic
 from weft.model.batch_header import PRODUCER_BYTES, SEQUENCE_MAX
-from weft.security.acl import OPEN_PREFIXES, Acl
+from weft.security.acl import Acl
 from weft.spark import staging as room
 from weft.spark.staging import (
     NUMBER_MAX,
@@ -24,6 +24,7 @@ from weft.spark.staging import (
     StagedBatch,
     Target,
     Writing,
+    application_id,
     applied_sequence,
     batch_sequence,
     decide,
@@ -32,10 +33,13 @@ from weft.spark.staging import (
     encode,
     entries,
     outstanding,
+    query_id,
     runs,
     seal,
     unseal_untrusted,
 )
+
+ME = "0123456789abcdef"
 
 A, B = Target(Topic("plant.a"), 0), Target(Topic("plant.b"), 3)
 
@@ -67,20 +71,30 @@ def test_sequences_grow_with_the_writes(number: int, one: int, other: int) -> No
 
 
 def test_jobs_do_not_meet() -> None:
-    writings = [Writing.of_query("q"), Writing.of_query("r"), Writing.of_application("q")]
+    ids = [query_id("q"), query_id("r"), application_id("q")]
+    writings = [Writing(ME, each) for each in ids]
     names = {name for each in writings for name in (each.id, each.staging, each.decisions)}
     producers = {producer for each in writings for producer in (each.decider, each.applier(b"s"))}
     assert (len(names), len(producers)) == (9, 6)
     assert {len(producer) for producer in producers} == {PRODUCER_BYTES}
-    assert Writing.of_query("q") == writings[0], "the same after a restart"
+    assert query_id("q") == ids[0], "the same after a restart"
     assert writings[0].applier(b"s") != writings[0].applier(b"t"), "only who has the key can number its batches"
 
 
-def test_their_topics_are_open_to_who_knows_them() -> None:
-    writing = Writing.of_query("q")
+@pytest.mark.req("SEC-03")
+def test_their_topics_are_their_owners() -> None:
+    writing = Writing(ME, query_id("q"))
     for topic in (writing.staging, writing.decisions):
-        assert topic.startswith(OPEN_PREFIXES)
-        assert Acl("nobody").may_publish(topic)
+        for owner, allowed in ((ME, True), ("f" * 16, False), ("", False)):
+            somebody = Acl("somebody", owner=owner)
+            assert (somebody.may_publish(topic), somebody.may_subscribe(Pattern(topic))) == (allowed, allowed)
+
+
+def test_an_owner_that_is_none_is_refused() -> None:
+    """It comes from a node."""
+    for owner in ("", "*", "0123", "0" * 16 + ".x"):
+        with pytest.raises(UsageError, match="belongs to somebody"):
+            _ = Writing(owner, query_id("q")).staging
 
 
 # --- which one counts ------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from weft.spark import sink_calls, sink_rows, sink_steps
 from weft.spark.sink_books import Books
 from weft.spark.sink_calls import StagingLost
 from weft.spark.sink_steps import commit_unnamed, stage
-from weft.spark.staging import BadDecision, Decided, OthersDecision, Staged, Writing, decide, encode, seal
+from weft.spark.staging import BadDecision, Decided, OthersDecision, Staged, Writing, decide, encode, query_id, seal
 from weft.testing import blocking_mesh
 from weft.testing.live_blocking import BlockingMesh
 
@@ -51,7 +51,7 @@ class Job:
     def __init__(self, client: Client) -> None:
         self.number = next(JOBS)
         self.client = client
-        self.writing = Writing.of_query(f"test {self.number}")
+        self.writing = Writing(client.owner(), query_id(f"test {self.number}"))
 
     def staged(self, *tasks: list[tuple[str, int]], client: Client | None = None) -> list[Staged]:
         """Rows of tasks: to which topic, and which number they carry."""

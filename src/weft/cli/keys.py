@@ -27,7 +27,9 @@ US_PER_S = 1_000_000
 @app.command()
 def create(
     data: Data,
-    name: Annotated[str, typer.Option(metavar="TEXT", help="Whose it is, for people.", show_default=False)],
+    name: Annotated[
+        str, typer.Option(metavar="TEXT", help="Whose it is: keys of one name share what they own.", show_default=False)
+    ],
     publish: Annotated[
         Patterns, typer.Option(metavar="PATTERN", help="May publish there; may be given again.", show_default=False)
     ] = None,
@@ -46,8 +48,13 @@ def create(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a key and print it. It is shown this once: only a hash of it is kept."""
+    """Make a key and print it. It is shown this once: only a hash of it is kept.
+
+    Inboxes and what Spark jobs stage belong to the name: give a key that replaces another the same name, and everybody
+    else another one.
+    """
     now_s = time.time()
+    others = [each.id for each in read_keys(data) if each.name == name]
     wanted = KeyRequest(
         name,
         tuple(publish or ()),
@@ -60,6 +67,8 @@ def create(
     if json:
         print_json({**_document(record), "key": key.reveal()})
     else:
+        if others:
+            err.print(f"{', '.join(others)} has this name too: what belongs to one belongs to all of them")
         err.print(f"key {record.id}, shown this once:")
         typer.echo(key.reveal())
 

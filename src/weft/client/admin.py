@@ -10,6 +10,7 @@ from weft.client.nodes import Nodes
 from weft.client.refs import read_position_untrusted, read_stream_untrusted
 from weft.errors import UsageError
 from weft.model import Epoch, Position, Stream
+from weft.model.owned import OWNER
 from weft.wire.mesh import mesh_pb2 as pb
 
 
@@ -153,6 +154,12 @@ class Admin:
             for reply in replies
             for found in reply.topics
         ]
+
+    async def owner(self) -> str:
+        reply = await self._nodes.call("/weft.mesh.v1.Mesh/Whoami", pb.WhoamiRequest(), pb.WhoamiReply)
+        if not OWNER.fullmatch(reply.owner):
+            raise BadNode("the node does not say what this client's topics are called", owner=reply.owner[:64])
+        return str(reply.owner)
 
     async def status(self) -> Status:
         reply = await self._nodes.call("/weft.mesh.v1.Admin/Status", pb.StatusRequest(), pb.StatusReply)

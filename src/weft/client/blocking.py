@@ -283,6 +283,9 @@ class Client:
     def topics(self, pattern: str = ">") -> list[TopicInfo]:
         return self._thread.run(self._client.topics(pattern))
 
+    def owner(self) -> str:
+        return self._thread.run(self._client.owner())
+
     def status(self) -> Status:
         return self._thread.run(self._client.status())
 

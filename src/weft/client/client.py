@@ -32,6 +32,7 @@ from weft.errors import UsageError
 from weft.limits import PARTITIONS_MAX
 from weft.model import Batch, Epoch, Position, Receipt, Stream, parse_pattern, parse_topic
 from weft.model.batch_header import PRODUCER_BYTES
+from weft.model.owned import OWNED_ID_BYTES, OwnedKind, owned_topic
 from weft.wire.mesh import mesh_pb2 as pb
 
 
@@ -46,7 +47,8 @@ class Client:
         self._publisher = Publisher(nodes, producer, partitions)
         self._add = self._publisher.outbox.add  # looked up once, not for every event
         self._admin = Admin(nodes)
-        self._requester = Requester(f"weft.inbox.{client_id}", self._publish_with, self.subscribe)
+        self._owner: str | None = None
+        self._requester = Requester(self._inbox, self._publish_with, self.subscribe)
         self._subscriptions: set[Subscription] = set()
         self._is_closed = False
 
@@ -170,6 +172,10 @@ class Client:
         self._check_open()
         return await self._requester.request(topic, payload, headers, timeout_s)
 
+    async def _inbox(self) -> str:
+        """A new one. Whoever knows its id can write there, so it is not the client's own, which nodes tell others."""
+        return owned_topic(OwnedKind.INBOX, await self.owner(), secrets.token_hex(OWNED_ID_BYTES))
+
     def requests(self, pattern: str, *, group: str = "", member: str = "") -> AsyncIterator[Request]:
         """Requests that come from now on; with a group, each goes to one of its members."""
         return requests_in(self.subscribe(pattern, group=group, member=member), self._publish_with)
@@ -237,6 +243,12 @@ class Client:
 
     async def topics(self, pattern: str = ">") -> list[TopicInfo]:
         return await self._admin.topics(parse_pattern(pattern))
+
+    async def owner(self) -> str:
+        """What topics call this client that belong to it: ``weft.inbox.<owner>.<id>``. By the name of its key."""
+        if self._owner is None:
+            self._owner = await self._admin.owner()
+        return self._owner
 
     async def status(self) -> Status:
         return await self._admin.status()

@@ -1,16 +1,17 @@
 """Requests and replies over topics.
 
 A request is an event with the headers ``weft-reply-to`` (the asker's inbox topic) and ``weft-correlation-id``; a reply
-is an event on that topic with the same correlation id. Both are ordinary events: durable, traced, and visible to
-whoever subscribes to them.
+is an event on that topic with the same correlation id. Both are ordinary events: durable and traced. An inbox is read
+by its owner only. Who was asked can write to it; the correlation id is random, so they can answer nothing but what they
+were asked (SEC-03).
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from itertools import count
 from typing import Final
 
 from weft.client.background import begin
@@ -23,6 +24,7 @@ from weft.model import Receipt
 CLIENT_REQUESTS_MAX: Final = 65_536  # requests without a reply, per client
 REPLY_TO: Final = "weft-reply-to"
 CORRELATION: Final = "weft-correlation-id"
+CORRELATION_BYTES: Final = 16
 
 Publish = Callable[[str, bytes | str, Mapping[str, str]], Awaitable[Receipt]]
 
@@ -56,11 +58,14 @@ async def requests_in(subscription: Subscription, publish: Publish) -> AsyncIter
 class Requester:
     """Asks, and gives each reply that comes into the inbox to whoever waits for it."""
 
-    def __init__(self, inbox: str, publish: Publish, subscribe: Callable[[str], Subscription]) -> None:
-        self._inbox = inbox
+    def __init__(
+        self, make_inbox: Callable[[], Awaitable[str]], publish: Publish, subscribe: Callable[[str], Subscription]
+    ) -> None:
+        self._make_inbox = make_inbox
+        self._inbox: str | None = None
+        self._making = asyncio.Lock()
         self._publish = publish
         self._subscribe = subscribe
-        self._numbers = count(1)
         self._waiting: dict[str, asyncio.Future[Received]] = {}
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
@@ -70,13 +75,13 @@ class Requester:
     ) -> Received:
         if len(self._waiting) >= CLIENT_REQUESTS_MAX:
             raise UsageError("too many requests wait for their replies", limit=CLIENT_REQUESTS_MAX)
-        number = str(next(self._numbers))
+        number = secrets.token_hex(CORRELATION_BYTES)
         reply: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
         self._waiting[number] = reply
         try:
             async with asyncio.timeout(timeout_s):
-                await self._listen()
-                await self._publish(topic, payload, {**(headers or {}), REPLY_TO: self._inbox, CORRELATION: number})
+                inbox = await self._listen()
+                await self._publish(topic, payload, {**(headers or {}), REPLY_TO: inbox, CORRELATION: number})
                 return await reply
         except TimeoutError:
             raise NoReply("nobody answered in time", topic=topic, waited_s=timeout_s) from None
@@ -88,12 +93,16 @@ class Requester:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _listen(self) -> None:
-        """Open the inbox, once. Replies are looked for from before the first request on."""
+    async def _listen(self) -> str:
+        """Open the inbox, once, and return it. Replies are looked for from before the first request on."""
+        async with self._making:
+            if self._inbox is None:
+                self._inbox = await self._make_inbox()
         if self._subscription is None or (self._task is not None and self._task.done()):
             self._subscription = self._subscribe(self._inbox)
             self._task = begin(asyncio.get_running_loop(), self._read(self._subscription), "weft inbox")
         await self._subscription.opened()
+        return self._inbox
 
     async def _read(self, subscription: Subscription) -> None:
         async for event in subscription:

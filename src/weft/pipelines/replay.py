@@ -38,7 +38,7 @@ from weft.pipelines.topics import selects
 from weft.spark.connection import Connection
 from weft.spark.sink_books import Books
 from weft.spark.sink_rows import check_topic
-from weft.spark.staging import Writing
+from weft.spark.staging import Writing, application_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -225,11 +225,11 @@ def _summary(made: Plan, wanted: ReplaySection) -> str:
 def execute(rows: DataFrame, settings: ReplaySettings, home: Client, secret: bytes, made: Plan, run: JobRun) -> str:
     """Write what is not written yet, by the plan of the first run; how that went."""
     application = settings.application()
-    plans = Books(home, Writing.of_application(f"{application}\nplan"), secret)
+    plans = Books(home, Writing(home.owner(), application_id(f"{application}\nplan")), secret)
     agreed = decode_untrusted(plans.agree(encode(made)))
     if agreed != made:
         run.say("this replay was begun before, by another plan (the table may have grown): going on with that")
-    done = Books(home, Writing.of_application(application), secret).progress()
+    done = Books(home, Writing(home.owner(), application_id(application)), secret).progress()
     first = 0 if done is None else done + 1
     begun_s, events = time.monotonic(), 0
     for number, step in enumerate(agreed.steps[first:], first):

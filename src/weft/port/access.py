@@ -14,12 +14,14 @@ from typing import Final, Protocol
 
 from weft.model import Pattern, Topic
 from weft.security import Acl, Authenticator, Cause, CertificateRefused, Principal, Refused, Secret, Unauthenticated
+from weft.security.acl import owner_of
 from weft.security.certificates import read_certificate_untrusted, read_identity_untrusted
 from weft.security.quota import Quota
 
 TOPICS_KEPT_MAX: Final = 10_000  # of one caller: about 1 MiB
 CERTIFICATES_READ_MAX: Final = 256  # remembered: a caller shows the same one with every call
-EVERYBODY: Final = Acl("plain text", (Pattern(">"), Pattern("weft.>")), (Pattern(">"), Pattern("weft.>")), admin=True)
+EVERYTHING: Final = (Pattern(">"), Pattern("weft.>"))
+EVERYBODY: Final = Acl("plain text", EVERYTHING, EVERYTHING, admin=True, owner=owner_of("anybody", ""))
 
 Note = Callable[[Refused, str], None]  # what was refused, and to whom
 
@@ -52,6 +54,11 @@ class Caller:
     def quota(self) -> Quota | None:
         """Of its own, if it has one."""
         return None
+
+    @property
+    def owner(self) -> str:
+        """What topics call the caller that it owns."""
+        return self._acl.owner
 
     def update(self, acl: Acl) -> None:
         if acl != self._acl:

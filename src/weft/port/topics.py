@@ -13,9 +13,9 @@ from weft.core.topics import is_own, selects
 from weft.limits import LOOK_STREAMS_AT_ONCE, OFFSET_MAX, PARTITIONS_MAX
 from weft.log import Log, StreamInfo
 from weft.model import Epoch, NodeId, Pattern, Stream, Topic, parse_topic
+from weft.model.owned import read_owned
 from weft.port.access import Caller
 from weft.port.pages import PageRoom
-from weft.security.acl import OPEN_PREFIXES
 from weft.wire.mesh import mesh_pb2 as pb
 
 TOPIC_INFO_BYTES: Final = 40  # about, of what is told of a topic beside its name
@@ -26,7 +26,7 @@ TOPICS_KEPT_MAX: Final = 16_384  # names that were found good: they come again w
 def read_topic_untrusted(text: str) -> Topic:
     """A topic that clients may publish to."""
     topic = parse_topic(text)
-    if is_own(topic) and not topic.startswith(OPEN_PREFIXES):
+    if is_own(topic) and read_owned(topic) is None:
         raise TopicReserved("topics below weft. belong to the mesh; publish to another one", topic=topic)
     return topic
 

@@ -1,44 +1,48 @@
 """What a caller may do: publish and subscribe by topic pattern, and administer (SEC-02).
 
 Topics below ``weft.`` are the mesh's own, so a right has to name that first token to reach them: ``>`` is every topic
-of every user and nothing else. Some of them are open to all, because they belong to whoever knows their id, which
-nobody can guess: an inbox, ``weft.inbox.<id>``, is told to those who are asked for a reply; ``weft.staging.<id>`` and
-``weft.decisions.<id>`` are known to one job of Spark, which writes from there to topics that it needs rights for.
+of every user and nothing else. Some of them belong to somebody, who needs no further right (SEC-03, ``model.owned``):
+what Spark jobs stage and decide is read and written by its owner; an inbox is read by its owner, and written to by
+those who know its id, because a request told them. Who may administer sees all of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from weft.model import Pattern, Topic, covers, matches
+from weft.model.owned import OwnedKind, read_owned
 from weft.security.errors import Cause, NotAllowed
 
 OWN_TOKEN: Final = "weft"  # noqa: S105  of topics, no secret
-OPEN_PREFIXES: Final = ("weft.inbox.", "weft.staging.", "weft.decisions.")
-OPEN_DOTS: Final = 2  # a prefix and an id, nothing behind it
-WILDCARDS: Final = ("*", ">")
+OWNER_BYTES: Final = 8  # of a digest: nobody chooses names until two have the same
+NOBODY: Final = ""  # owns nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """``who`` is how refusals name the caller: ``key k3``."""
+    """``who`` is how refusals name the caller: ``key k3``; ``owner`` is what topics call it that it owns."""
 
     who: str
     publish: tuple[Pattern, ...] = ()
     subscribe: tuple[Pattern, ...] = ()
     admin: bool = False
+    owner: str = NOBODY
 
     def may_publish(self, topic: Topic) -> bool:
-        return _is_open(topic) or any(
-            matches(pattern, topic) and _is_own(pattern) == _is_own(topic) for pattern in self.publish
-        )
+        owned = read_owned(topic)
+        if owned is not None and (owned.kind is OwnedKind.INBOX or owned.owner == self.owner):
+            return True
+        return any(matches(pattern, topic) and _is_own(pattern) == _is_own(topic) for pattern in self.publish)
 
     def may_subscribe(self, pattern: Pattern) -> bool:
         """Whether one right covers all that the pattern selects. Two that do so together do not count."""
-        return _is_open(pattern) or any(
-            covers(each, pattern) and _is_own(each) == _is_own(pattern) for each in self.subscribe
-        )
+        owned = read_owned(pattern)
+        if owned is not None and (self.admin or owned.owner == self.owner):
+            return True
+        return any(covers(each, pattern) and _is_own(each) == _is_own(pattern) for each in self.subscribe)
 
     def check_publish(self, topic: Topic) -> None:
         """Raise NotAllowed, as the next two do."""
@@ -60,6 +64,6 @@ def _is_own(name: str) -> bool:
     return name.split(".", 1)[0] == OWN_TOKEN
 
 
-def _is_open(name: str) -> bool:
-    _, _, last = name.rpartition(".")
-    return name.startswith(OPEN_PREFIXES) and name.count(".") == OPEN_DOTS and last not in WILDCARDS
+def owner_of(kind: str, name: str) -> str:
+    """What topics call the owner of that name. ``kind``: what gave the name, a key or a certificate."""
+    return sha256(f"weft owner\0{kind}\0{name}".encode()).digest()[:OWNER_BYTES].hex()

@@ -16,7 +16,7 @@ import msgspec
 from weft.errors import UsageError
 from weft.limits import API_KEY_CHARS_MAX
 from weft.model import Pattern, parse_pattern
-from weft.security.acl import Acl
+from weft.security.acl import Acl, owner_of
 from weft.security.errors import Cause, Unauthenticated
 from weft.security.quota import Quota
 from weft.security.secret import Secret
@@ -81,7 +81,9 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def acl(self) -> Acl:
-        return Acl(f"key {self.id}", _patterns(self.publish), _patterns(self.subscribe), self.admin)
+        """Keys of one name are one owner: a new key goes on where the old one ended."""
+        owner = owner_of("key", self.name)
+        return Acl(f"key {self.id}", _patterns(self.publish), _patterns(self.subscribe), self.admin, owner)
 
 
 def check_rights(name: str, publish: tuple[str, ...], subscribe: tuple[str, ...]) -> None:

@@ -34,7 +34,7 @@ from weft.spark.sink_books import Books
 from weft.spark.sink_calls import SINK_NODE_TIMEOUT_S
 from weft.spark.sink_rows import check_schema, check_topic
 from weft.spark.sink_steps import commit, commit_unnamed, stage
-from weft.spark.staging import ID_CHARS, NUMBER_MAX, Staged, Writing
+from weft.spark.staging import ID_CHARS, NUMBER_MAX, Staged, Writing, application_id, query_id
 
 STREAM_OPTIONS: Final = (*CONNECTION_OPTIONS, "topic", "copies")
 BATCH_OPTIONS: Final = (*STREAM_OPTIONS, "txnAppId", "txnVersion")
@@ -83,14 +83,11 @@ class BatchSink(DataSourceArrowWriter):
             raise UsageError('the mesh keeps what it has: write with mode("append")')
         self._options = options = SinkOptions.parse(given, BATCH_OPTIONS)
         check_schema(schema, options.topic)
-        self._writing = (
-            Writing(secrets.token_hex(ID_CHARS // 2))
-            if options.application is None
-            else Writing.of_application(options.application)
-        )
+        named = options.application
+        self._id = secrets.token_hex(ID_CHARS // 2) if named is None else application_id(named)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return _write(self._options, self._writing, iterator)
+        return _write(self._options, self._id, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _commit(self._options, self._options.version, messages)
@@ -108,14 +105,15 @@ class StreamSink(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         query = _context().getLocalProperty(QUERY_ID)
         assert query, f"Spark no longer sets {QUERY_ID}, by which a repeated batch is known"
-        return _write(self._options, Writing.of_query(query), iterator)
+        return _write(self._options, query_id(query), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         _commit(self._options, batchId, messages)
 
 
-def _write(options: SinkOptions, writing: Writing, rows: Iterator[pa.RecordBatch]) -> Written:
+def _write(options: SinkOptions, writing_id: str, rows: Iterator[pa.RecordBatch]) -> Written:
     home = _home(options.connection)
+    writing = Writing(home.owner(), writing_id)
     return Written(writing, stage(home, writing, _context().partitionId(), rows, options.topic))
 
 

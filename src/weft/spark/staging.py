@@ -1,17 +1,19 @@
 """Stage, decide, apply: how a write becomes exactly one, however often Spark tries. Pure; ``sink_steps`` does it.
 
 1. Tasks **stage**: each makes batches of its rows, ready for their topics, and puts them as events into
-   ``weft.staging.<id>``. What a failed, repeated or speculative task leaves there is garbage, because nobody names it.
-2. The driver **decides**: one event in ``weft.decisions.<id>`` lists what counts, by offsets. It carries the number of
-   the write as its producer's sequence, so the node itself sees to it that there is one decision for each write: who
-   comes second is refused, is told where the first is, and goes by that.
+   ``weft.staging.<owner>.<id>``. What a failed, repeated or speculative task leaves there is garbage, because nobody
+   names it.
+2. The driver **decides**: one event in ``weft.decisions.<owner>.<id>`` lists what counts, by offsets. It carries the
+   number of the write as its producer's sequence, so the node itself sees to it that there is one decision for each
+   write: who comes second is refused, is told where the first is, and goes by that.
 3. The driver **applies** the decision: it publishes the listed batches, each under a sequence that follows from the
    write and its place in the list. The node knows those it has, so a second application adds only what is missing.
    At the end a second event says that it is done, and then nothing of what was staged is needed any more.
 
 All of it happens at one node: what it knows about producers is its own. The id is that of a streaming query, or is
-made of the name that an application gave its writes. Whoever knows it can read what is staged; a decision is sealed by
-the job's API key as well, for what it says is published with the rights of that key.
+made of the name that an application gave its writes. The owner is the name of the job's API key, as its node tells it:
+nobody else may read or write there (SEC-03). A decision is sealed by the key itself as well, for what it says is
+published with the rights of that key.
 """
 
 from __future__ import annotations
@@ -29,12 +31,11 @@ from weft.errors import PeerError, UsageError
 from weft.limits import EVENT_PAYLOAD_BYTES_MAX, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import Epoch, NodeId, Stream, Topic, parse_node_id, parse_topic
 from weft.model.batch_header import PRODUCER_BYTES
+from weft.model.owned import OWNED_ID_BYTES, OwnedKind, owned_topic
 
 SINK_STAGED_MAX: Final = 1 << 18  # batches in one write: 256 GiB of rows of one topic; their list fits an event
 SINK_TARGETS_MAX: Final = 1 << 14  # topics and partitions in one write: a log remembers 100,000 producers' batches
-STAGING_PREFIX: Final = "weft.staging."
-DECISIONS_PREFIX: Final = "weft.decisions."
-ID_CHARS: Final = 32
+ID_CHARS: Final = 2 * OWNED_ID_BYTES
 NUMBER_MAX: Final = (1 << 44) - 1  # of a write: with the place in its list, it fits the 64 bits of a sequence
 SEAL_BYTES: Final = 32
 
@@ -92,27 +93,18 @@ Record: TypeAlias = Decided | Applied
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """The writes of one job, known by an id: the topics they use, and how they are numbered."""
+    """The writes of one job, known by its owner and an id: the topics they use, and how they are numbered."""
 
+    owner: str
     id: str
-
-    @classmethod
-    def of_query(cls, query: str) -> Writing:
-        """Of a streaming query, by the id in its checkpoint."""
-        return cls(_digest("query", query).hex()[:ID_CHARS])
-
-    @classmethod
-    def of_application(cls, name: str) -> Writing:
-        """Of an application that names and numbers its writes."""
-        return cls(_digest("application", name).hex()[:ID_CHARS])
 
     @property
     def staging(self) -> Topic:
-        return Topic(STAGING_PREFIX + self.id)
+        return owned_topic(OwnedKind.STAGING, self.owner, self.id)
 
     @property
     def decisions(self) -> Topic:
-        return Topic(DECISIONS_PREFIX + self.id)
+        return owned_topic(OwnedKind.DECISIONS, self.owner, self.id)
 
     def staging_stream(self, decided: Decided) -> Stream:
         return Stream(self.staging, NodeId(decided.origin), 0)
@@ -125,6 +117,16 @@ class Writing:
     def applier(self, secret: bytes) -> bytes:
         """The producer of what is published to the targets. Who could guess it could use up its sequences there."""
         return hmac_digest(secret, _digest("apply", self.id), "sha256")[:PRODUCER_BYTES]
+
+
+def query_id(query: str) -> str:
+    """Of a streaming query, by the id in its checkpoint."""
+    return _digest("query", query).hex()[:ID_CHARS]
+
+
+def application_id(name: str) -> str:
+    """Of an application that names and numbers its writes."""
+    return _digest("application", name).hex()[:ID_CHARS]
 
 
 def decided_sequence(number: int) -> int:

@@ -62,9 +62,17 @@ def test_ranges() -> None:
 
 def test_topics_of_the_mesh_are_its_own() -> None:
     assert read_topic_untrusted("weftier.t") == "weftier.t"
-    for topic in ("weft.inbox.c1", "weft.staging.s1", "weft.decisions.s1"):
+    for topic in (f"weft.{kind}.{'0' * 16}.{'1' * 32}" for kind in ("inbox", "staging", "decisions")):
         assert read_topic_untrusted(topic) == topic
-    for topic in ("weft", "weft.inbox", "weft.staging", "weft.groups.g", "weft.plain.x", "weft.quarantine.emm"):
+    for topic in (
+        "weft",
+        "weft.inbox",
+        "weft.inbox.c1",
+        "weft.staging",
+        "weft.groups.g",
+        "weft.plain.x",
+        "weft.quarantine.emm",
+    ):
         with pytest.raises(TopicReserved):
             read_topic_untrusted(topic)
 

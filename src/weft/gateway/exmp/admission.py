@@ -14,6 +14,7 @@ from typing import Protocol
 from weft.model import Pattern
 from weft.port.access import Access, Caller, KeyAccess, OpenAccess
 from weft.security import Acl, Cause, CertificateRefused, Kind, Refused, Secret, Unauthenticated
+from weft.security.acl import owner_of
 from weft.security.certificates import read_certificate_untrusted, read_identity_untrusted
 
 
@@ -64,7 +65,8 @@ class KeyAdmission:
             )
         if identity.kind is not Kind.CLIENT or not (self._publish or self._subscribe):
             return None
-        return self._admit(Acl(f"the certificate of client {identity.name}", self._publish, self._subscribe))
+        who, owner = f"the certificate of client {identity.name}", owner_of("certificate", identity.name)
+        return self._admit(Acl(who, self._publish, self._subscribe, owner=owner))
 
 
 class Credential:

@@ -1,4 +1,4 @@
-"""The calls of ``Mesh`` that look or move once: Fetch, Positions, Commit, Topics."""
+"""The calls of ``Mesh`` that look or move once: Fetch, Positions, Commit, Topics, Whoami."""
 
 from __future__ import annotations
 
@@ -128,6 +128,9 @@ class Queries:
         after = read_text_token_untrusted(request.page.token)
         topics, last = await topics_of(self._node.log, pattern, caller, room, after)
         return pb.TopicsReply(topics=topics, next_page=last.encode(), node_id=self._node.node_id)
+
+    async def whoami(self, request: pb.WhoamiRequest, caller: Caller) -> pb.WhoamiReply:
+        return pb.WhoamiReply(who=caller.who, owner=caller.owner)
 
     # --- groups --------------------------------------------------------------------------------------------------
 

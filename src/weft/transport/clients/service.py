@@ -58,6 +58,7 @@ def mesh_handlers(node: MeshNode, access: Access) -> dict[str, Handler]:
         f"/{MESH}/Positions": unary(access, node.held, queries.positions, pb.PositionsRequest),
         f"/{MESH}/Commit": unary(access, node.held, queries.commit, pb.CommitRequest),
         f"/{MESH}/Topics": unary(access, node.held, queries.topics, pb.TopicsRequest),
+        f"/{MESH}/Whoami": unary(access, node.held, queries.whoami, pb.WhoamiRequest),
     }
 
 

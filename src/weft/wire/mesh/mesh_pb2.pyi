@@ -436,6 +436,18 @@ class TopicInfo(_message.Message):
     last_timestamp_us: int
     def __init__(self, topic: _Optional[str] = ..., streams: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ...) -> None: ...
 
+class WhoamiRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WhoamiReply(_message.Message):
+    __slots__ = ("who", "owner")
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    who: str
+    owner: str
+    def __init__(self, who: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
+
 class LeaveRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

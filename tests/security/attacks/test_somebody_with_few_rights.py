@@ -1,0 +1,129 @@
+"""Somebody whose key may read one topic sees and touches nothing of others: inboxes, and what Spark jobs keep."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weft
+from tests.gateway.exmp.test_under_weft_up import configured, tls_of
+from tests.up import END_TIMEOUT_S, RunningNode, up
+from weft import exmp
+from weft.client import Client, Connecting, NotAllowed, Request
+from weft.client.requests import CORRELATION, REPLY_TO
+from weft.model import Receipt
+from weft.model.owned import OWNED_ID_BYTES, OwnedKind, owned_topic
+from weft.security import SALT_BYTES, SECRET_BYTES, KeyRequest, create_key
+
+
+def key_of(data: Path, name: str, **rights: Any) -> str:
+    entropy = secrets.token_bytes(SECRET_BYTES + SALT_BYTES)
+    return create_key(data, KeyRequest(name, **rights), entropy, time.time())[1].reveal()
+
+
+def connect(node: RunningNode, key: str) -> Connecting:
+    root = node.context.tls_root
+    assert root is not None, "of a secured node"
+    return weft.connect(node.grpc, tls=weft.TlsFiles(Path(root)), token=key)
+
+
+async def one_request(client: Client) -> Request:
+    async for request in client.requests("ask.>"):
+        return request
+    raise AssertionError("subscriptions do not end by themselves")
+
+
+async def see_nothing(spy: Client, receipts: list[Receipt]) -> None:
+    """Neither in lists, nor by name."""
+    assert [each.topic for each in await spy.topics("weft.>")] == []
+    for receipt in receipts:
+        topic = receipt.stream.topic
+        with pytest.raises(NotAllowed, match="not allowed to subscribe"):
+            async for _ in await spy.fetch(receipt.stream, receipt.epoch, receipt.first_offset):
+                pass
+        with pytest.raises(NotAllowed, match="not allowed to subscribe"):
+            await spy.positions(topic)
+        with pytest.raises(NotAllowed, match="not allowed to subscribe"):
+            async with spy.subscribe(topic, start="earliest") as events:
+                await anext(aiter(events))
+
+
+@pytest.mark.req("SEC-03")
+def test_inboxes_and_what_jobs_stage_belong_to_the_name_of_a_key(tmp_path: Path) -> None:
+    """They were open to everybody who knew their names, and ``Topics`` told everybody their names."""
+
+    async def story(node: RunningNode, keys: dict[str, str]) -> None:
+        async with (
+            asyncio.timeout(END_TIMEOUT_S),
+            connect(node, keys["asker"]) as asker,
+            connect(node, keys["server"]) as server,
+            connect(node, keys["spy"]) as spy,
+        ):
+            # A request and its reply, by keys that have no right but to the request's topic.
+            serving = asyncio.create_task(one_request(server))
+            asking = asyncio.create_task(asker.request("ask.price", b"?", timeout_s=END_TIMEOUT_S))
+            reply = await (await serving).reply(b"42")
+            assert (await asking).payload == b"42"
+            # What a job keeps.
+            own_id = secrets.token_hex(OWNED_ID_BYTES)
+            kept = [
+                await asker.publish(owned_topic(kind, await asker.owner(), own_id), b"rows")
+                for kind in (OwnedKind.STAGING, OwnedKind.DECISIONS)
+            ]
+            assert len(await asker.topics("weft.>")) == 3, "its own"
+            await see_nothing(spy, [reply, *kept])
+            await see_nothing(server, [reply, *kept])
+            for receipt in kept:
+                with pytest.raises(NotAllowed, match="not allowed to publish"):
+                    await spy.publish(receipt.stream.topic, b"forged")
+            # Another key of the same name is the same owner; who administers sees all.
+            async with connect(node, keys["asker again"]) as again, node.client() as admin:
+                for client in (again, admin):
+                    found = {each.topic for each in await client.topics("weft.>")}
+                    assert {each.stream.topic for each in (reply, *kept)} <= found
+            async with exmp.connect(node.gateway("exmps"), tls=tls_of(node, "exmps")) as peer:
+                await peer.call("authenticate", {"key": keys["spy"]})
+                assert await peer.call("topics", {"pattern": "weft.>"}) == {"topics": []}
+                with pytest.raises(exmp.Failure, match="not allowed to subscribe"):
+                    await peer.call("fetch", {"topic": reply.stream.topic})
+
+    with up(tmp_path / "a", *configured(tmp_path)) as node:
+        rights = {
+            "asker": {"publish": ("ask.>",)},
+            "server": {"subscribe": ("ask.>",)},
+            "spy": {"subscribe": ("news",), "publish": ("news",)},
+        }
+        keys = {name: key_of(tmp_path / "a", name, **some) for name, some in rights.items()}
+        keys["asker again"] = key_of(tmp_path / "a", "asker", publish=("other",))
+        asyncio.run(story(node, keys))
+        node.end_quietly()
+
+
+@pytest.mark.req("SEC-03")
+def test_who_was_asked_one_thing_cannot_answer_another(tmp_path: Path) -> None:
+    """Whoever is asked knows the inbox. Correlation ids were 1, 2, 3."""
+
+    async def story(node: RunningNode) -> None:
+        async with asyncio.timeout(END_TIMEOUT_S), node.client() as asker, node.client() as server:
+            async with server.subscribe("ask.>") as events:
+                await events.opened()
+                asking = [asyncio.create_task(asker.request(f"ask.{name}", b"?", timeout_s=60)) for name in "ab"]
+                asked = [(await anext(aiter(events))).headers or {} for _ in asking]
+            first, second = (each[CORRELATION] for each in asked)
+            inbox = asked[0][REPLY_TO]
+            assert inbox == asked[1][REPLY_TO]
+            for guess in ("1", "2", "", first[:-1] + "x"):
+                await server.publish(inbox, b"forged", headers={CORRELATION: guess})
+            for correlation in (first, second):
+                await server.publish(inbox, b"right", headers={CORRELATION: correlation})
+            assert [(await each).payload for each in asking] == [b"right", b"right"]
+            assert len(first) == len(second) == 32
+
+    with up(tmp_path / "a") as node:
+        asyncio.run(story(node))
+        node.end_quietly()
