@@ -9,7 +9,7 @@ import pytest
 
 from tests.log.laboratory import EPOCH, LABORATORIES, PRODUCER, batch, laboratory, settle, stream
 from weft.limits import PRODUCER_RECEIPTS_MAX
-from weft.log import MemoryStore, keys, open_store
+from weft.log import Appended, MemoryStore, keys, open_store
 from weft.log.errors import OutOfSequence, SequenceReused
 from weft.log.producers import Producers, Sent, sent_as
 from weft.log.records import meta_write
@@ -55,6 +55,50 @@ def test_a_batch_is_the_same_wherever_it_is_placed_and_whoever_reads_it() -> Non
     assert [kept.difference(other) for other in others] == ["content"] * len(others)
 
 
+# --- other events with the same checksum -----------------------------------------------------------------------------
+
+
+def colliding() -> tuple[Batch, Batch]:
+    """Two batches of one size with different events and one checksum, as anybody can make them: the checksum is linear
+    in the bits of the payload, and there are more bits than the checksum has."""
+    payload = bytes(5)
+    checksum = batch(payload).body_crc
+    basis: dict[int, tuple[int, int]] = {}  # highest bit -> how the checksum changes, by which bits of the payload
+    for bit in range(8 * len(payload)):
+        bits = 1 << bit
+        change = batch(bits.to_bytes(len(payload), "little")).body_crc ^ checksum
+        while change and change.bit_length() in basis:
+            other_change, other_bits = basis[change.bit_length()]
+            change, bits = change ^ other_change, bits ^ other_bits
+        if not change:
+            other = bits.to_bytes(len(payload), "little")
+            return tuple(batch(each, producer=PRODUCER, sequence=3) for each in (payload, other))  # type: ignore[return-value]
+        basis[change.bit_length()] = (change, bits)
+    raise AssertionError("33 changes of 32 bits depend on each other")
+
+
+@pytest.mark.req("SEC-03")
+@pytest.mark.parametrize("is_synced", [False, True])
+@pytest.mark.parametrize("is_gathered", [False, True])
+@pytest.mark.parametrize("kind", LABORATORIES)
+def test_other_events_get_no_receipt_though_their_checksum_fits(
+    kind: str, is_gathered: bool, is_synced: bool, tmp_path: Path
+) -> None:
+    first, forged = colliding()
+    assert first.body_crc == forged.body_crc and list(first) != list(forged)
+    lab = laboratory(kind, tmp_path)
+    before = [(TEMP, batch(b"before"))] if is_gathered else []
+    *_, kept = lab.log.append_all([*before, (TEMP, first)])
+    if is_synced:
+        lab.log.sync()
+    with pytest.raises(SequenceReused, match="differs content"):
+        lab.log.append(TEMP, forged)
+    again = lab.log.append(TEMP, first)
+    assert isinstance(kept, Appended)
+    assert (again.repeated, again.first_offset) == (True, kept.first_offset)
+    lab.close()
+
+
 # --- logs of format 1 ------------------------------------------------------------------------------------------------
 
 # As version 0.1 wrote it: segment:u32, then sequence:u64 first_offset:u64 events:u32 of each batch.
@@ -90,7 +134,9 @@ def test_a_log_of_format_1_opens_and_is_of_this_format_then(kind: str, tmp_path:
     for open_again in (lab.kill, lab.reopen):
         log = open_again()
         assert read_meta(log.store, "format") == FORMAT
-        assert log.append(TEMP, batch(b"c", b"d", producer=PRODUCER, sequence=3)).repeated, "nobody knows better"
+        assert log.append(TEMP, batch(b"a", b"b", producer=PRODUCER, sequence=3)).repeated
+        with pytest.raises(SequenceReused, match="differs content"):  # the events themselves are there to compare
+            log.append(TEMP, batch(b"c", b"d", producer=PRODUCER, sequence=3))
         with pytest.raises(SequenceReused, match="differs number of events"):
             log.append(TEMP, batch(b"a", producer=PRODUCER, sequence=3))
     log.append(TEMP, batch(b"e", producer=PRODUCER, sequence=4))

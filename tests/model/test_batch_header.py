@@ -8,12 +8,15 @@ from typing import Any
 
 import google_crc32c
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from tests.model import forge
 from tests.model.forge import THREE, THREE_HEAD
 from tests.model.refusal import BY_PYARROW, GOOD, refusal
 from weft.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, OFFSET_MAX
 from weft.model import Batch, Event
+from weft.model.batch_header import HEADER_BYTES, SEQUENCE_MAX, header_without_producer
 
 
 def test_the_batch_that_is_spoilt_below_is_good() -> None:
@@ -81,3 +84,14 @@ def test_the_checksum_covers_body_and_header() -> None:
     body = GOOD[64:]
     wrong = google_crc32c.value(body)  # of the body alone
     assert "checksum does not fit (at 4)" in refusal(GOOD[:4] + struct.pack("<I", wrong) + GOOD[8:])
+
+
+@pytest.mark.req("SEC-03")
+@given(st.binary(min_size=16, max_size=16), st.integers(0, SEQUENCE_MAX), st.integers(0, 1000), st.binary(max_size=400))
+def test_a_batch_can_do_without_its_producer(producer: bytes, sequence: int, offset: int, payload: bytes) -> None:
+    """The checksum is mended without a look at the body; the result is that of building it anew."""
+    assume(any(producer))
+    made = Batch.from_columns([payload], 7, producer=producer, sequence=sequence).with_base_offset(offset)
+    plain = Batch.from_columns([payload], 7).with_base_offset(offset)
+    assert header_without_producer(made.data) + made.data[HEADER_BYTES:] == plain.data
+    assert Batch.read_untrusted(plain.data).producer is None

@@ -15,8 +15,12 @@ from tests.node.running import running_node
 from tests.up import RunningNode, up
 from weft.limits import BATCH_BYTES_MAX
 from weft.model import Batch, NodeId, Stream, Topic
+from weft.port.access import EVERYBODY
+from weft.port.producers import bound_producer
 from weft.transport.clients.publish import PUBLISH_BATCHES_MAX
 from weft.wire.mesh import mesh_pb2 as pb
+
+BOUND = bound_producer(PRODUCER, EVERYBODY.owner)
 
 
 @pytest.mark.req("MSH-01")
@@ -77,7 +81,7 @@ def test_other_bytes_under_a_used_number_are_refused_and_the_same_get_their_rece
             assert refused.code == pb.ERROR_SEQUENCE_REUSED
             assert refused.message == "a producer used one sequence for two batches"
             facts = dict(refused.facts)
-            assert (facts["producer"], facts["sequence"], facts["differs"]) == (PRODUCER.hex(), "7", "content")
+            assert (facts["producer"], facts["sequence"], facts["differs"]) == (BOUND.hex(), "7", "content")
             assert facts["kept_at"] == f"plant.t@a/0:e{publisher.opened.epoch}:0"
             subscriber = await client.subscriber("plant.t")
             await publisher.publish("plant.t", b"the next")
@@ -87,7 +91,7 @@ def test_other_bytes_under_a_used_number_are_refused_and_the_same_get_their_rece
         with up(tmp_path / "a", "--insecure", "--node-id", "a") as node:
             asyncio.run(story(node, is_new=is_new))
             (line,) = [each for each in node.logged() if each["event"] == "sequence_reused"]  # one a minute is enough
-            assert (line["level"], line["producer"], line["sequence"]) == ("warning", PRODUCER.hex(), 7)
+            assert (line["level"], line["producer"], line["sequence"]) == ("warning", BOUND.hex(), 7)
             assert 'weft_refused_total{code="ERROR_SEQUENCE_REUSED"} 2.0' in node.metrics()
             node.end(end)
 

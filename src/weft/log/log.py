@@ -26,9 +26,9 @@ from weft.log.errors import DiskFull, GapInCopy, SequenceReused
 from weft.log.gathering import Run, gathered, pack_pieces, rounds
 from weft.log.ledger import Group, Ledger
 from weft.log.places import Places
-from weft.log.producers import Sent, sent_as
+from weft.log.producers import Sent, same_events, sent_as
 from weft.log.promises import Promised, Promises
-from weft.log.reading import read_range, seek_time
+from weft.log.reading import read_appended, read_range, seek_time
 from weft.log.recent import Recent
 from weft.log.records import StreamState, new_record
 from weft.log.recovery import Cut, Recovered
@@ -175,7 +175,7 @@ class Log:
                 if sent is None:
                     fresh.append((number, batch))
                 else:
-                    self._check_same(state.stream, sent, batch)
+                    self._check_same(state, sent, batch)
                     place = (state.stream, self.epoch, sent.first_offset, len(batch))
                     outcomes[number] = Appended(*place, self.appended, repeated=True)
             except WeftError as error:
@@ -191,15 +191,19 @@ class Log:
                 self._producers.add((state.id, batch.producer), sent_as(batch, at))
             at += len(batch)
 
-    def _check_same(self, stream: Stream, sent: Sent, batch: Batch) -> None:
+    def _check_same(self, state: StreamState, sent: Sent, batch: Batch) -> None:
         difference = sent.difference(batch)
+        if not difference:
+            first, end = sent.first_offset, sent.first_offset + len(batch)
+            if not same_events(batch, first, read_appended(self.store, state, first, end)):
+                difference = "content"
         if difference:
             raise SequenceReused(
                 "a producer used one sequence for two batches",
                 producer=(batch.producer or b"").hex(),
                 sequence=batch.sequence,
                 differs=difference,
-                kept_at=EventId(stream, self.epoch, sent.first_offset),
+                kept_at=EventId(state.stream, self.epoch, sent.first_offset),
             )
 
     def append_copy(self, stream: Stream, epoch: Epoch, batch: Batch) -> Appended | None:

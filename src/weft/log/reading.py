@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
 
+from weft.limits import READ_BYTES_MAX
 from weft.log import index, keys
 from weft.log.entries import Entry, Kind, read_entry, rows_around_damage
 from weft.log.errors import EventsLost, Loss, PositionAhead, PositionExpired, StoreCorrupt
@@ -38,6 +39,17 @@ def read_range(store: Store, state: StreamState, first: int, end: int, bytes_max
         if not batches:
             raise
     return batches
+
+
+def read_appended(store: Store, state: StreamState, first: int, end: int) -> list[bytes]:
+    """All batches that hold these offsets, synced or not: for the log itself. Empty if some are gone or damaged."""
+    if first < state.start:
+        return []
+    try:
+        found = list(entries(store, state, first, end, READ_BYTES_MAX))
+    except (EventsLost, PositionExpired):
+        return []
+    return [entry.data for entry in found if entry.kind is Kind.BATCH]
 
 
 def seek_time(store: Store, state: StreamState, timestamp_us: int) -> int:

@@ -14,11 +14,14 @@ import weft
 from tests.gateway.exmp.test_under_weft_up import configured, tls_of
 from tests.up import END_TIMEOUT_S, RunningNode, up
 from weft import exmp
-from weft.client import Client, Connecting, NotAllowed, Request
+from weft.client import Client, Connecting, NotAllowed, Request, SequenceReused
 from weft.client.requests import CORRELATION, REPLY_TO
-from weft.model import Receipt
+from weft.model import Batch, Receipt
+from weft.model.batch_header import HEADER_BYTES, PRODUCER_AT
 from weft.model.owned import OWNED_ID_BYTES, OwnedKind, owned_topic
 from weft.security import SALT_BYTES, SECRET_BYTES, KeyRequest, create_key
+from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.streams import stream_ref
 
 
 def key_of(data: Path, name: str, **rights: Any) -> str:
@@ -126,4 +129,54 @@ def test_who_was_asked_one_thing_cannot_answer_another(tmp_path: Path) -> None:
 
     with up(tmp_path / "a") as node:
         asyncio.run(story(node))
+        node.end_quietly()
+
+
+# --- producers -------------------------------------------------------------------------------------------------------
+
+PRODUCER = b"of the victim..."
+
+
+def numbered(payload: bytes, sequence: int) -> Batch:
+    return Batch.from_columns([payload], 7, producer=PRODUCER, sequence=sequence)
+
+
+async def shown_of_producers(client: Client, receipt: Receipt) -> bytes:
+    """Producer and sequence in the header of a batch, as the node sends it: the SDK does not show them."""
+    request = pb.FetchRequest(stream=stream_ref(receipt.stream, receipt.epoch), end_offset=1)
+    reply = await client._nodes.call("/weft.mesh.v1.Mesh/Fetch", request, pb.FetchReply)
+    (data,) = reply.fetched.batches
+    assert Batch.read_untrusted(data).producer is None, "its checksum is right"
+    return bytes(data[PRODUCER_AT:HEADER_BYTES])
+
+
+@pytest.mark.req("SEC-03")
+def test_nobody_uses_up_the_numbers_of_another_publisher(tmp_path: Path) -> None:
+    """Whoever knew a producer could publish under its numbers: what it sent next got receipts and was dropped. And
+    whoever could read a topic knew its producers."""
+
+    async def story(node: RunningNode, keys: dict[str, str]) -> None:
+        async with (
+            asyncio.timeout(END_TIMEOUT_S),
+            connect(node, keys["victim"]) as victim,
+            connect(node, keys["victim again"]) as again,
+            connect(node, keys["attacker"]) as attacker,
+        ):
+            first = await victim.publish_batch("orders", numbered(b"one", 1))
+            for place, (sequence, payload) in enumerate([(1, b"forged"), (2, b"two"), (90, b"forged")], 1):
+                stolen = await attacker.publish_batch("orders", numbered(payload, sequence))
+                assert stolen.first_offset == place, "under numbers of the attacker's own"
+            second = await victim.publish_batch("orders", numbered(b"two", 2))
+            assert second.first_offset == 4, "stored, and no repetition of what the attacker sent"
+            retried = await again.publish_batch("orders", numbered(b"two", 2))
+            assert retried == second, "who has a new key of the same name can try again what it is not sure of"
+            with pytest.raises(SequenceReused):
+                await victim.publish_batch("orders", numbered(b"another", 2))
+            assert await shown_of_producers(attacker, first) == bytes(24), "nothing, to whoever reads the topic"
+
+    with up(tmp_path / "a") as node:
+        both = {"publish": ("orders",), "subscribe": ("orders",)}
+        keys = {name: key_of(tmp_path / "a", name, **both) for name in ("victim", "attacker")}
+        keys["victim again"] = key_of(tmp_path / "a", "victim", **both)
+        asyncio.run(story(node, keys))
         node.end_quietly()

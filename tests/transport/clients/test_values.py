@@ -13,10 +13,12 @@ from weft.core.messages import Delivered, Edge, FromPositions, FromTime, Start
 from weft.errors import PeerError, UsageError
 from weft.limits import OFFSET_MAX
 from weft.model import Batch, Epoch, NodeId, Position, Stream, Topic
+from weft.model.batch_header import SEQUENCE_MAX
 from weft.port.errors import TooLarge
 from weft.port.topics import read_topic_untrusted
 from weft.transport.clients import values as room
 from weft.transport.clients.values import (
+    SHARED_BYTES_MIN,
     delivery_parts,
     fetched_parts,
     parse_untrusted,
@@ -110,31 +112,49 @@ def test_a_batch_as_it_should_be() -> None:
         read_place_untrusted(message, batch.data, len(batch.data) - 1)
 
 
+STORED = [
+    Batch.from_columns([payload], 7, producer=producer, sequence=sequence).with_base_offset(offset).data
+    for payload in (b"", b"x" * 300, bytes(SHARED_BYTES_MIN))
+    for producer, sequence in ((None, 0), (b"p" * 16, 0), (b"\xff" * 16, SEQUENCE_MAX))
+    for offset in (0, 1 << 40)
+]
+
+
+def shown(data: bytes) -> bytes:
+    """A stored batch as clients get it: as if it never had a producer (SEC-03)."""
+    batch = Batch.read_untrusted(data)
+    return Batch.from_columns([event.payload for event in batch], 7).with_base_offset(batch.base_offset).data
+
+
 DELIVERIES = st.builds(
     Delivered,
     st.builds(Stream, st.sampled_from([Topic("t"), Topic("x" * 200)]), st.just(NodeId("a")), st.integers(0, 65_535)),
     st.integers(1, OFFSET_MAX),
-    st.binary(max_size=300) | st.just(bytes(100_000)),
+    st.sampled_from(STORED),
     st.integers(0, OFFSET_MAX),
 )
 
 
+@pytest.mark.req("SEC-03")
 @given(st.lists(DELIVERIES, max_size=5))
 def test_deliveries_are_what_protobuf_would_write(batches: list[Delivered]) -> None:
     wanted = pb.Delivery(
         batches=[
-            pb.StreamBatch(stream=stream_ref(each.stream, each.epoch), batch=each.data, first_offset=each.first_offset)
+            pb.StreamBatch(
+                stream=stream_ref(each.stream, each.epoch), batch=shown(each.data), first_offset=each.first_offset
+            )
             for each in batches
         ]
     )
     head, rest = delivery_parts(batches)
     assert pb.SubscribeReply.FromString(head + rest) == pb.SubscribeReply(delivery=wanted)
-    if len(batches) == 1 and len(batches[0].data) > 300:
-        assert rest is batches[0].data, "it is not copied"
+    if len(batches) == 1 and len(batches[0].data) >= SHARED_BYTES_MIN:
+        assert isinstance(rest, memoryview) and rest.obj is batches[0].data, "it is not copied"
 
 
-@given(st.lists(st.binary(max_size=300), max_size=5))
+@pytest.mark.req("SEC-03")
+@given(st.lists(st.sampled_from(STORED), max_size=5))
 def test_fetched_batches_are_what_protobuf_would_write(batches: list[bytes]) -> None:
-    wanted = pb.FetchReply(fetched=pb.FetchedBatches(batches=batches))
+    wanted = pb.FetchReply(fetched=pb.FetchedBatches(batches=list(map(shown, batches))))
     head, rest = fetched_parts(batches)
     assert head + rest == wanted.SerializeToString()

@@ -24,6 +24,7 @@ from weft.port.access import Caller
 from weft.port.errors import ShuttingDown, error_message
 from weft.port.held import Use
 from weft.port.node import MeshNode
+from weft.port.producers import bound
 from weft.transport.clients.failing import cancelled, failure_of
 from weft.transport.clients.values import parse_untrusted, read_batch_untrusted, read_place_untrusted, receipts_bytes
 from weft.transport.grpc.calls import ServerCall
@@ -184,7 +185,8 @@ class PublishStream:
         except WeftError as error:
             self.refused(message.request, error)
         else:
-            node.publish(self, message.request, topic, partition, batch, message.copies)
+            known = bound(batch, self._caller.owner)
+            node.publish(self, message.request, topic, partition, known, message.copies)
 
     def _check(self, message: pb.PublishBatch, data: bytes) -> tuple[Topic, int]:
         self._node.check_open()

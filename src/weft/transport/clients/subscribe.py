@@ -144,7 +144,7 @@ class SubscribeStream:
         """What has left for the client is held no more."""
         self._holding.keep(self._waiting_bytes + self._call.unsent_bytes)
 
-    def _next(self) -> tuple[bytes, bytes]:
+    def _next(self) -> tuple[bytes, bytes | memoryview]:
         first = self._waiting.popleft()
         if not isinstance(first, Delivered):
             self._waiting_bytes -= first.ByteSize()

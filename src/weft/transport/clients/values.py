@@ -15,6 +15,7 @@ from weft.core.messages import Delivered, Edge, FromPositions, FromTime, Receipt
 from weft.errors import UsageError
 from weft.limits import CLIENT_POSITIONS_MAX, KIB, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import Batch, Epoch, Pattern, Position, Stream, Topic, parse_pattern
+from weft.model.batch_header import HEADER_BYTES, header_without_producer
 from weft.model.event import check_timestamp_us
 from weft.port.errors import TooLarge
 from weft.port.topics import read_topic_untrusted
@@ -135,13 +136,18 @@ def receipts_bytes(receipts: Sequence[tuple[int, Receipted]]) -> bytes:
     return b"".join((REPLY_RECEIPTS_FIELD + _varint(sum(map(len, parts))), *parts))
 
 
-def delivery_parts(batches: Sequence[Delivered]) -> tuple[bytes, bytes]:
+def shown_parts(data: bytes) -> tuple[bytes, memoryview]:
+    """A stored batch as clients get it, without its producer (SEC-03): a header, and the body, which is not copied."""
+    return header_without_producer(data), memoryview(data)[HEADER_BYTES:]
+
+
+def delivery_parts(batches: Sequence[Delivered]) -> tuple[bytes, bytes | memoryview]:
     """SubscribeReply with a Delivery of these batches, as protobuf has it: a head, and a rest that is shared by all who
     get the same batch. Small batches are encoded once, for all who get them; a large one is not even copied."""
     if len(batches) == 1 and len(batches[0].data) >= SHARED_BYTES_MIN:
         (one,) = batches
-        head = _delivered_head(one)
-        return DELIVERY_FIELD + _varint(len(head) + len(one.data)) + head, one.data
+        field, (head, body) = _delivered_head(one), shown_parts(one.data)
+        return DELIVERY_FIELD + _varint(len(field) + len(one.data)) + field + head, body
     return b"", _delivery_bytes(batches)
 
 
@@ -150,7 +156,7 @@ def _delivery_bytes(batches: Sequence[Delivered]) -> bytes:
     size = 0
     for each in batches:
         if not each.encoded:
-            each.encoded = _delivered_head(each) + each.data
+            each.encoded = b"".join((_delivered_head(each), *shown_parts(each.data)))
         parts.append(each.encoded)
         size += len(each.encoded)
     return b"".join((DELIVERY_FIELD + _varint(size), *parts))
@@ -165,15 +171,15 @@ def _delivered_head(each: Delivered) -> bytes:
     return b"".join((BATCHES_FIELD, _varint(size), stream, first, data))
 
 
-def fetched_parts(batches: Sequence[bytes]) -> tuple[bytes, bytes]:
+def fetched_parts(batches: Sequence[bytes]) -> tuple[bytes, bytes | memoryview]:
     """FetchReply with these batches as stored, made in the same way."""
     if len(batches) == 1:
         (one,) = batches
-        head = FETCHED_BATCH_FIELD + _varint(len(one))
-        return FETCHED_FIELD + _varint(len(head) + len(one)) + head, one
-    parts: list[bytes] = []
+        field, (head, body) = FETCHED_BATCH_FIELD + _varint(len(one)), shown_parts(one)
+        return FETCHED_FIELD + _varint(len(field) + len(one)) + field + head, body
+    parts: list[bytes | memoryview] = []
     for data in batches:
-        parts += (FETCHED_BATCH_FIELD + _varint(len(data)), data)
+        parts += (FETCHED_BATCH_FIELD + _varint(len(data)), *shown_parts(data))
     return b"", b"".join((FETCHED_FIELD + _varint(sum(map(len, parts))), *parts))
 
 

@@ -111,7 +111,7 @@ class Call:
         if self._is_over:
             raise self._failure()
 
-    def write_nowait(self, message: bytes, head: bytes = b"") -> None:
+    def write_nowait(self, message: bytes | memoryview, head: bytes = b"") -> None:
         """Never waits, and does nothing if the call is over: somebody reads, and hears of that.
 
         With a ``head``, the message is both together, and the rest is not copied: other calls may send it, too.
@@ -119,7 +119,7 @@ class Call:
         self._stream.send(message, head)
         self._endpoint.flush_soon()
 
-    def write_now(self, message: bytes, head: bytes = b"") -> None:
+    def write_now(self, message: bytes | memoryview, head: bytes = b"") -> None:
         """The same, and it does not even wait for the next turn of the loop: for what somebody is waiting for."""
         self._stream.send(message, head)
         self._endpoint.flush_now()
@@ -340,11 +340,11 @@ class ServerCall(Call):
     def _is_over(self) -> bool:
         return self._finished or self._stream.closed
 
-    def write_nowait(self, message: bytes, head: bytes = b"") -> None:
+    def write_nowait(self, message: bytes | memoryview, head: bytes = b"") -> None:
         self.send_initial()
         super().write_nowait(message, head)
 
-    def write_now(self, message: bytes, head: bytes = b"") -> None:
+    def write_now(self, message: bytes | memoryview, head: bytes = b"") -> None:
         self.send_initial()
         super().write_now(message, head)
 

@@ -125,7 +125,7 @@ class Stream:
             assert not self._pending, "headers come before messages"
             self._connection.write_headers(self, headers, end)
 
-    def send(self, message: bytes, head: bytes = b"") -> None:
+    def send(self, message: bytes | memoryview, head: bytes = b"") -> None:
         """One message. Never waits: what finds no room is in ``waiting_bytes``.
 
         A message may come in two parts: a ``head`` of its own, and a rest that others send, too, which is not copied.
@@ -155,7 +155,7 @@ class Stream:
             return
         self._send_later(b"", message)
 
-    def _send_later(self, head: bytes, message: bytes) -> None:
+    def _send_later(self, head: bytes, message: bytes | memoryview) -> None:
         size = len(head) + len(message)
         self._pending += (MESSAGE_PREFIX.pack(0, size) + head, message)
         self.waiting_bytes += size + PREFIX_BYTES
