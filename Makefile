@@ -24,7 +24,7 @@ test: $(READY) node peers  ## every test (under 10 minutes)
 	$(BIN)/pytest -n 2
 
 test-again: $(READY)  ## those that failed, one at a time; what passes now is flaky, and a bug to mend
-	$(BIN)/pytest --last-failed --last-failed-no-failures none -n 0 -v --maxfail 5
+	$(BIN)/pytest --last-failed --last-failed-no-failures none -n 0 -v --maxfail 10
 	@echo "The tests above failed at first and passed when tried again: each is a bug to mend."
 
 check: $(READY)  ## ruff with its security rules, mypy --strict, import contracts

@@ -227,14 +227,16 @@ def test_certificates_that_are_refused(tmp_path: Path) -> None:
     run(story())
 
 
-async def greet(node: Node, shown: Credentials, claimed: str) -> tuple[grpc.StatusCode, str]:
-    """Open an event stream as a peer of this name; how it ends."""
-    hello = Hello(claimed, frozenset(Feature), "weft", Epoch(1), 1)  # type: ignore[arg-type]
+async def greet(node: Node, shown: Credentials, claimed: str | None) -> tuple[grpc.StatusCode, str]:
+    """Open an event stream as a peer of this name; how it ends. None: say nothing, the certificate is enough. (What
+    grpcio sends on a call that was refused meanwhile makes an error of its own of it.)"""
     async with channel(node, shown) as open_channel:
         call = open_channel.stream_stream("/PeerLink/EventStream")(timeout=20)
-        with suppress(grpc.aio.AioRpcError):  # the certificate alone may be enough, before the hello is out
-            await call.write(PeerMessage(handshake=hello.to_message()).SerializeToString())
-            await call.read()
+        with suppress(grpc.aio.AioRpcError):
+            if claimed is not None:
+                hello = Hello(claimed, frozenset(Feature), "weft", Epoch(1), 1)  # type: ignore[arg-type]
+                await call.write(PeerMessage(handshake=hello.to_message()).SerializeToString())
+                await call.read()
             await call.read()
         return await call.code(), await call.details() or ""
 
@@ -248,8 +250,8 @@ def test_peers_are_who_their_certificates_say(tmp_path: Path) -> None:
             foreign = LocalSource(ours).enrol(Names(node_identity("elsewhere", "b"), LOOPBACK), now_s)
             cases = {
                 "another node's id": (b, "c", "certificate is of node b, but its owner says it is node c"),
-                "a client": (client_credentials(ours, now_s, "b"), "b", "certificate is of client b, not of a node"),
-                "another mesh": (foreign, "b", "certificate is of mesh elsewhere, this is mesh weft"),
+                "a client": (client_credentials(ours, now_s, "b"), None, "certificate is of client b, not of a node"),
+                "another mesh": (foreign, None, "certificate is of mesh elsewhere, this is mesh weft"),
             }
             for name, (shown, claimed, message) in cases.items():
                 code, details = await greet(node, shown, claimed)

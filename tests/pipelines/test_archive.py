@@ -16,6 +16,7 @@ from tests.pipelines.archiving import Publisher, in_order, kill_while_it_writes,
 from tests.pipelines.cluster import Cluster
 from weft.client.blocking import Client
 from weft.configuration import BadConfig, Source, validated
+from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
 from weft.pipelines import archive, lake
 from weft.pipelines.archive import ArchiveSettings
 from weft.testing import blocking_mesh
@@ -119,7 +120,7 @@ def test_a_table_can_be_partitioned_by_topic_too(
 
 
 def test_times_that_nobody_can_have_meant_do_not_stop_an_archive(spark: SparkSession, tmp_path: Path) -> None:
-    times = [0, -1, 2**62, -(2**62), 20_772 * 86_400_000_000]
+    times = [0, -1, EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN, 20_772 * 86_400_000_000]
     with blocking_mesh(nodes=1) as mesh, mesh.client("n0") as client:
         client.publish_batch("plant.odd", pa.table({"payload": [b"x"] * 5, "timestamp": pa.array(times, pa.int64())}))
         settings, _ = archive_all(spark, configured(mesh, tmp_path))

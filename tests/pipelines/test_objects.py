@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from tests.pipelines.coaty_events import advertise, coaty_object, deadvertise, uuid
+from weft.limits import EVENT_TIMESTAMP_US_MAX
 from weft.pipelines.derived_tables import MISDATED
 from weft.pipelines.lake import TableError
 from weft.pipelines.objects import PIPELINE, ObjectsSettings, start
@@ -79,7 +80,7 @@ def test_the_table_follows_the_namespace(spark: SparkSession, tmp_path: Path, de
         for topic in (ADV, TYPED):  # as Coaty does it
             publish(topic, 0, *(advertise(coaty_object(lamp, name)) for lamp, name in zip(lamps, "abc", strict=True)))
         publish(DAD, 5, deadvertise(lamps[1]), b"not Coaty")
-        far = pa.array([1 << 60]).cast(pa.timestamp("us", "UTC"))  # the year 38505
+        far = pa.array([EVENT_TIMESTAMP_US_MAX]).cast(pa.timestamp("us", "UTC"))  # the end of the year 9999
         client.publish_batch(DAD, pa.table({"payload": [deadvertise(lamps[0])], "timestamp": far}))
         publish("coaty.plant.CHN.news", 6, b"of no interest")
         first = {lamps[0]: ("a", False), lamps[2]: ("c", False), **marked}
