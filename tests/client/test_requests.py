@@ -9,6 +9,7 @@ import pytest
 from tests.client.fake import FakeNode, running, until
 from tests.client.story import connect, play
 from weft.client import Client, NoReply
+from weft.client.requests import CORRELATION, REPLY_TO
 from weft.errors import UsageError
 from weft.model.owned import OwnedKind, read_owned
 
@@ -56,6 +57,24 @@ def test_an_event_that_asks_for_nothing_cannot_be_replied_to() -> None:
             await until(lambda: len(node.opens) == 1)
             await client.publish("ask", b"just saying")
             with pytest.raises(UsageError, match="does not ask"):
+                await (await first).reply(b"what")
+
+    play(story())
+
+
+@pytest.mark.req("SEC-03")
+@pytest.mark.parametrize("named", ["orders.pay", "weft.staging." + "0" * 16 + "." + "0" * 32, "weft.inbox.x"])
+def test_an_asker_cannot_have_an_answer_published_anywhere_but_in_an_inbox(named: str) -> None:
+    """The answer goes out with the rights of who answers."""
+
+    async def story() -> None:
+        node = FakeNode()
+        async with running(node) as addresses, connect(addresses) as client:
+            requests = client.requests("ask")
+            first = asyncio.ensure_future(anext(requests))
+            await until(lambda: len(node.opens) == 1)
+            await client.publish("ask", b"pay me", headers={REPLY_TO: named, CORRELATION: "1"})
+            with pytest.raises(UsageError, match="replies go to inboxes only"):
                 await (await first).reply(b"what")
 
     play(story())

@@ -20,6 +20,7 @@ from weft.client.received import Received
 from weft.client.subscription import Subscription
 from weft.errors import UsageError
 from weft.model import Receipt
+from weft.model.owned import OwnedKind, read_owned
 
 CLIENT_REQUESTS_MAX: Final = 65_536  # requests without a reply, per client
 REPLY_TO: Final = "weft-reply-to"
@@ -45,6 +46,10 @@ class Request:
         asked = self.event.headers or {}
         if REPLY_TO not in asked or CORRELATION not in asked:
             raise UsageError("this event does not ask for a reply", event=self.event.id, header=REPLY_TO)
+        inbox = read_owned(asked[REPLY_TO])
+        if inbox is None or inbox.kind is not OwnedKind.INBOX:
+            # Whoever asks may name any topic: an answer there would be published with the rights of who answers.
+            raise UsageError("replies go to inboxes only", event=self.event.id, reply_to=asked[REPLY_TO][:64])
         return await self._publish(asked[REPLY_TO], payload, {**(headers or {}), CORRELATION: asked[CORRELATION]})
 
 
