@@ -211,7 +211,8 @@ class SimNode:
         try:
             await self._storage.close()
         except StorageError as error:
-            if str(error) != WORN_OUT:  # the disk may have been replaced meanwhile
+            # The disk may have been replaced, or filled up again, while the node was stopping.
+            if str(error) != WORN_OUT and not isinstance(error, DiskFull):
                 raise
             self.loop.plan(0.0, self._give_up)  # what was not synced is lost with the process
         else:
