@@ -46,7 +46,7 @@ class Hardware:
     skew_s: float = 0.0
     sync_s_max: float = 0.004
     settle_s: float = 0.05
-    inline: bool = False  # lone writes are synced by the loop
+    inline: bool = False  # small writes are synced by the loop
     window_bytes: int = 16_000
     queue_frames_max: int = 8192  # of the outbox of a link
     send_timeout_s: float = 5.0
