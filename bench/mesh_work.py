@@ -7,7 +7,6 @@ import os
 import resource
 import subprocess
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -29,12 +28,20 @@ from bench.systems import (
 
 import weft
 from tests.up import COMMAND, RunningNode, up
-from weft.client import Backpressure, Client, Published, Subscription
-from weft.model import Batch
+from weft.client import Client, Subscription
+from weft.load.work import BatchCalls, Budget, in_batches, one_by_one, singles
 
-TICKET_EVERY = 4_096  # events; one ticket of so many is awaited
-TICKETS_MAX = 16
-PAYLOADS = [PAYLOAD] * CALL_EVENTS
+BURST = 4_096  # single events; one ticket of so many is awaited
+BURSTS_MAX = 16
+
+
+def fixed() -> bytes:
+    """The payload where it does not matter which event it was."""
+    return PAYLOAD
+
+
+def no_record(took_s: float) -> None:
+    """Where only the rate counts."""
 
 
 class Weft(System):
@@ -80,20 +87,12 @@ class Weft(System):
         return await self.waiting(seconds, 1)
 
     async def waiting(self, seconds: float, connections: int) -> Sample:
-        clients, topic = await self._connect(connections), self._fresh()
-        await asyncio.gather(*(client.publish(topic, PAYLOAD) for client in clients))
+        clients, topics = await self._connect(connections), [self._fresh()]
+        await asyncio.gather(*(client.publish(topics[0], PAYLOAD) for client in clients))
         times: list[float] = []
         begin = time.perf_counter()
-        end = begin + seconds
-
-        async def publish(client: Client) -> None:
-            now = time.perf_counter()
-            while (sent := now) < end:
-                await client.publish(topic, PAYLOAD)
-                now = time.perf_counter()
-                times.append(now - sent)
-
-        await asyncio.gather(*map(publish, clients))
+        budget = Budget(seconds=seconds)
+        await asyncio.gather(*(one_by_one(client, topics, fixed, budget, times.append) for client in clients))
         return Sample(len(times), time.perf_counter() - begin, {"receipt": times})
 
     async def paced(self, seconds: float, rate: float, subscribers: int) -> Sample:
@@ -111,56 +110,19 @@ class Weft(System):
 
     async def singles(self, seconds: float, topics: int) -> Sample:
         (client,) = await self._connect(1)
-        names = [f"bench.turn{topic}" for topic in range(topics)]
-        for name in names:
-            await self._publish_nowait(client, name)
-        await client.flush()
-        tickets: deque[Published] = deque()
-        sent = 0
+        names, in_flight = [f"bench.turn{topic}" for topic in range(topics)], BURST * BURSTS_MAX
+        await singles(client, names, fixed, Budget(events=topics), no_record, in_flight)
+        budget = Budget(seconds=seconds)
         begin = time.perf_counter()
-        while time.perf_counter() - begin < seconds:
-            for number in range(sent, sent + TICKET_EVERY):
-                try:
-                    ticket = client.publish_nowait(names[number % topics], PAYLOAD)
-                except Backpressure:
-                    ticket = await self._publish_nowait(client, names[number % topics])
-            sent += TICKET_EVERY
-            tickets.append(ticket)
-            if len(tickets) > TICKETS_MAX:
-                await tickets.popleft()
-        await client.flush()
-        return Sample(sent, time.perf_counter() - begin)
-
-    @staticmethod
-    async def _publish_nowait(client: Client, topic: str) -> Published:
-        while True:
-            try:
-                return client.publish_nowait(topic, PAYLOAD)
-            except Backpressure:
-                await client.wait_for_room()
+        await singles(client, names, fixed, budget, no_record, in_flight, BURST)
+        return Sample(budget.sent, time.perf_counter() - begin)
 
     async def thousands(self, seconds: float) -> Sample:
         (client,) = await self._connect(1)
-        topic, room, sent = self._fresh(), asyncio.Semaphore(CALLS_IN_FLIGHT), 0
+        budget = Budget(seconds=seconds)
         begin = time.perf_counter()
-        async with asyncio.TaskGroup() as tasks:
-            while time.perf_counter() - begin < seconds:
-                await self._publish_batch(tasks, room, client, topic)
-                sent += CALL_EVENTS
-        return Sample(sent, time.perf_counter() - begin)
-
-    @staticmethod
-    async def _publish_batch(tasks: asyncio.TaskGroup, room: asyncio.Semaphore, client: Client, topic: str) -> None:
-        """1,000 events, made into a batch as an application would, once there is room for one more under way."""
-
-        async def publish() -> None:
-            try:
-                await client.publish_batch(topic, Batch.from_columns(PAYLOADS, time.time_ns() // 1000))
-            finally:
-                room.release()
-
-        await room.acquire()
-        tasks.create_task(publish())
+        await in_batches(client, [self._fresh()], fixed, budget, no_record, CALL_EVENTS, CALLS_IN_FLIGHT)
+        return Sample(budget.sent, time.perf_counter() - begin)
 
     async def blobs(self, seconds: float) -> Sample:
         return await self.thousands(seconds)  # to Weft a batch is both: one message, and 1,000 events
@@ -169,10 +131,8 @@ class Weft(System):
         (client,) = await self._connect(1)
         if not self._stored:
             self._stored = self._fresh()
-            async with asyncio.TaskGroup() as tasks:
-                room = asyncio.Semaphore(CALLS_IN_FLIGHT)
-                for _ in range(events // CALL_EVENTS):
-                    await self._publish_batch(tasks, room, client, self._stored)
+            budget = Budget(events=events)
+            await in_batches(client, [self._stored], fixed, budget, no_record, CALL_EVENTS, CALLS_IN_FLIGHT)
 
         async def to_arrow() -> None:
             seen = 0
@@ -194,7 +154,7 @@ class Weft(System):
         return Sample(values={name: await replayed(seconds / 2, events, read) for name, read in works.items()})
 
     async def flood(self, seconds: float, subscribers: int) -> Sample:
-        topic, crowd, room = self._fresh(), Crowd(subscribers), asyncio.Semaphore(CALLS_IN_FLIGHT)
+        topic, crowd = self._fresh(), Crowd(subscribers)
         (publisher,) = await self._connect(1)
         subscriptions = await subscribed(await self._connect(subscribers), topic)
 
@@ -204,7 +164,8 @@ class Weft(System):
 
         async with asyncio.TaskGroup() as tasks:
             readers = [tasks.create_task(read(*each)) for each in enumerate(subscriptions)]
-            sample = await flood_sample(seconds, crowd, lambda _: self._publish_batch(tasks, room, publisher, topic))
+            calls = BatchCalls(publisher, tasks, CALLS_IN_FLIGHT, no_record)
+            sample = await flood_sample(seconds, crowd, lambda _: calls.publish(topic, PAYLOAD, CALL_EVENTS))
             for reader in readers:
                 reader.cancel()
         return sample

@@ -12,6 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from weft.load.work import Budget, at_rate
+
 PAYLOAD_BYTES = 100
 NUMBER_DIGITS = 8
 FILLER = os.urandom(PAYLOAD_BYTES - NUMBER_DIGITS - 1)
@@ -119,21 +121,18 @@ class Stopwatch:
         return Sample(len(self.begun), seconds, self.times)
 
 
-async def at_rate(seconds: float, rate: float, hand_in: Callable[[], object]) -> None:
-    """An open loop: call again and again, by the clock alone."""
-    begin = time.perf_counter()
-    for number in range(int(seconds * rate)):
-        if (wait_s := begin + number / rate - time.perf_counter()) > 0:
-            await asyncio.sleep(wait_s)
-        hand_in()
-
-
 async def paced_sample(
     seconds: float, rate: float, subscribers: int, watch: Stopwatch, hand_in: Callable[[], object]
 ) -> Sample:
     """The whole of ``paced``, once its subscribers are there."""
-    begin = time.perf_counter()
-    await at_rate(seconds, rate, hand_in)
+    begin, budget = time.perf_counter(), Budget(events=int(seconds * rate))
+
+    def call() -> bool:
+        if is_due := bool(budget.take(1)):
+            hand_in()
+        return is_due
+
+    await at_rate(rate, call)
     await watch.complete(len(watch.begun) * subscribers)
     return watch.sample(time.perf_counter() - begin)
 

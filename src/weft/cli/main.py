@@ -10,6 +10,7 @@ import typer
 
 from weft import __version__
 from weft.cli import context, mesh
+from weft.cli.bench import bench
 from weft.cli.console import fail, show_warnings
 from weft.cli.deferred import deferred
 from weft.cli.doctor import doctor
@@ -35,6 +36,7 @@ app.command()(up)
 app.command()(pub)
 app.command()(sub)
 app.command()(doctor)
+app.command()(bench)
 for command in (mesh.topics, mesh.peers, mesh.groups, mesh.lag, mesh.explain, mesh.status, mesh.leave):
     app.command()(command)
 app.add_typer(context.app, name="context")

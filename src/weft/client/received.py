@@ -118,6 +118,12 @@ class ReceivedBatch:
         pairs = self.record_batch.column("headers")[0].as_py()
         return None if pairs is None else dict(pairs)
 
+    def first_payload(self) -> bytes:
+        """That of the first event, without making the others."""
+        if self._stored is not None and (few := self._stored.few) is not None:
+            return few.payloads[self.first_offset - self._stored.base_offset]
+        return bytes(self.record_batch.column("payload")[0].as_py())
+
     def _columns(self) -> Few:
         if self._stored is not None and (few := self._stored.few) is not None:
             skipped = self.first_offset - self._stored.base_offset
