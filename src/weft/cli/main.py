@@ -16,6 +16,7 @@ from weft.cli.deferred import deferred
 from weft.cli.doctor import doctor
 from weft.cli.pub import pub
 from weft.cli.sub import sub
+from weft.cli.top import top
 from weft.cli.up import up
 from weft.errors import WeftError
 
@@ -36,6 +37,7 @@ app.command()(up)
 app.command()(pub)
 app.command()(sub)
 app.command()(doctor)
+app.command()(top)
 app.command()(bench)
 for command in (mesh.topics, mesh.peers, mesh.groups, mesh.lag, mesh.explain, mesh.status, mesh.leave):
     app.command()(command)
