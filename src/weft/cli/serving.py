@@ -14,7 +14,7 @@ from typing import Final
 import uvloop
 from rich.markup import escape
 
-from weft.cli.console import err
+from weft.cli.console import err, fail
 from weft.cli.local_context import remember
 from weft.contexts import contexts_path
 from weft.errors import StorageError, UsageError
@@ -23,11 +23,13 @@ from weft.node.config.loading import load_config
 from weft.node.descriptors import raise_descriptor_limit
 from weft.node.logs import configure_logs, plain_logger
 from weft.node.runtime import Node
+from weft.node.twins import TwinFound
 from weft.security.exposure import close_to_others
 from weft.transport.addresses import Address, parse_address
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GARBAGE_EVERY: Final = 20_000  # new objects between two searches for garbage: Python's 700 are one busy millisecond
+TWIN_STATUS: Final = 78  # EX_CONFIG of sysexits.h: a service should not start it again (RestartPreventExitStatus=)
 SIGNALLED: Final = 128  # plus its number: the status of a process that a signal has ended
 
 
@@ -39,6 +41,8 @@ def serve(file: Path | None, flags: Mapping[str, object]) -> None:
     _take_descriptors(config.limits.connections_max)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         failure = runner.run(run(config))
+    if isinstance(failure, TwinFound):
+        fail(str(failure), TWIN_STATUS)
     if failure is not None:
         raise failure
 

@@ -27,11 +27,14 @@ from weft.node.metrics import Metrics
 from weft.node.peers import LinkInputs, LinkNews
 from weft.node.refusals import Refusals
 from weft.node.storage import Storage
+from weft.node.twins import TwinWatch
 from weft.port.node import ClientLimits
+from weft.security.notary import Notary
 from weft.transport.peers.gate import PeerGate
 from weft.transport.peers.links import PeerLinks
 from weft.transport.peers.settings import LinkSettings
 from weft.wire.mesh.features import Feature, Hello
+from weft.wire.mesh.lives import Life
 
 CLIENT_ADDRESSES_MAX: Final = 32  # told to a client: enough to find a living one, of a mesh of any size
 
@@ -56,6 +59,8 @@ class Outside:
     wall_offset_s: float
     chance: Chance
     gate: PeerGate
+    notary: Notary
+    life: Life  # this one
 
 
 class Machinery:
@@ -73,6 +78,7 @@ class Machinery:
         failed: Callable[[StorageError], None],
     ) -> None:
         self.node_id = own.node_id
+        self._life = outside.life
         self._settings = settings
         self._storage = storage
         self._logger = logger
@@ -88,6 +94,7 @@ class Machinery:
             metrics,
             refusals.batch,
         )
+        self.twins = TwinWatch(self.node_id, outside.life, outside.now_s, logger, failed)
         news = LinkNews(metrics, logger, refusals, self._undial)
         self.engine = Engine(
             self.broker,
@@ -103,10 +110,11 @@ class Machinery:
             self._hello,
             settings.mesh,
             settings.links,
-            LinkInputs(self.engine),
+            LinkInputs(self.engine, self.twins),
             outside.chance,
             news,
             outside.gate,
+            outside.notary,
         )
         self.engine.links = self.links
 
@@ -137,7 +145,8 @@ class Machinery:
 
     def _hello(self) -> Hello:
         own = self.members.own
-        return Hello(self.node_id, frozenset(Feature), self._settings.mesh, own.epoch, own.incarnation, own.addresses)
+        features, mesh = frozenset(Feature), self._settings.mesh
+        return Hello(self.node_id, features, mesh, own.epoch, own.incarnation, own.addresses, self._life)
 
     def _undial(self, addresses: Iterable[str]) -> None:
         for address in set(addresses).difference(self._settings.seeds):

@@ -11,14 +11,24 @@ from structlog.stdlib import BoundLogger
 from weft import membership
 from weft.core import messages as core
 from weft.errors import PeerError
-from weft.membership import GossipRefused, Health, HealthChanged, MemberChanged, MemberForgotten, RoundTrip
+from weft.membership import (
+    GossipRefused,
+    Health,
+    HealthChanged,
+    MemberChanged,
+    MemberForgotten,
+    NodeState,
+    RoundTrip,
+)
 from weft.model import NodeId
 from weft.node.engine import Engine, News
 from weft.node.figures import ConnectionState
 from weft.node.metrics import Metrics
 from weft.node.refusals import Refusals
+from weft.node.twins import ADVICE, TwinWatch
 from weft.transport.peers.watching import LinkInput
 from weft.wire.mesh.features import Feature, Hello
+from weft.wire.mesh.lives import Life
 
 STATE_OF: dict[Health, ConnectionState] = {
     Health.HEALTHY: ConnectionState.CONNECTED,
@@ -30,8 +40,9 @@ STATE_OF: dict[Health, ConnectionState] = {
 class LinkInputs:
     """LinkListener: both state machines hear of links; the broker gets events, membership its own messages."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, twins: TwinWatch) -> None:
         self._engine = engine
+        self._twins = twins
 
     def link_up(self, peer: NodeId, hello: Hello, plain: bool) -> None:
         self._engine.feed_member(membership.LinkUp(peer, gossips=not plain))
@@ -49,6 +60,9 @@ class LinkInputs:
 
     def received_member(self, peer: NodeId, message: membership.Message) -> None:
         self._engine.feed_member(membership.MessageReceived(peer, message))
+
+    def twin_found(self, life: Life, told_by: str) -> None:
+        self._twins.found(life, told_by)
 
 
 class LinkNews:
@@ -89,6 +103,9 @@ class LinkNews:
         if not self._refusals.link(address, error):
             self._logger.warning("peer_refused", address=address, reason=str(error))
 
+    def twins_seen(self, peer: NodeId, address: str) -> None:
+        self._logger.error("two_nodes_with_one_id", peer=peer, address=address, advice=ADVICE)
+
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
         self._logger.info("peer_backoff", address=address, reason=reason, retry_s=round(retry_s, 3))
 
@@ -106,7 +123,7 @@ class LinkNews:
         match news:
             case MemberChanged(before, after):
                 self._addresses[after.node_id] = after.addresses
-                if before is None or before.liveness is not after.liveness:
+                if _is_told_to_people(before, after):
                     self._logger.info(
                         "member_changed",
                         member=after.node_id,
@@ -137,3 +154,8 @@ class LinkNews:
     def _refused(self, peer: NodeId, fault: str, what: str, times: int) -> None:
         self._metrics.peer(peer).refuse(fault, times)
         self._refusals.from_peer(peer, fault, what)
+
+
+def _is_told_to_people(before: NodeState | None, after: NodeState) -> bool:
+    """Another liveness, or another life: not each version, of which a busy node says many."""
+    return before is None or (before.liveness, before.incarnation) != (after.liveness, after.incarnation)

@@ -38,6 +38,7 @@ from weft.security import (
 )
 from weft.security.authority import ROOT_KEY_ADVICE
 from weft.security.ca.server import CaServer
+from weft.security.notary import CertificateNotary, NoNotary
 from weft.transport.http2.tls import for_http2
 from weft.transport.peers.gate import PlainGate, TlsGate
 from weft.transport.tcp.tls import server_context
@@ -60,6 +61,7 @@ class Plain:
 
     def __init__(self, config: NodeConfig) -> None:
         self.gate = PlainGate(link_settings(config))
+        self.notary = NoNotary()
         self.access = OpenAccess()
         self.client: ClientFiles | None = None
         self.ca_address = ""
@@ -100,6 +102,7 @@ class Secured:
         self._client_rotation = None if client is None else self._rotation_of(client.settled, _nothing_to_do)
         expected = {str(peer.address): peer.node_id for peer in config.peers if peer.node_id is not None}
         self.gate = TlsGate(link_settings(config), config.node.mesh, self.certificate, self._identity_file, expected)
+        self.notary = CertificateNotary(config.node.mesh, self.certificate, time.time)
         authenticator = Authenticator(
             self._keys, secrets.token_bytes(CACHE_KEY_BYTES), clock=time.monotonic, wall_clock=time.time
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 import sys
 import time
 from collections import Counter
@@ -53,6 +54,7 @@ from weft.transport.addresses import Address
 from weft.transport.clients.service import admin_handlers, mesh_handlers
 from weft.transport.grpc.server import Handler, Server
 from weft.transport.peers.links import PeerLinks
+from weft.wire.mesh.lives import RUN_BYTES, Life
 
 SWITCH_INTERVAL_S: Final = 0.0005  # the syncing thread gets the interpreter back sooner: receipts are quicker
 GOODBYE_S: Final = 1.0  # for the last messages of streams that are ending
@@ -230,7 +232,14 @@ class Node:
         self._machinery = Machinery(
             own,
             machinery_settings(config, self._topics),
-            Outside(time.monotonic, time.time() - time.monotonic(), random.SystemRandom(), self.protection.gate),
+            Outside(
+                time.monotonic,
+                time.time() - time.monotonic(),
+                random.SystemRandom(),
+                self.protection.gate,
+                self.protection.notary,
+                Life(time.time_ns() // 1_000_000, secrets.token_bytes(RUN_BYTES)),
+            ),
             self._storage,
             self._metrics,
             self._refusals,
@@ -300,8 +309,8 @@ class Node:
             return [f"the node is {self._phase.value}"]
         if self._failure.done():
             return [f"the log has failed: {self._failure.result()}"]
-        full = self._disk.look()
-        return [] if full is None else [str(full)]
+        full, twin = self._disk.look(), self._machinery.twins.reason()
+        return [str(reason) for reason in (full, twin) if reason is not None]
 
     def status(self) -> Mapping[str, str | int | float | bool]:
         facts: dict[str, str | int | float | bool] = {"node": self.node_id, "phase": self._phase.value}

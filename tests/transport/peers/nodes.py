@@ -14,12 +14,14 @@ from weft.core.messages import Copy, ReceivedCopies
 from weft.errors import PeerError
 from weft.membership import Message
 from weft.model import Batch, Epoch, NodeId, Stream, parse_topic
+from weft.security.notary import NoNotary
 from weft.transport.addresses import parse_address
 from weft.transport.grpc.server import Server, ServerSettings
 from weft.transport.http2.endpoint import EndpointSettings
 from weft.transport.peers import LinkInput, LinkSettings, LinkView, PeerLinks, PlainGate
 from weft.wire.http2 import Http2Settings
 from weft.wire.mesh.features import Feature, Hello
+from weft.wire.mesh.lives import Life
 
 PATIENCE_S = 30
 MESH = "test"
@@ -37,6 +39,8 @@ class Record:
     inputs: list[LinkInput] = field(default_factory=list)
     members: list[tuple[NodeId, Message]] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    twins: list[tuple[Life, str]] = field(default_factory=list)  # of its own
+    twins_seen: list[NodeId] = field(default_factory=list)  # of others
     failed: list[str] = field(default_factory=list)
     drops: int = 0
     frames_sent: int = 0
@@ -82,6 +86,10 @@ class Record:
         self.members.append((peer, message))
         self._changed.set()
 
+    def twin_found(self, life: Life, told_by: str) -> None:
+        self.twins.append((life, told_by))
+        self._changed.set()
+
 
 class Observer:
     """The other half of the record."""
@@ -97,6 +105,10 @@ class Observer:
 
     def link_refused(self, address: str, error: PeerError) -> None:
         self._record.refused.append(str(error))
+        self._record._changed.set()
+
+    def twins_seen(self, peer: NodeId, address: str) -> None:
+        self._record.twins_seen.append(peer)
         self._record._changed.set()
 
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
@@ -142,6 +154,7 @@ class TestNode:
             Random(name),  # noqa: S311  # jitter
             Observer(self.record),
             PlainGate(settings),
+            NoNotary(),
         )
         self._settings = settings
         self._server: Server | None = None

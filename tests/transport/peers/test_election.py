@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
 from weft.model import NodeId
 from weft.transport.peers.election import Election
+from weft.wire.mesh.lives import Life
 
 Wire: TypeAlias = tuple[int, NodeId]  # a connection, and who receives
 
@@ -26,6 +27,7 @@ class End:
     incarnation: int = 1
     conn: int = 0
     over: bool = False
+    life: Life | None = None
 
 
 class Pair:
@@ -38,11 +40,14 @@ class Pair:
         self.told: dict[NodeId, list[str]] = {LOW: [], HIGH: []}
         self.replaced: dict[int, int] = {}  # which connection is to take the place of which
 
-    def dial(self, conn: int, dialler: NodeId, *, plain: bool = False, incarnation: int = 1) -> None:
-        """``incarnation``: of who is dialled."""
+    def dial(
+        self, conn: int, dialler: NodeId, *, plain: bool = False, incarnation: int = 1, life: Life | None = None
+    ) -> None:
+        """``incarnation`` and ``life``: of who is dialled."""
         for node in (LOW, HIGH):
             mine = node == dialler
             self.ends[conn, node] = End(_other(node), mine, plain, incarnation if mine else 1, conn)
+            self.ends[conn, node].life = life if mine else None
         self._send(conn, _other(dialler), "hello")
 
     def choices(self) -> list[tuple[Wire, int]]:
@@ -240,14 +245,15 @@ def test_who_lost_a_connection_unseen_gets_a_new_one(first: NodeId, second: Node
 
 @pytest.mark.req("PL-01")
 @pytest.mark.parametrize("first", [LOW, HIGH])
-def test_a_node_that_was_started_anew_replaces_its_old_link(first: NodeId) -> None:
+@pytest.mark.parametrize("change", [{"incarnation": 2}, {"life": Life(1, b"later" * 3)}], ids=["incarnation", "life"])
+def test_a_node_that_was_started_anew_replaces_its_old_link(first: NodeId, change: dict[str, Any]) -> None:
     """We still believe in the link to its former life, and are the one who dials."""
 
     def restarted(pair: Pair) -> None:
         pair.dial(1, first)
         pair.settle()
         pair.lose_silently(1, LOW)
-        pair.dial(2, HIGH, incarnation=2)
+        pair.dial(2, HIGH, **change)
 
     for pair in every_order(restarted):
         assert pair.standing(LOW) == pair.standing(HIGH) == 2, pair.told

@@ -349,10 +349,10 @@ def test_a_defect_while_dialling_does_not_pass_unseen() -> None:
 
     async def story() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: defects.append(str(context["exception"])))
-        a = TestNode("node-a")
-        async with running(a):
+        a, b = TestNode("node-a"), TestNode("node-b")
+        async with running(a, b):
             del a.hello  # whoever asks for it gets an AttributeError
-            a.links.dial("127.0.0.1:1")
+            a.links.dial(b.address)
             await settled(lambda: bool(defects))
 
     asyncio.run(story())

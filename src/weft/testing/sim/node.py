@@ -31,12 +31,14 @@ from weft.node.machinery import Machinery, MachinerySettings, Outside
 from weft.node.metrics import Metrics
 from weft.node.refusals import Refusals
 from weft.node.storage import Storage
+from weft.security.notary import NoNotary
 from weft.testing.sim.disk import WORN_OUT, Disk, SimStore, SimSyncer
 from weft.testing.sim.loop import Clock, SimLoop, new_loop
 from weft.testing.sim.network import Host, Network, SimConnection
 from weft.testing.sim.schedule import Schedule, Violation
 from weft.testing.sim.truth import StreamKey, Truth
 from weft.testing.sim.window import Window
+from weft.wire.mesh.lives import RUN_BYTES, Life
 
 SEGMENT_BYTES: Final = 6000  # small, so that retention and compaction have something to do
 DRAIN_S: Final = 2.0
@@ -168,7 +170,12 @@ class SimNode:
             own,
             self._settings,
             Outside(
-                self.loop.time, self.wall_us / 1e6 - self.loop.time(), self._chance, SimGate(self._network, self.host)
+                self.loop.time,
+                self.wall_us / 1e6 - self.loop.time(),
+                self._chance,
+                SimGate(self._network, self.host),
+                NoNotary(),
+                Life(self.wall_us // 1000, self._chance.randbytes(RUN_BYTES)),
             ),
             self._storage,
             metrics,

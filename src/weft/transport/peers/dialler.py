@@ -18,6 +18,10 @@ class DuplicateLink(PeerError):
     """There is a better connection between the two nodes."""
 
 
+class TwinRefused(PeerError):
+    """Two nodes run with the id of this peer, and the elder of them has the link."""
+
+
 class ClosedHere(PeerError):
     """This node does not want the link, or not now."""
 
@@ -39,7 +43,7 @@ class Dialler:
 def status_of(error: PeerError) -> StatusCode:
     """What a peer that dialled us is told."""
     match error:
-        case DuplicateLink():
+        case DuplicateLink() | TwinRefused():
             return StatusCode.ALREADY_EXISTS
         case CertificateRefused():
             return StatusCode.UNAUTHENTICATED

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from weft.model import NodeId
+from weft.wire.mesh.lives import Life
 
 
 class Candidate(Protocol):
@@ -35,6 +36,10 @@ class Candidate(Protocol):
     @property
     def incarnation(self) -> int:
         """That the peer said: it grows when a node starts."""
+
+    @property
+    def life(self) -> Life | None:
+        """Of the peer, if it told."""
 
 
 C = TypeVar("C", bound=Candidate)
@@ -101,8 +106,8 @@ class Election(Generic[C]):
         if any(made.dialled_by_us for made, _ in contest.made):
             return False  # another address of the same peer
         standing = contest.standing
-        if standing is not None and ours.incarnation > standing.incarnation:
-            return True  # the peer was started anew: what stands is half-open
+        if standing is not None and _is_of_next_life(ours, standing):
+            return True  # what stands is half-open
         if standing is not None and standing.dialled_by_us:
             return False
         return self._we_decide(ours) or (standing is None and not contest.made)
@@ -112,7 +117,7 @@ class Election(Generic[C]):
         standing = contest.standing
         if not self._we_decide(theirs):
             return True
-        if standing is not None and theirs.incarnation > standing.incarnation:
+        if standing is not None and _is_of_next_life(theirs, standing):
             return True
         if standing is None or not standing.dialled_by_us:
             return not any(made.dialled_by_us for made, _ in contest.made)  # ours is on its way, and will stay
@@ -121,3 +126,8 @@ class Election(Generic[C]):
 
     def _we_decide(self, candidate: C) -> bool:
         return self._own_id > candidate.peer
+
+
+def _is_of_next_life(candidate: Candidate, standing: Candidate) -> bool:
+    """The peer was started again since. Or it has a twin: which of the two stays is not decided here."""
+    return candidate.incarnation > standing.incarnation or candidate.life != standing.life

@@ -61,6 +61,7 @@ class PeerConnection:
         self.hello = theirs
         self.peer: NodeId = theirs.node_id
         self.incarnation = theirs.incarnation
+        self.life = theirs.life
         self.address = address
         self.dialled_by_us = dialled_by_us
         self.features = agreed_features(ours.features, theirs.features)

@@ -14,18 +14,27 @@ from weft.errors import PeerError
 from weft.membership import Chance, Message
 from weft.model import NodeId
 from weft.security import CertificateRefused, Fault
+from weft.security.notary import Notary
 from weft.transport.backoff import Backoff
-from weft.transport.peers.byte_streams import AcceptedCall, AcceptedStream, DialledStream, LinkBroken, begin_call
-from weft.transport.peers.dialler import ClosedHere, Dialler, DuplicateLink, status_of
+from weft.transport.peers.byte_streams import (
+    AcceptedCall,
+    AcceptedStream,
+    ByteStream,
+    DialledStream,
+    LinkBroken,
+    begin_call,
+)
+from weft.transport.peers.dialler import ClosedHere, Dialler, DuplicateLink, TwinRefused, status_of
 from weft.transport.peers.election import Election
 from weft.transport.peers.gate import PeerGate, Proof
 from weft.transport.peers.greetings import Greetings
 from weft.transport.peers.handshake import read_hello, within, write_hello
+from weft.transport.peers.introducing import Introductions
 from weft.transport.peers.link import LINK_FAREWELL_TIMEOUT_S, PeerConnection
 from weft.transport.peers.messages import Sendable
 from weft.transport.peers.settings import LinkSettings
 from weft.transport.peers.watching import LinkListener, LinkObserver, LinkView
-from weft.wire.mesh.features import Hello
+from weft.wire.mesh.features import Hello, OwnId
 from weft.wire.rpc import RpcError, metadata_value
 
 LINK_ACCEPTED_MAX: Final = 2048  # links that others dialled, from their hello on: twice a hub's neighbours
@@ -37,7 +46,8 @@ DIAL_NUMBER: Final = "weft-dial"
 
 
 class PeerLinks:
-    """The links of a node. ``hello`` is asked for at every handshake; ``gate`` says who is at the other end."""
+    """The links of a node. ``hello`` is asked for at every handshake; ``gate`` says who is at the other end, ``notary``
+    who has signed what is told of others."""
 
     def __init__(
         self,
@@ -48,6 +58,7 @@ class PeerLinks:
         chance: Chance,
         observer: LinkObserver,
         gate: PeerGate,
+        notary: Notary,
     ) -> None:
         self._hello = hello
         self._mesh = mesh
@@ -62,6 +73,7 @@ class PeerLinks:
         self._uncommitted: dict[tuple[NodeId, str], PeerConnection] = {}  # accepted, without their control stream yet
         self._accepted = 0
         self._greetings = Greetings()
+        self._introductions = Introductions(hello, mesh, notary, listener, observer, _loop_s)
         self._diallers: dict[str, Dialler] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._dial_numbers = count(1)
@@ -168,8 +180,7 @@ class PeerLinks:
         proof: Proof | None,
         replaced: PeerConnection | None = None,
     ) -> PeerConnection:
-        if proof is not None:
-            proof.check(theirs, self._mesh)
+        self._refuse_twin(theirs)
         dialled_by_us = isinstance(stream, DialledStream)
         link = PeerConnection(
             ours, theirs, address, dialled_by_us, stream, self._settings, self._listener, self._observer
@@ -183,6 +194,15 @@ class PeerLinks:
                 proof.end_s - time.time(), CertificateRefused(Fault.EXPIRED, "the peer's certificate has ended")
             )
         return link
+
+    def _refuse_twin(self, theirs: Hello) -> None:
+        """Of two nodes with one id, the elder keeps its link: raise TwinRefused for the other."""
+        standing, lives = self._election.standing(theirs.node_id), self._introductions.lives
+        if standing is None or standing.life is None or theirs.life is None:
+            return
+        lives.linked(theirs.node_id, standing.life, _loop_s())
+        if lives.are_twins(theirs.node_id) and standing.life < theirs.life:
+            raise TwinRefused("another node runs with this id, and was started earlier", id=theirs.node_id)
 
     def _stand(self, link: PeerConnection) -> None:
         """Both sides are for it: raise DuplicateLink if there is a better one after all."""
@@ -281,22 +301,22 @@ class PeerLinks:
 
     async def _dial_once(self, dialler: Dialler, replaced: PeerConnection | None = None) -> PeerError:
         """Make a link and serve it until it ends, then say why; raise PeerError if there was none."""
-        ours = self._hello()
-        metadata = ((DIAL_NUMBER, f"{ours.incarnation}.{next(self._dial_numbers)}"),)
         async with within(self._settings.dial_timeout_s, "dialling"):
             channel, proof = await self._gate.dial(dialler.address)
         link = renewal = None
         try:
+            ours = self._introductions.to(dialler.node_id if proof is None else NodeId(proof.name), None)
+            metadata = ((DIAL_NUMBER, f"{ours.incarnation}.{next(self._dial_numbers)}"),)
             stream = DialledStream(await begin_call(channel, EVENT_STREAM, metadata))
             async with within(self._settings.dial_timeout_s, "dialling"):
                 await write_hello(stream, ours)
             async with within(self._settings.handshake_timeout_s, "the handshake"):
-                theirs = await read_hello(stream, ours, self._mesh)
+                theirs = await self._read_hello(stream, ours, proof, dialler.address)
                 dialler.node_id = theirs.node_id
                 link = self._open(ours, theirs, dialler.address, stream, proof, replaced)
                 if not link.plain:
                     control = DialledStream(await begin_call(channel, CONTROL_STREAM, metadata))
-                    await write_hello(control, ours)
+                    await write_hello(control, self._introductions.to(theirs.node_id, theirs))
                     await read_hello(control, ours, self._mesh)
                     link.control = control
             dialler.link = link
@@ -319,6 +339,17 @@ class PeerLinks:
                     dialler.link = None
             channel.close()
             await channel.wait_closed()
+
+    async def _read_hello(self, stream: ByteStream, ours: Hello, proof: Proof | None, address: str) -> Hello:
+        """Of the node at the other end; raise PeerError if it is not what it says, or ourselves."""
+        try:
+            theirs = await read_hello(stream, ours, self._mesh)
+        except OwnId as ourselves:
+            if self._introductions.meet(ourselves, proof, address) and isinstance(stream, AcceptedStream):
+                await write_hello(stream, ours)  # so that it knows, too
+            raise
+        self._introductions.hear(theirs, proof, address)
+        return theirs
 
     # --- accepting -----------------------------------------------------------------------------------------------
 
@@ -343,10 +374,15 @@ class PeerLinks:
         try:
             async with within(self._settings.handshake_timeout_s, "the handshake"):
                 with self._greetings.waiting(proof):
-                    theirs = await read_hello(stream, ours, self._mesh)
+                    theirs = await self._read_hello(stream, ours, proof, call.peer)
+                ours = self._introductions.to(theirs.node_id, theirs)
                 if self._accepted >= LINK_ACCEPTED_MAX:
                     raise ClosedHere("too many links that others dialled", limit=LINK_ACCEPTED_MAX)
-                link = self._open(ours, theirs, call.peer, stream, proof)
+                try:
+                    link = self._open(ours, theirs, call.peer, stream, proof)
+                except TwinRefused:
+                    await write_hello(stream, ours)  # it has the other's signature, without which nobody stops
+                    raise
                 self._accepted += 1
                 if link.plain:
                     self._stand(link)
@@ -380,9 +416,7 @@ class PeerLinks:
             call.widen()
             async with within(self._settings.handshake_timeout_s, "the handshake"):
                 with self._greetings.waiting(proof):
-                    theirs = await read_hello(stream, ours, self._mesh)
-                if proof is not None:
-                    proof.check(theirs, self._mesh)
+                    theirs = await self._read_hello(stream, ours, proof, call.peer)
                 link = self._uncommitted.pop((theirs.node_id, _dial_number(call)), None)
                 if link is None:
                     raise ClosedHere("a control stream without its event stream", peer=theirs.node_id)
@@ -397,6 +431,10 @@ class PeerLinks:
         finally:
             if link is not None:
                 self._end(link, LinkBroken("the control stream has ended"))
+
+
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _dial_number(call: AcceptedCall) -> str:

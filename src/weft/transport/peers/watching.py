@@ -20,6 +20,7 @@ from weft.limits import LINK_LATENCIES_KEPT
 from weft.membership import Message
 from weft.model import NodeId
 from weft.wire.mesh.features import Feature, Hello
+from weft.wire.mesh.lives import Life
 
 LinkInput: TypeAlias = ReceivedCopies | ReceivedAcks | ReceivedResume | ReceivedPlain | ReceivedPlainAck | FramesDropped
 
@@ -64,6 +65,9 @@ class LinkListener(Protocol):
 
     def received_member(self, peer: NodeId, message: Message) -> None: ...
 
+    def twin_found(self, life: Life, told_by: str) -> None:
+        """Another node runs with our own id: it has proved that it has the key of our certificate, and lives now."""
+
 
 class LinkObserver(Protocol):
     """Metrics and logs. ``address`` is where we dialled, or where the peer came from."""
@@ -74,6 +78,9 @@ class LinkObserver(Protocol):
 
     def link_refused(self, address: str, error: PeerError) -> None:
         """Somebody who dialled us was turned away, or has a certificate that is not good where we dialled."""
+
+    def twins_seen(self, peer: NodeId, address: str) -> None:
+        """Two nodes that both live said hello as this peer; the one at this address last."""
 
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
         """There is no link, or none any more; the next attempt comes after ``retry_s``."""

@@ -14,6 +14,14 @@ from weft.errors import UsageError
 from weft.limits import ORIGIN_BYTES_MAX, PEER_ADDRESSES_MAX, PEER_FEATURES_MAX, PEER_NAME_CHARS_MAX
 from weft.model.stream import Epoch, NodeId, parse_node_id
 from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.lives import (
+    Heard,
+    Life,
+    OtherLife,
+    read_heard_untrusted,
+    read_life_untrusted,
+    read_other_untrusted,
+)
 from weft.wire.mesh.peerlink_pb2 import Handshake
 
 PROTOCOL_VERSION: Final = 1  # the major version; what a minor version would add is a feature
@@ -31,7 +39,7 @@ class Feature(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """One side's handshake. ``mesh``, ``epoch`` and ``incarnation`` are empty for a peer of the four messages."""
+    """One side's handshake. All but ``node_id`` is empty for a peer of the four messages."""
 
     node_id: NodeId
     features: frozenset[str] = frozenset()
@@ -39,6 +47,9 @@ class Hello:
     epoch: Epoch | None = None
     incarnation: int = 0
     addresses: tuple[str, ...] = ()
+    life: Life | None = None
+    heard: Heard | None = None  # of another life with its own id
+    other: OtherLife | None = None  # to the receiver, of another life with the receiver's id
 
     def to_message(self) -> Handshake:
         return Handshake(
@@ -49,32 +60,50 @@ class Hello:
             epoch=self.epoch or 0,
             incarnation=self.incarnation,
             addresses=self.addresses,
+            run=b"" if self.life is None else self.life.run,
+            started_ms=0 if self.life is None else self.life.started_ms,
+            heard=None if self.heard is None else self.heard.to_message(),
+            other=None if self.other is None else self.other.to_message(),
         )
 
 
+class OwnId(BadMeshMessage):
+    """Whoever is there has our own node id: we ourselves, or another life with our id."""
+
+    def __init__(self, hello: Hello) -> None:
+        super().__init__(
+            "the peer has our own node id: a link to ourselves, or two nodes with one id", id=hello.node_id
+        )
+        self.hello = hello
+
+
 def read_hello_untrusted(message: Handshake, own_id: NodeId, own_mesh: str) -> Hello:
-    """What a peer says of itself, if we can work with it; raise only BadMeshMessage."""
+    """What a peer says of itself, if we can work with it; raise only BadMeshMessage, OwnId among them."""
     if message.protocol_version != PROTOCOL_VERSION:
         raise BadMeshMessage("incompatible protocol version", theirs=message.protocol_version, ours=PROTOCOL_VERSION)
     try:
         node_id = parse_node_id(message.node_id)
     except UsageError as error:
         raise BadMeshMessage(f"bad node id in the handshake: {error}") from None
-    if node_id == own_id:
-        raise BadMeshMessage("the peer has our own node id: a link to ourselves, or two nodes with one id", id=own_id)
     if message.mesh and message.mesh != own_mesh:
         theirs = message.mesh[:ORIGIN_BYTES_MAX]
         raise BadMeshMessage("the peer belongs to another mesh", theirs=theirs, ours=own_mesh)
     _check_list("features", message.features, PEER_FEATURES_MAX)
     _check_list("addresses", message.addresses, PEER_ADDRESSES_MAX)
-    return Hello(
+    hello = Hello(
         node_id,
         frozenset(message.features),
         message.mesh,
         Epoch(message.epoch) if message.epoch else None,
         message.incarnation,
         tuple(message.addresses),
+        read_life_untrusted(message.started_ms, message.run),
+        read_heard_untrusted(message.heard) if message.HasField("heard") else None,
+        read_other_untrusted(message.other) if message.HasField("other") else None,
     )
+    if node_id == own_id:
+        raise OwnId(hello)
+    return hello
 
 
 def agreed_features(ours: Iterable[str], theirs: Iterable[str]) -> frozenset[Feature]:

@@ -48,7 +48,7 @@ class PeerMessage(_message.Message):
     def __init__(self, handshake: _Optional[_Union[Handshake, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., batches: _Optional[_Union[PeerBatches, _Mapping]] = ..., acks: _Optional[_Union[PeerAcks, _Mapping]] = ..., resume: _Optional[_Union[PeerResume, _Mapping]] = ..., gossip: _Optional[_Union[PeerGossip, _Mapping]] = ..., probe: _Optional[_Union[PeerProbe, _Mapping]] = ..., compressed: _Optional[_Union[PeerCompressed, _Mapping]] = ..., closing: _Optional[_Union[PeerClosing, _Mapping]] = ...) -> None: ...
 
 class Handshake(_message.Message):
-    __slots__ = ("node_id", "protocol_version", "features", "mesh", "epoch", "incarnation", "addresses")
+    __slots__ = ("node_id", "protocol_version", "features", "mesh", "epoch", "incarnation", "addresses", "run", "started_ms", "heard", "other")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,10 @@ class Handshake(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    OTHER_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     protocol_version: int
     features: _containers.RepeatedScalarFieldContainer[str]
@@ -63,7 +67,31 @@ class Handshake(_message.Message):
     epoch: int
     incarnation: int
     addresses: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[str] = ..., protocol_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., mesh: _Optional[str] = ..., epoch: _Optional[int] = ..., incarnation: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+    run: bytes
+    started_ms: int
+    heard: HeardLife
+    other: NodeLife
+    def __init__(self, node_id: _Optional[str] = ..., protocol_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., mesh: _Optional[str] = ..., epoch: _Optional[int] = ..., incarnation: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., run: _Optional[bytes] = ..., started_ms: _Optional[int] = ..., heard: _Optional[_Union[HeardLife, _Mapping]] = ..., other: _Optional[_Union[NodeLife, _Mapping]] = ...) -> None: ...
+
+class NodeLife(_message.Message):
+    __slots__ = ("run", "started_ms", "heard")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    run: bytes
+    started_ms: int
+    heard: HeardLife
+    def __init__(self, run: _Optional[bytes] = ..., started_ms: _Optional[int] = ..., heard: _Optional[_Union[HeardLife, _Mapping]] = ...) -> None: ...
+
+class HeardLife(_message.Message):
+    __slots__ = ("run", "signature", "chain")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    run: bytes
+    signature: bytes
+    chain: bytes
+    def __init__(self, run: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., chain: _Optional[bytes] = ...) -> None: ...
 
 class Event(_message.Message):
     __slots__ = ("topic", "offset", "payload", "headers")

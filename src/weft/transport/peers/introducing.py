@@ -1,0 +1,72 @@
+"""What hellos say of lives: of our own, of a peer's, and of two that have one id (SEC-07)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from weft.model import NodeId
+from weft.security.notary import Notary
+from weft.transport.peers.gate import Proof
+from weft.transport.peers.lives import PeerLives
+from weft.transport.peers.watching import LinkListener, LinkObserver
+from weft.wire.mesh.features import Hello, OwnId
+from weft.wire.mesh.lives import Heard, OtherLife, statement
+
+
+class Introductions:
+    """``hello`` is what we say of ourselves now; ``now_s`` a monotonic clock."""
+
+    def __init__(
+        self,
+        hello: Callable[[], Hello],
+        mesh: str,
+        notary: Notary,
+        listener: LinkListener,
+        observer: LinkObserver,
+        now_s: Callable[[], float],
+    ) -> None:
+        self._hello = hello
+        self._mesh = mesh
+        self._notary = notary
+        self._listener = listener
+        self._observer = observer
+        self._now_s = now_s
+        self.lives = PeerLives()
+
+    def to(self, peer: NodeId | None, theirs: Hello | None) -> Hello:
+        """Our hello to a peer: with what it should know of others with its id, and an answer to what it told us."""
+        ours = self._hello()
+        life, told = (None, None) if theirs is None else (theirs.life, theirs.other)
+        other = None if peer is None else self.lives.other_than(peer, life, self._now_s())
+        return replace(ours, other=other, heard=self._heard(ours, told))
+
+    def _heard(self, ours: Hello, told: OtherLife | None) -> Heard | None:
+        if told is None or ours.life is None or told.life.run == ours.life.run:
+            return None
+        signed = self._notary.sign(statement(self._mesh, ours.node_id, ours.life, told.life.run))
+        return Heard(told.life.run, signed)
+
+    def hear(self, theirs: Hello, proof: Proof | None, address: str) -> None:
+        """A peer said hello; raise CertificateRefused if it is another than it says."""
+        if proof is not None:
+            proof.check(theirs, self._mesh)
+        if theirs.life is not None and self.lives.hear(theirs.node_id, theirs.life, theirs.heard, self._now_s()):
+            self._observer.twins_seen(theirs.node_id, address)
+        ours, told = self._hello(), theirs.other
+        if ours.life is None or told is None or told.heard is None or told.life.run == ours.life.run:
+            return
+        said = statement(self._mesh, ours.node_id, told.life, ours.life.run)
+        aware = told.heard.run == ours.life.run
+        if aware and self._notary.is_signed_untrusted(ours.node_id, said, told.heard.signature):
+            self._listener.twin_found(told.life, theirs.node_id)
+
+    def meet(self, ourselves: OwnId, proof: Proof | None, address: str) -> bool:
+        """Somebody has our own id. True: it is another life, and not a link to ourselves."""
+        theirs, ours = ourselves.hello, self._hello()
+        if proof is not None:
+            proof.check(theirs, self._mesh)
+        if theirs.life is None or ours.life is None or theirs.life.run == ours.life.run:
+            return False
+        self._listener.twin_found(theirs.life, address)
+        return True
