@@ -15,6 +15,7 @@ import pytest
 from tests.cli.commands import Weft
 from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
 from weft.cli import serving
+from weft.doors.descriptors import FileLimit, file_limit
 from weft.errors import StorageError, UsageError
 from weft.model import NodeId
 from weft.node.config import NodeConfig
@@ -159,7 +160,7 @@ def test_flags_are_above_the_environment_and_that_above_the_file(
 ) -> None:
     seen: list[NodeConfig] = []
 
-    async def run(config: NodeConfig) -> None:
+    async def run(config: NodeConfig, files: FileLimit) -> None:
         seen.append(config)
 
     monkeypatch.setattr(serving, "run", run)
@@ -213,7 +214,7 @@ class StandIn:
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     node = StandIn()
-    monkeypatch.setattr(serving, "Node", lambda config: node)
+    monkeypatch.setattr(serving, "Node", lambda config, files: node)
     return node
 
 
@@ -226,7 +227,7 @@ def test_ready_is_said_and_a_signal_drains(
     stand_in: StandIn, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
     stand_in.on_wait = signal_self(number)
-    assert asyncio.run(serving.run(CONFIG)) is None
+    assert asyncio.run(serving.run(CONFIG, file_limit())) is None
     assert stand_in.calls == ["start", "stop drain=True"]
     captured = capsys.readouterr()
     assert captured.out == "ready\n"
@@ -236,7 +237,7 @@ def test_ready_is_said_and_a_signal_drains(
 def test_a_signal_before_it_serves_is_heard(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in.on_start = signal_self(signal.SIGTERM)
     stand_in.start_blocks = True
-    assert asyncio.run(serving.run(CONFIG)) is None
+    assert asyncio.run(serving.run(CONFIG, file_limit())) is None
     assert stand_in.calls == ["start", "stop drain=True"]
     assert capsys.readouterr().out == ""
 
@@ -244,13 +245,13 @@ def test_a_signal_before_it_serves_is_heard(stand_in: StandIn, capsys: pytest.Ca
 def test_a_node_that_does_not_start_is_not_ready(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in.start_error = UsageError("cannot listen")
     with pytest.raises(UsageError, match="cannot listen"):
-        asyncio.run(serving.run(CONFIG))
+        asyncio.run(serving.run(CONFIG, file_limit()))
     assert capsys.readouterr().out == ""
 
 
 def test_a_log_that_fails_ends_the_node(stand_in: StandIn) -> None:
     stand_in.failure = StorageError("the log cannot be synced")
-    assert asyncio.run(serving.run(CONFIG)) is stand_in.failure
+    assert asyncio.run(serving.run(CONFIG, file_limit())) is stand_in.failure
     assert stand_in.calls[-1].startswith("stop")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.doors import TurnedAway
+from weft.doors.descriptors import FileLimit
 from weft.errors import UsageError
 from weft.node.config.loading import load_config
 from weft.node.entrances import COATY_SURPLUS_MAX, Entrances
@@ -19,7 +20,7 @@ ADDRESS = "10.0.0.1"
 def entrances(directory: Path, files_max: int = 20_000, **limits: int) -> tuple[Entrances, list[TurnedAway]]:
     told: list[TurnedAway] = []
     config = load_config(None, {}, {"node": {"data": str(directory)}, "limits": limits})
-    return Entrances(config, files_max, told.append), told
+    return Entrances(config, FileLimit(256, files_max, files_max), told.append), told
 
 
 def test_what_the_process_can_have_bounds_all_ports_but_those_for_health(tmp_path: Path) -> None:

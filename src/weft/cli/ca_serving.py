@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from weft.cli.console import err
 from weft.doors import Doorkeeper
-from weft.doors.descriptors import CA_CONNECTIONS_MAX, files_allowed
+from weft.doors.descriptors import CA_CONNECTIONS_MAX, file_limit
 from weft.doors.http import http_limits
 from weft.errors import WeftError
 from weft.security.authority import Authority
@@ -21,7 +21,7 @@ from weft.transport.addresses import parse_address
 
 def serve(authority: Authority, listen: str) -> None:
     host, port = parse_address(listen)
-    most = min(CA_CONNECTIONS_MAX, files_allowed() // 2)  # half is for its files
+    most = min(CA_CONNECTIONS_MAX, file_limit().now // 2)  # half is for its files
     door = Doorkeeper().door("ca", http_limits(most), apart=True)
     asyncio.run(_serve(CaServer(authority, host, port, time.time, _say, door)))
 

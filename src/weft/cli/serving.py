@@ -17,10 +17,10 @@ from rich.markup import escape
 from weft.cli.console import err, fail
 from weft.cli.local_context import remember
 from weft.contexts import contexts_path
+from weft.doors.descriptors import FileLimit, raise_file_limit
 from weft.errors import StorageError, UsageError
 from weft.node.config import NodeConfig
 from weft.node.config.loading import load_config
-from weft.node.descriptors import raise_descriptor_limit
 from weft.node.logs import configure_logs, plain_logger
 from weft.node.runtime import Node
 from weft.node.twins import TwinFound
@@ -38,9 +38,8 @@ def serve(file: Path | None, flags: Mapping[str, object]) -> None:
     config = load_config(file, os.environ, flags)
     configure_logs(config.log.level, config.log.format)
     _close_data(config.node.data)
-    _take_descriptors(config.limits.connections_max)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        failure = runner.run(run(config))
+        failure = runner.run(run(config, raise_file_limit()))
     if isinstance(failure, TwinFound):
         fail(str(failure), TWIN_STATUS)
     if failure is not None:
@@ -61,20 +60,11 @@ def _close_data(data: Path) -> None:
         logger.warning("data_stays_open", path=str(data), to=left.to, count=left.count, first=left.first, advice=advice)
 
 
-def _take_descriptors(connections_max: int) -> None:
-    limit = raise_descriptor_limit()
-    logger = plain_logger()
-    logger.info("descriptors", limit=limit.now, before=limit.before)
-    if lacking := limit.lacks(connections_max):
-        advice = "raise the limit (ulimit -Hn, LimitNOFILE=), or set limits.connections_max lower"
-        logger.warning("descriptors_few", limit=limit.now, lacking=lacking, connections=connections_max, advice=advice)
-
-
-async def run(config: NodeConfig) -> StorageError | None:
+async def run(config: NodeConfig, files: FileLimit) -> StorageError | None:
     """None if it was asked to stop; what ended it otherwise."""
     asked = Asked()
     asked.listen()
-    node = Node(config)
+    node = Node(config, files)
     starting = asyncio.create_task(node.start(), name="weft-start")
     stopping = asyncio.create_task(asked.wait(), name="weft-stop")
     try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Final, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
 
@@ -17,15 +17,19 @@ from weft.wire.rpc import RpcError
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
 
+Opening: TypeAlias = Callable[[str, str], Awaitable[ClientCall]]  # of an address and a method
+
 
 class Duplex(Generic[Q, R]):
-    """A call, opened by ``begin``. Whatever goes wrong with it is raised as a WeftError that names the node."""
+    """A call, opened by ``begin``, which asks ``opening`` for it. Whatever goes wrong with it is raised as a WeftError
+    that names the node."""
 
-    def __init__(self, nodes: Nodes, address: str, method: str, reply_type: type[R]) -> None:
+    def __init__(self, nodes: Nodes, address: str, method: str, reply_type: type[R], opening: Opening) -> None:
         self.address: Final = address
         self._nodes = nodes
         self._method = method
         self._reply_type = reply_type
+        self._opening = opening
         self._call: ClientCall | None = None
 
     async def begin(self, first: Q, following: Iterable[Q] = ()) -> R:
@@ -33,7 +37,7 @@ class Duplex(Generic[Q, R]):
         limit_s = self._nodes.options.open_timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                self._call = await self._nodes.open(self.address, self._method)
+                self._call = await self._opening(self.address, self._method)
                 await self.write(first)
                 for message in following:
                     await self.write(message)

@@ -34,7 +34,7 @@ class PublishLink:
     @classmethod
     async def open(cls, nodes: Nodes, address: str, producer: bytes) -> PublishLink:
         """Open a stream to the node there; raise Unavailable and what the node refuses with."""
-        call: Duplex[pb.PublishRequest, pb.PublishReply] = Duplex(nodes, address, PUBLISH, pb.PublishReply)
+        call: Duplex[pb.PublishRequest, pb.PublishReply] = Duplex(nodes, address, PUBLISH, pb.PublishReply, nodes.open)
         try:
             reply = await call.begin(pb.PublishRequest(open=pb.PublishOpen(producer_id=producer)))
             node = _read_opened_untrusted(reply, address)

@@ -87,6 +87,13 @@ class Nodes:
         except RpcError as error:
             raise error_of_call(error, node=address) from None
 
+    async def open_standing(self, address: str, method: str) -> ClientCall:
+        """The same for one that stays open, as subscriptions do: UsageError if the connection has too many of them."""
+        try:
+            return await self.channel(address).stream(method, self.metadata)
+        except RpcError as error:
+            raise error_of_call(error, node=address) from None
+
     def backoff(self) -> Backoff:
         return Backoff(self.options.backoff_s_min, self.options.backoff_s_max, self._chance)
 

@@ -45,7 +45,7 @@ class SubscribeSession:
     async def run(self, first: pb.SubscribeOpen, on_opened: Callable[[], None]) -> None:
         """Serve the subscription; return when it was closed by us, raise why it ended otherwise."""
         call: Duplex[pb.SubscribeRequest, pb.SubscribeReply]
-        call = Duplex(self._nodes, self._address, SUBSCRIBE, pb.SubscribeReply)
+        call = Duplex(self._nodes, self._address, SUBSCRIBE, pb.SubscribeReply, self._nodes.open_standing)
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._begin(call, first)

@@ -1,4 +1,8 @@
-"""How many connections a process can have: every open file counts, and the log must never be refused one."""
+"""How many connections a process can have: every open file counts, and the log must never be refused one.
+
+A log that cannot open a table ends the node. So a node takes as many files as it can get at its start, shares them out,
+and says how.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,32 @@ CA_CONNECTIONS_MIN: Final = 16
 CA_CONNECTIONS_MAX: Final = 256  # enrolling or renewing at a time; each takes milliseconds
 
 
-def files_allowed() -> int:
+@dataclass(frozen=True, slots=True)
+class FileLimit:
+    """``before`` is what the process was started with, ``now`` what it has, ``hard`` what it may raise that to."""
+
+    before: int
+    now: int
+    hard: int
+
+
+def file_limit() -> FileLimit:
     """What the system allows this process now."""
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return UNLIMITED if soft == resource.RLIM_INFINITY else soft
+    soft, hard = (
+        UNLIMITED if each == resource.RLIM_INFINITY else each for each in resource.getrlimit(resource.RLIMIT_NOFILE)
+    )
+    return FileLimit(soft, soft, hard)
+
+
+def raise_file_limit() -> FileLimit:
+    """As high as it goes. Some systems name a limit that they do not grant: then all stays as it was."""
+    before = file_limit()
+    try:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError):
+        return before
+    return FileLimit(before.now, file_limit().now, before.hard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +62,10 @@ class Descriptors:
     admin: int  # connections to the admin port, and to the CA: theirs alone, so that health is always answered
     ca: int
     connections: int  # to all other ports together
+
+    def lacks(self, connections_max: int) -> int:
+        """How many are missing for so many connections; 0 if there are enough."""
+        return max(0, connections_max - self.connections)
 
 
 def plan(limit: int, log_files: int, dialled_max: int) -> Descriptors:

@@ -9,7 +9,7 @@ from typing import Final
 from structlog.stdlib import BoundLogger
 
 from weft.doors import Door, Doorkeeper, DoorLimits, TurnedAway
-from weft.doors.descriptors import Descriptors, plan
+from weft.doors.descriptors import Descriptors, FileLimit, plan
 from weft.doors.http import http_limits
 from weft.limits import QUIC_CONNECTIONS_MAX
 from weft.log.rocks_store import files_for_log
@@ -18,28 +18,40 @@ from weft.node.config import NodeConfig
 COATY_SURPLUS_MAX: Final = 16  # connections at a time that are hung up on with a word
 PEERS_BESIDE_MAX: Final = 8  # dialled because others told of them, while there is no link to a configured one
 
+FEW_FILES_ADVICE: Final = "raise the hard limit (ulimit -Hn, LimitNOFILE=), or set limits.connections_max lower"
+
+
+def plan_files(config: NodeConfig, allowed: int) -> Descriptors:
+    """What a node of this configuration does with so many files; UsageError if they are too few."""
+    dialled_max = 2 * len(config.peers) + PEERS_BESIDE_MAX  # a link and the one that takes its place
+    return plan(allowed, files_for_log(allowed), dialled_max)
+
 
 class Entrances:
-    """``files_max``: what the system allows this process; UsageError if it is too little. ``tell`` hears who was turned
+    """``limit``: what the system allows this process; UsageError if it is too little. ``tell`` hears who was turned
     away."""
 
-    def __init__(self, config: NodeConfig, files_max: int, tell: Callable[[TurnedAway], None]) -> None:
+    def __init__(self, config: NodeConfig, limit: FileLimit, tell: Callable[[TurnedAway], None]) -> None:
         self._config = config
-        dialled_max = 2 * len(config.peers) + PEERS_BESIDE_MAX  # a link and the one that takes its place
-        self.files: Descriptors = plan(files_max, files_for_log(files_max), dialled_max)
+        self._limit = limit
+        self.files = plan_files(config, limit.now)
         self.keeper = Doorkeeper(self.files.connections, tell)
 
     def log(self, logger: BoundLogger) -> None:
         files = self.files
-        logger.info(
-            "files_shared_out",
-            allowed=files.limit,
-            log=files.log,
-            node=files.node,
-            admin=files.admin,
-            ca=files.ca,
-            connections=files.connections,
-        )
+        told = {
+            "allowed": files.limit,
+            "before": self._limit.before,
+            "log": files.log,
+            "node": files.node,
+            "admin": files.admin,
+            "ca": files.ca,
+            "connections": files.connections,
+        }
+        if lacking := files.lacks(self._config.limits.connections_max):
+            logger.warning("files_shared_out", **told, lacking=lacking, advice=FEW_FILES_ADVICE)
+        else:
+            logger.info("files_shared_out", **told)
 
     def admin(self) -> Door:
         return self.keeper.door("admin", http_limits(self.files.admin), apart=True)

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from weft.core import Broker
 from weft.core import messages as core
-from weft.doors.descriptors import files_allowed
+from weft.doors.descriptors import FileLimit, file_limit
 from weft.errors import StorageError
 from weft.gateway import BridgeGateway, DatagramGateway, Gateway, RequestGateway
 from weft.log import Log
@@ -73,11 +73,13 @@ class Phase(Enum):
 class Node:
     """``start`` raises WeftError with a clear message; ``stop`` may be called at any time, and more than once.
 
-    Who cancels ``start`` has nothing left to stop.
+    Who cancels ``start`` has nothing left to stop. ``files`` is how many the process may have open, if the caller has
+    seen to that.
     """
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, files: FileLimit | None = None) -> None:
         self.config = config
+        self._files = files
         self.grpc_address = ""
         self.advertised = ""  # the same, as others are told
         self.admin_address = ""
@@ -134,7 +136,7 @@ class Node:
         self._logger = node_logger(self.node_id)
         self._refusals = Refusals(self._logger)
         self._metrics = Metrics(self._figures)
-        self._entrances = Entrances(config, files_allowed(), self._refusals.turned_away)
+        self._entrances = Entrances(config, self._files or file_limit(), self._refusals.turned_away)
         self._entrances.log(self._logger)
         await self._start_admin()
         self.protection = await self._make_protection(token)

@@ -11,11 +11,11 @@ from weft.cli.examination import Finding, Patient, Verdict, examine, ok
 from weft.cli.examination.certificates import is_overdue
 from weft.cli.examination.machine import EARLIEST_S, judge_clock, judge_descriptors, judge_disk, settings
 from weft.cli.examination.network import judge_port
+from weft.doors.descriptors import UNLIMITED, FileLimit
 from weft.errors import StorageError
 from weft.limits import MIB
 from weft.node.config import NodeConfig
 from weft.node.config.loading import load_config
-from weft.node.descriptors import FOR_LOG, UNLIMITED, DescriptorLimit
 
 NOW_S = 1_800_000_000.0
 
@@ -53,10 +53,11 @@ def test_clock(now_s: float, last_start_s: float, verdict: Verdict) -> None:
 @pytest.mark.req("OPS-02")
 @pytest.mark.parametrize(
     ("hard", "verdict"),
-    [(256, Verdict.WARNING), (99 + FOR_LOG, Verdict.WARNING), (100 + FOR_LOG, Verdict.OK), (UNLIMITED, Verdict.OK)],
+    [(64, Verdict.BAD), (256, Verdict.WARNING), (1024, Verdict.OK), (UNLIMITED, Verdict.OK)],
 )
 def test_descriptors(hard: int, verdict: Verdict) -> None:
-    assert advised(judge_descriptors(DescriptorLimit(256, 256, hard), connections_max=100)) is verdict
+    config = NodeConfig.model_validate({"limits": {"connections_max": 100}})
+    assert advised(judge_descriptors(FileLimit(256, 256, hard), config)) is verdict
 
 
 @pytest.mark.req("OPS-02")

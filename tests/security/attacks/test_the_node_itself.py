@@ -224,8 +224,8 @@ def test_a_node_takes_the_descriptors_that_it_may_have_and_says_how_many(tmp_pat
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
         with up(tmp_path / "data", "--insecure") as node:
-            (told,) = [each for each in node.logged() if each["event"] == "descriptors"]
-            assert (told["before"], told["limit"]) == (256, hard)
+            (told,) = [each for each in node.logged() if each["event"] == "files_shared_out"]
+            assert (told["before"], told["allowed"]) == (256, hard)
             lines = Path(f"/proc/{node.process.pid}/limits").read_text().splitlines()
             (line,) = [each for each in lines if each.startswith("Max open files")]
             assert line.split()[3:5] == [str(hard)] * 2

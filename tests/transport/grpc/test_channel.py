@@ -24,8 +24,8 @@ from tests.transport.http2.stories import (
     serving,
     until,
 )
-from weft.transport.grpc.calls import ServerCall
-from weft.transport.grpc.channel import Channel, ChannelSettings, Unreachable
+from weft.transport.grpc.calls import ClientCall, ServerCall
+from weft.transport.grpc.channel import Channel, ChannelSettings, Crowded, Unreachable
 from weft.transport.grpc.server import Server, ServerSettings
 from weft.transport.http2.endpoint import EndpointSettings
 from weft.wire import rpc
@@ -385,6 +385,23 @@ async def test_many_calls_share_few_places() -> None:
         found = await asyncio.gather(*[channel.unary(ECHO, b"%d" % number) for number in range(500)])
         assert found == [b"%d" % number for number in range(500)]
         assert place.server.connections == 1
+
+
+@on_both_loops
+@pytest.mark.req("SEC-05")
+async def test_streams_that_stay_open_leave_places_for_calls_and_one_too_many_is_refused() -> None:
+    settings = ServerSettings(EndpointSettings(Http2Settings(streams_max=16)))
+    async with serving(ECHOING, settings) as place, place.channel() as channel:
+        begun = await asyncio.gather(*(channel.stream(ECHO) for _ in range(20)), return_exceptions=True)
+        streams = [each for each in begun if isinstance(each, ClientCall)]
+        refused = [each for each in begun if isinstance(each, BaseException)]
+        assert len(streams) == 14 and len(refused) == 6
+        assert all(isinstance(each, Crowded) and "has 14 streams open" in str(each) for each in refused)
+        assert await channel.unary(ECHO, b"there is room for calls") == b"there is room for calls"
+        streams.pop().cancel()
+        streams.append(await channel.stream(ECHO))
+        for each in streams:
+            each.cancel()
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------

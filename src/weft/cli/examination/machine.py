@@ -9,9 +9,11 @@ from typing import Final
 
 from weft.cli.examination import Finding, Patient, bad, ok, warning
 from weft.cli.tables import human_bytes, human_time
+from weft.doors.descriptors import FileLimit, file_limit
+from weft.errors import UsageError
 from weft.node.config import NodeConfig
 from weft.node.config.named_addresses import Way
-from weft.node.descriptors import FOR_LOG, UNLIMITED, DescriptorLimit, descriptor_limit
+from weft.node.entrances import FEW_FILES_ADVICE, plan_files
 from weft.node.incarnation import last_incarnation
 from weft.security.exposure import survey
 
@@ -114,18 +116,21 @@ def judge_clock(now_s: float, last_start_s: float) -> Finding:
 
 
 def descriptors(patient: Patient) -> Iterator[Finding]:
-    yield judge_descriptors(descriptor_limit(), patient.config.limits.connections_max)
+    yield judge_descriptors(file_limit(), patient.config)
 
 
-def judge_descriptors(limit: DescriptorLimit, connections_max: int) -> Finding:
+def judge_descriptors(limit: FileLimit, config: NodeConfig) -> Finding:
     """Of a shell, which a node is started from: the node raises its limit to the hard one."""
-    raised = DescriptorLimit(limit.before, limit.hard, limit.hard)
-    hard = "unlimited" if limit.hard == UNLIMITED else str(limit.hard)
-    told = f"a node may have {hard} (the shell {limit.now})"
-    if lacking := raised.lacks(connections_max):
+    told = f"a node may have {limit.hard} (the shell {limit.now})"
+    try:
+        files = plan_files(config, limit.hard)
+    except UsageError as error:
+        return bad("file descriptors", str(error), FEW_FILES_ADVICE)
+    if lacking := files.lacks(config.limits.connections_max):
+        others = files.limit - files.connections
         return warning(
             "file descriptors",
-            f"{told}; {connections_max} connections and the log ({FOR_LOG}) need {lacking} more",
-            "raise the hard limit (ulimit -Hn, LimitNOFILE=), or set limits.connections_max lower",
+            f"{told}; {config.limits.connections_max} connections, the log and the node ({others}) need {lacking} more",
+            FEW_FILES_ADVICE,
         )
     return ok("file descriptors", told)

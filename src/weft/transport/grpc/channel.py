@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft.errors import PeerError
+from weft.errors import PeerError, UsageError
 from weft.transport.grpc.calls import ClientCall
 from weft.transport.http2.endpoint import CLOSED_SILENTLY, Endpoint, EndpointSettings
 from weft.transport.http2.tls import TlsFailed, TlsTransport
@@ -20,6 +20,7 @@ from weft.wire.http2 import CLIENT_SETTINGS, GoneAway, Stream, StreamOwner
 from weft.wire.rpc import Metadata, RpcError, StatusCode
 
 ATTEMPTS_MAX: Final = 3  # of a call that is refused unseen
+PLACES_FOR_CALLS: Final = 24  # that calls which stay open leave to others, of 1,024 that a node allows
 
 
 class Unreachable(PeerError):
@@ -39,6 +40,10 @@ class ChannelTls:
 
     context: ssl.SSLContext
     name: str | None
+
+
+class Crowded(UsageError):
+    """One connection has as many streams open as it may: a second one is needed."""
 
 
 class Channel:
@@ -100,6 +105,23 @@ class Channel:
         call = ClientCall(endpoint, headers, timeout_s, left_s)
         call.on_done = self._pass_turn
         return call
+
+    async def stream(self, path: str, metadata: Metadata = ()) -> ClientCall:
+        """Begin a call that stays open. Raise RpcError as ``call`` does, and Crowded at once if there are too many: to
+        wait for the end of another would be to wait for ever."""
+        try:
+            endpoint = await self.connect()
+        except Unreachable as error:
+            raise RpcError(StatusCode.UNAVAILABLE, str(error)) from None
+        most = endpoint.http2.peer_streams_max
+        most -= min(PLACES_FOR_CALLS, most // 8)
+        if len(endpoint.http2.streams) >= most:
+            raise Crowded(
+                f"one connection to {self._authority} has {most} streams open, as many as the node allows: close "
+                "subscriptions, or open another client (weft.connect) for more",
+                limit=most,
+            )
+        return await self.call(path, metadata)
 
     async def unary(self, path: str, request: bytes, metadata: Metadata = (), timeout_s: float | None = None) -> bytes:
         """One message each way; raise RpcError. A call that a server refused unseen, because it goes away, is made
