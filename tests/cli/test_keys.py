@@ -14,7 +14,7 @@ from weft.security.api_keys import KEY
 def test_create_list_revoke(weft: Weft, tmp_path: Path) -> None:
     created = weft(
         "keys", "create", "--data", tmp_path, "--name", "billing", "--publish", "orders.>", "--publish", "a.b",
-        "--subscribe", "orders.paid", "--expires-in", "90d",
+        "--subscribe", "orders.paid", "--group", "billing*", "--group", "audit", "--expires-in", "90d",
     )  # fmt: skip
     assert created.status == 0, created.err
     key = created.out.strip()
@@ -28,11 +28,12 @@ def test_create_list_revoke(weft: Weft, tmp_path: Path) -> None:
         "name": "billing",
         "publish": ["orders.>", "a.b"],
         "subscribe": ["orders.paid"],
+        "groups": ["billing*", "audit"],
         "admin": False,
         "quota": {},
     }
     listed = weft("keys", "list", "--data", tmp_path).out
-    assert "orders.>, a.b" in listed
+    assert "orders.>, a.b" in listed and "billing*, audit" in listed
     assert key.rsplit("_", 1)[1] not in listed
 
     assert "key k1 is revoked" in weft("keys", "revoke", "k1", "--data", tmp_path).err
@@ -51,6 +52,7 @@ def test_create_as_json(weft: Weft, tmp_path: Path) -> None:
     [
         (("create", "--name", "x"), "a key without rights is of no use"),
         (("create", "--name", "x", "--publish", "a..b"), "token 2 is empty"),
+        (("create", "--name", "x", "--admin", "--group", "a*b"), "no right to groups"),
         (("create", "--name", "x", "--admin", "--expires-in", "soon"), "'soon' is not an age"),
         (("revoke", "k7"), "there is no key 'k7'"),
     ],

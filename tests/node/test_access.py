@@ -27,8 +27,8 @@ from weft.wire.mesh.peerlink_pb2 import PeerMessage
 Call = Callable[[Client], Awaitable[object]]
 
 
-async def _subscribe(client: Client, pattern: str) -> None:
-    subscription = client.subscribe(pattern)
+async def _subscribe(client: Client, pattern: str, group: str = "") -> None:
+    subscription = client.subscribe(pattern, group=group)
     try:
         await subscription.opened()
     finally:
@@ -43,13 +43,13 @@ async def _fetch(client: Client, topic: str) -> None:
         pass
 
 
-async def _commit(client: Client, topic: str) -> None:
+async def _commit(client: Client, topic: str, group: str = "g") -> None:
     place = (await client.positions("open.t"))[0]
     stream = Stream(topic, place.stream.origin, place.stream.partition)  # type: ignore[arg-type]
-    await client.commit("g", [Position(stream, place.epoch, 0)])
+    await client.commit(group, [Position(stream, place.epoch, 0)])
 
 
-# The key may publish to and subscribe to open.>, and administer nothing.
+# The key may publish to and subscribe to open.>, use the group g, and administer nothing.
 ALLOWED: dict[str, Call] = {
     "publish": lambda client: client.publish("open.t", b"x"),
     "subscribe": lambda client: _subscribe(client, "open.*"),
@@ -57,6 +57,10 @@ ALLOWED: dict[str, Call] = {
     "positions": lambda client: client.positions("open.>"),
     "commit": lambda client: _commit(client, "open.t"),
     "topics": lambda client: client.topics(">"),
+    "subscribe in a group": lambda client: _subscribe(client, "open.*", "g"),
+    "positions of a group": lambda client: client.positions("open.>", "g"),
+    "groups": lambda client: client.groups(),
+    "one group": lambda client: client.groups("g"),
 }
 REFUSED: dict[str, tuple[Call, str]] = {
     "publish": (lambda client: client.publish("shut.t", b"x"), 'publish to "shut.t"'),
@@ -67,7 +71,10 @@ REFUSED: dict[str, tuple[Call, str]] = {
     "commit": (lambda client: _commit(client, "shut.t"), 'subscribe to "shut.t"'),
     "status": (lambda client: client.status(), "see the status"),
     "peers": (lambda client: client.peers(), "see the peers"),
-    "groups": (lambda client: client.groups(), "see groups"),
+    "subscribe in a group": (lambda client: _subscribe(client, "open.*", "h"), 'use group "h"'),
+    "positions of a group": (lambda client: client.positions("open.>", "h"), 'use group "h"'),
+    "commit to a group": (lambda client: _commit(client, "open.t", "h"), 'use group "h"'),
+    "one group": (lambda client: client.groups("h"), 'use group "h"'),
     "explain": (lambda client: client.explain("open.t"), "see routes"),
     "leave": (lambda client: client.leave(), "have the node leave the mesh"),
 }
@@ -93,7 +100,7 @@ def test_every_call_of_both_services_asks_for_rights(tmp_path: Path) -> None:
         async with one_node(tmp_path) as node:
             data, tls = node.config.node.data, tls_of(node)
             _, everything = key_for(data, time.time(), publish=(">",), subscribe=(">",), admin=True)
-            key_id, some = key_for(data, time.time(), publish=("open.>",), subscribe=("open.>",))
+            key_id, some = key_for(data, time.time(), publish=("open.>",), subscribe=("open.>",), groups=("g",))
             async with weft.connect(node.grpc_address, tls=tls, token=everything) as client:
                 for topic in ("open.t", "shut.t"):
                     await client.publish(topic, b"1")
@@ -108,8 +115,9 @@ def test_every_call_of_both_services_asks_for_rights(tmp_path: Path) -> None:
                         await call(client)
                         pytest.fail(f"{name} was allowed")
                 assert {each.topic for each in await client.topics()} == {"open.t"}
+                assert [each.group for each in await client.groups()] == ["g"]
             causes = node._refusals.totals
-            assert (causes["publish"], causes["subscribe"], causes["admin"]) == (1, 5, 5)
+            assert (causes["publish"], causes["subscribe"], causes["group"], causes["admin"]) == (1, 5, 4, 4)
 
     run(story())
 

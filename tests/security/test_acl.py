@@ -2,16 +2,60 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.errors import UsageError
 from weft.model import covers, matches, parse_pattern, parse_topic
 from weft.model.owned import OWNER
 from weft.security import Acl, Cause, NotAllowed
-from weft.security.acl import owner_of
+from weft.security.acl import owner_of, parse_group_right
 
 ME, YOU, ID = "0123456789abcdef", "fedcba9876543210", "4f1c" * 8
+
+
+@pytest.mark.req("SEC-03")
+@pytest.mark.parametrize(
+    ("rights", "group", "allowed"),
+    [
+        ("", "billing", False),
+        ("billing", "billing", True),
+        ("billing", "billing-eu", False),
+        ("billing*", "billing", True),
+        ("billing*", "billing.eu", True),
+        ("billing*", "bill", False),
+        ("a billing*", "a", True),
+        ("*", "anything.at-all", True),
+    ],
+)
+def test_groups_by_name(rights: str, group: str, allowed: bool) -> None:
+    key = Acl("key k3", groups=tuple(rights.split()))
+    assert key.may_use_group(group) is allowed
+    assert replace(key, admin=True).may_use_group(group), "who administers may use all of them"
+    if not allowed:
+        with pytest.raises(
+            NotAllowed, match=f'not allowed to use group "{group}" with key k3: it has no right'
+        ) as caught:
+            key.check_group(group)
+        assert caught.value.cause is Cause.GROUP
+
+
+@pytest.mark.req("SEC-03")
+def test_a_key_without_rights_to_groups_is_judged_by_what_they_read() -> None:
+    old = replace(acl(subscribe="orders.> b"), groups=None)
+    old.check_group("new", [])
+    old.check_group("g", map(parse_pattern, ["orders.paid", "orders.*", "b"]))
+    with pytest.raises(NotAllowed, match="older than rights to groups"):
+        old.check_group("g", map(parse_pattern, ["orders.paid", "c"]))
+
+
+@pytest.mark.parametrize("text", ["", "**", "a*b", "-a", "a b", "a" * 65, "ä", "a>", "a\n"])
+def test_what_is_no_right_to_groups(text: str) -> None:
+    with pytest.raises(UsageError, match="no right to groups"):
+        parse_group_right(text)
 
 
 def acl(publish: str = "", subscribe: str = "", admin: bool = False) -> Acl:

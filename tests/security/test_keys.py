@@ -127,6 +127,9 @@ def test_there_are_only_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         {"name": "x", "publish": ("a..b",)},
         {"name": "x", "subscribe": (">.a",)},
         {"name": "x", "publish": ("a",) * 65},
+        {"name": "x", "groups": ("a",)},
+        {"name": "x", "admin": True, "groups": ("a",) * 65},
+        {"name": "x", "admin": True, "groups": ("a*b",)},
     ],
 )
 def test_requests_that_make_no_sense(wanted: dict[str, Any]) -> None:

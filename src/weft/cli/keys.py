@@ -36,6 +36,14 @@ def create(
     subscribe: Annotated[
         Patterns, typer.Option(metavar="PATTERN", help="May subscribe to it; may be given again.", show_default=False)
     ] = None,
+    group: Annotated[
+        Patterns,
+        typer.Option(
+            metavar="NAME",
+            help="May use groups of this name, or that begin so: 'billing*'; may be given again.",
+            show_default="no groups",
+        ),
+    ] = None,
     admin: Annotated[bool, typer.Option("--admin", help="May administer: groups of others, status, drain.")] = False,
     expires_in: Annotated[str | None, typer.Option(metavar="AGE", help="Like 90d, 12h.", show_default="never")] = None,
     quota: Annotated[
@@ -62,6 +70,7 @@ def create(
         admin,
         _expiry_s(expires_in, now_s),
         parse_quota(quota or ()),
+        tuple(group or ()),
     )
     record, key = create_key(data, wanted, secrets.token_bytes(SECRET_BYTES + SALT_BYTES), now_s)
     if json:
@@ -80,7 +89,7 @@ def list_all(data: Data, json: Json = False) -> None:
     if json:
         print_json([_document(each) for each in found])
     elif found:
-        headings = ("key", "name", "publish", "subscribe", "admin", "quota", "created", "expires")
+        headings = ("key", "name", "publish", "subscribe", "groups", "admin", "quota", "created", "expires")
         print_table(headings, [_row(each) for each in found], names=len(headings))
     else:
         err.print("no keys yet: weft keys create")
@@ -107,6 +116,7 @@ def _document(record: KeyRecord) -> dict[str, Any]:
         "name": record.name,
         "publish": record.publish,
         "subscribe": record.subscribe,
+        "groups": record.groups,
         "admin": record.admin,
         "quota": {} if record.quota is None else record.quota.said(),
         "created": _time(record.created_s),
@@ -120,11 +130,19 @@ def _row(record: KeyRecord) -> tuple[str, ...]:
         record.name,
         ", ".join(record.publish),
         ", ".join(record.subscribe),
+        _groups(record),
         "yes" if record.admin else "",
         _quota(record),
         _time(record.created_s),
         "never" if record.expires_s is None else _time(record.expires_s),
     )
+
+
+def _groups(record: KeyRecord) -> str:
+    """Who may administer may use all of them. A key that is older than these rights is judged by topics."""
+    if record.admin:
+        return "*"
+    return "by topics" if record.groups is None else ", ".join(record.groups)
 
 
 def _quota(record: KeyRecord) -> str:

@@ -11,3 +11,7 @@ class CopiesMissing(WeftError):
 
 class TopicReserved(UsageError):
     """Topics below ``weft.`` are the mesh's own."""
+
+
+class MemberTaken(UsageError):
+    """A group has a member of this name that belongs to somebody else."""

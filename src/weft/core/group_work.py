@@ -64,6 +64,8 @@ class GroupWork:
         """Recall what is in the log."""
         for info in self._log.streams():
             self.groups.stream_known((info.stream, info.epoch), now_s)
+        for name in self._log.groups():
+            self.groups.recall(name, now_s)
         for info in self._log.streams(GROUPS):
             self._hear((info.stream, info.epoch), now_s)
         return self.tick(now_s)
@@ -85,7 +87,9 @@ class GroupWork:
                         info, live=self._subscriptions.is_live(info, request.subscription)
                     )
             subscription = self._subscriptions.add(request, beginnings)
-            effects = self.groups.join(request.subscription, request.group, request.member, request.pattern, now_s)
+            effects = self.groups.join(
+                request.subscription, request.group, request.member, request.pattern, now_s, request.owner
+            )
         except WeftError as error:
             if subscription is not None:
                 self._subscriptions.close(subscription.id)

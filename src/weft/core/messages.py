@@ -168,6 +168,7 @@ class Subscribe:
     group: str = ""
     member: str = ""
     holder: Holder = field(default=UNBOUNDED, repr=False)
+    owner: str = ""  # of the member: nobody else can take its place
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,10 @@ from weft.errors import WeftError
 from weft.model import Batch, Pattern, Position
 from weft.port.held import Use
 from weft.port.node import MeshNode
+from weft.security.acl import owner_of
 
 RETRY_S: Final = 1.0  # after the node ended the subscription
+GATEWAY: Final = owner_of("gateway", "")  # whose members they are: no client takes their places
 
 Take = Callable[[Delivered], Awaitable[None]]
 
@@ -75,7 +77,7 @@ class Following:
         self._holding.close()
         self._holding = self._mesh.held.holding(f"a gateway's {self._pattern}", Use.SUBSCRIBE)
         self._number = self._mesh.subscribe(
-            self, self._pattern, start, self._credit_bytes, self._group, member, self._holding
+            self, self._pattern, start, self._credit_bytes, self._group, member, self._holding, GATEWAY
         )
 
     async def _work(self) -> None:

@@ -106,9 +106,9 @@ class NodeAnswers:
 
     # --- groups --------------------------------------------------------------------------------------------------
 
-    async def groups(self, group: str, room: PageRoom, token: bytes) -> pb.GroupsReply:
+    async def groups(self, group: str, shown: Callable[[str], bool], room: PageRoom, token: bytes) -> pb.GroupsReply:
         last, after = _read_group_token_untrusted(token)
-        names = [group] if group else sorted({*self._groups.names(), *self._log.groups()})
+        names = [group] if group else [*filter(shown, self._groups.names())]
         reply = pb.GroupsReply(node_id=self._broker.me)
         for name in names[bisect_left(names, last) :]:
             if room.is_full:
@@ -129,7 +129,7 @@ class NodeAnswers:
         self, info: pb.GroupInfo, room: PageRoom, after: tuple[Stream, Epoch] | None
     ) -> bytes | None:
         """The token of the next page if there is no room for all of them."""
-        positions = sorted(self._log.positions(info.group))
+        positions = self._groups.positions(info.group)
         first = 0
         if after is not None:
             first = bisect_right(positions, after, key=lambda each: (each.stream, each.epoch))
@@ -173,11 +173,11 @@ class NodeAnswers:
 
     def group_figures(self) -> list[GroupFigures]:
         """For the metrics. The age is that of streams with the most to do, as many as can be read in passing."""
-        return [self._figures(name) for name in sorted({*self._groups.names(), *self._log.groups()})]
+        return [self._figures(name) for name in self._groups.names()]
 
     def _figures(self, name: str) -> GroupFigures:
         behind: list[tuple[int, Position]] = []
-        for position in self._log.positions(name):
+        for position in self._groups.positions(name):
             state = self._log.find(position.stream, position.epoch)
             if state is not None and state.durable > position.offset:
                 behind.append((state.durable - position.offset, position))

@@ -11,6 +11,7 @@ from importlib import import_module
 from itertools import count
 from typing import Final
 
+from weft.core.groups import Groups
 from weft.core.messages import (
     AddCredit,
     Assigned,
@@ -61,6 +62,7 @@ class Clients:
         self,
         node_id: NodeId,
         log: Log,
+        groups: Groups,
         limits: ClientLimits,
         feed: Callable[[Input], None],
         addresses: Callable[[], list[str]],
@@ -70,6 +72,7 @@ class Clients:
     ) -> None:
         self.node_id = node_id
         self.log = log
+        self.groups = groups
         self.limits = limits
         self.addresses = addresses
         self.members = members
@@ -174,6 +177,7 @@ class Clients:
         group: str,
         member: str,
         holding: Holding,
+        owner: str = "",
     ) -> int:
         self._admit()
         if len(self._subscribers) >= self.limits.subscriptions_max:
@@ -181,7 +185,7 @@ class Clients:
         number = next(self._numbers)
         self._subscribers[number] = subscriber
         self._holdings[number] = holding
-        self._feed(Subscribe(number, pattern, start, credit_bytes, group, member, holding))
+        self._feed(Subscribe(number, pattern, start, credit_bytes, group, member, holding, owner))
         return number
 
     def tell(self, event: AddCredit | Handled) -> None:

@@ -48,7 +48,8 @@ def _exmp(node: Surroundings) -> Gateway | None:
         case Plain(access=access):
             admission: Admission = OpenAdmission(access)
         case Secured(access=access) as secured:
-            admission = KeyAdmission(access, node.config.node.mesh, section.publish, section.subscribe)
+            rights = (section.publish, section.subscribe, section.groups)
+            admission = KeyAdmission(access, node.config.node.mesh, *rights)
             if section.tls is not None:
                 ports.append(Port(*section.tls, tls=renewing(secured.server_context)))
     settings = ExmpSettings(

@@ -87,6 +87,7 @@ class Machinery:
         self.clients = Clients(
             self.node_id,
             storage.log,
+            self.broker.group_work.groups,
             settings.clients,
             self._feed,
             self._addresses,

@@ -6,7 +6,7 @@ a good one. Streams stay open for days, so their keys are looked at again every 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,14 +14,16 @@ from typing import Final, Protocol
 
 from weft.model import Pattern, Topic
 from weft.security import Acl, Authenticator, Cause, CertificateRefused, Principal, Refused, Secret, Unauthenticated
-from weft.security.acl import owner_of
+from weft.security.acl import EVERY_GROUP, owner_of
 from weft.security.certificates import read_certificate_untrusted, read_identity_untrusted
 from weft.security.quota import Quota
 
 TOPICS_KEPT_MAX: Final = 10_000  # of one caller: about 1 MiB
 CERTIFICATES_READ_MAX: Final = 256  # remembered: a caller shows the same one with every call
 EVERYTHING: Final = (Pattern(">"), Pattern("weft.>"))
-EVERYBODY: Final = Acl("plain text", EVERYTHING, EVERYTHING, admin=True, owner=owner_of("anybody", ""))
+EVERYBODY: Final = Acl(
+    "plain text", EVERYTHING, EVERYTHING, admin=True, owner=owner_of("anybody", ""), groups=(EVERY_GROUP,)
+)
 
 Note = Callable[[Refused, str], None]  # what was refused, and to whom
 
@@ -89,6 +91,20 @@ class Caller:
     def check_admin(self, what: str) -> None:
         with self._noting():
             self._acl.check_admin(what)
+
+    @property
+    def names_groups(self) -> bool:
+        """Whether its rights to groups can be told from their names alone."""
+        return self._acl.names_groups
+
+    def check_group(self, group: str, reads: Iterable[Pattern] = ()) -> None:
+        with self._noting():
+            self._acl.check_group(group, reads)
+
+    def may_see_group(self, group: str) -> bool:
+        """In lists: by its name. Who has no rights by name is not shown any."""
+        self.check()
+        return self._acl.names_groups and self._acl.may_use_group(group)
 
     def may_subscribe(self, pattern: Pattern) -> bool:
         self.check()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.core.errors import CopiesMissing, TopicReserved
+from weft.core.errors import CopiesMissing, MemberTaken, TopicReserved
 from weft.errors import PeerError, StorageError, UsageError, WeftError
 from weft.limits import ERROR_TEXT_CHARS_MAX
 from weft.log.errors import (
@@ -43,6 +43,7 @@ CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
     (BadBatch, pb.ERROR_BAD_BATCH),
     (TooLarge, pb.ERROR_TOO_LARGE),
     (TopicReserved, pb.ERROR_NOT_ALLOWED),
+    (MemberTaken, pb.ERROR_NOT_ALLOWED),
     (NotAllowed, pb.ERROR_NOT_ALLOWED),
     (QuotaUsedUp, pb.ERROR_NOT_ALLOWED),
     (Unauthenticated, pb.ERROR_UNAUTHENTICATED),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from weft.core.groups import Groups
 from weft.core.messages import AddCredit, Delivered, Handled, Receipted, Start
 from weft.errors import WeftError
 from weft.log import Log
@@ -65,6 +66,10 @@ class MeshNode(Protocol):
     def log(self) -> Log: ...
 
     @property
+    def groups(self) -> Groups:
+        """To look at."""
+
+    @property
     def limits(self) -> ClientLimits: ...
 
     @property
@@ -103,8 +108,9 @@ class MeshNode(Protocol):
         group: str,
         member: str,
         holding: Holding,
+        owner: str = "",
     ) -> int:
-        """The number of the subscription. Raise Busy or ShuttingDown as ``join`` does.
+        """The number of the subscription. Raise Busy or ShuttingDown as ``join`` does. ``owner``: whose member it is.
 
         What is read for it is taken into ``holding``; the subscriber gives it back, and closes it at the end.
         """

@@ -1,17 +1,24 @@
-"""What a caller may do: publish and subscribe by topic pattern, and administer (SEC-02).
+"""What a caller may do: publish and subscribe by topic pattern, use groups by name, and administer (SEC-02).
 
 Topics below ``weft.`` are the mesh's own, so a right has to name that first token to reach them: ``>`` is every topic
 of every user and nothing else. Some of them belong to somebody, who needs no further right (SEC-03, ``model.owned``):
 what Spark jobs stage and decide is read and written by its owner; an inbox is read by its owner, and written to by
 those who know its id, because a request told them. Who may administer sees all of them.
+
+A right to groups is a name, or the beginning of one and a star: ``billing*``. It is needed for whatever concerns a
+group: joining it, moving it, seeing where it stands, dropping it. Keys that are older than these rights have none of
+them, and are judged by what the group reads (``reads``): they may use it if they may subscribe to all of that.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
+from weft.errors import UsageError
 from weft.model import Pattern, Topic, covers, matches
 from weft.model.owned import OwnedKind, read_owned
 from weft.security.errors import Cause, NotAllowed
@@ -19,17 +26,23 @@ from weft.security.errors import Cause, NotAllowed
 OWN_TOKEN: Final = "weft"  # noqa: S105  of topics, no secret
 OWNER_BYTES: Final = 8  # of a digest: nobody chooses names until two have the same
 NOBODY: Final = ""  # owns nothing
+EVERY_GROUP: Final = "*"
+GROUP_RIGHT: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?\*?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """``who`` is how refusals name the caller: ``key k3``; ``owner`` is what topics call it that it owns."""
+    """``who`` is how refusals name the caller: ``key k3``; ``owner`` is what topics call it that it owns.
+
+    ``groups``: None for a key that was made before there were such rights.
+    """
 
     who: str
     publish: tuple[Pattern, ...] = ()
     subscribe: tuple[Pattern, ...] = ()
     admin: bool = False
     owner: str = NOBODY
+    groups: tuple[str, ...] | None = ()
 
     def may_publish(self, topic: Topic) -> bool:
         owned = read_owned(topic)
@@ -44,14 +57,35 @@ class Acl:
             return True
         return any(covers(each, pattern) and _is_own(each) == _is_own(pattern) for each in self.subscribe)
 
+    @property
+    def names_groups(self) -> bool:
+        """Whether its rights to groups can be told from their names alone."""
+        return self.admin or self.groups is not None
+
+    def may_use_group(self, group: str, reads: Iterable[Pattern] = ()) -> bool:
+        """``reads``: what the group stands in and its members want. Counts only for keys without rights to groups."""
+        if self.admin:
+            return True
+        if self.groups is None:
+            return all(map(self.may_subscribe, reads))
+        return any(covers_group(right, group) for right in self.groups)
+
     def check_publish(self, topic: Topic) -> None:
-        """Raise NotAllowed, as the next two do."""
+        """Raise NotAllowed, as the next three do."""
         if not self.may_publish(topic):
             raise NotAllowed(Cause.PUBLISH, f'not allowed to publish to "{topic}" with {self.who}')
 
     def check_subscribe(self, pattern: Pattern) -> None:
         if not self.may_subscribe(pattern):
             raise NotAllowed(Cause.SUBSCRIBE, f'not allowed to subscribe to "{pattern}" with {self.who}')
+
+    def check_group(self, group: str, reads: Iterable[Pattern] = ()) -> None:
+        if self.may_use_group(group, reads):
+            return
+        why = "it has no right to groups of that name (weft keys create --group)"
+        if not self.names_groups:
+            why = "it is older than rights to groups, and may not subscribe to all that the group reads"
+        raise NotAllowed(Cause.GROUP, f'not allowed to use group "{group}" with {self.who}: {why}')
 
     def check_admin(self, what: str) -> None:
         """``what`` completes the sentence: ``not allowed to seek group g with key k3``."""
@@ -62,6 +96,20 @@ class Acl:
 def _is_own(name: str) -> bool:
     """A wildcard in front does not reach the mesh's own topics, as in ``weft.core``."""
     return name.split(".", 1)[0] == OWN_TOKEN
+
+
+def covers_group(right: str, group: str) -> bool:
+    """Whether a right to groups covers one: by its name, or by the beginning of it."""
+    return group.startswith(right[:-1]) if right.endswith("*") else group == right
+
+
+def parse_group_right(text: str) -> str:
+    """``text`` as a right to groups, or UsageError."""
+    if not text or not GROUP_RIGHT.fullmatch(text):
+        raise UsageError(
+            f"{text[:80]!r} is no right to groups: write a name, or the beginning of one and a star: billing*"
+        )
+    return text
 
 
 def owner_of(kind: str, name: str) -> str:

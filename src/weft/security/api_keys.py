@@ -16,12 +16,12 @@ import msgspec
 from weft.errors import UsageError
 from weft.limits import API_KEY_CHARS_MAX
 from weft.model import Pattern, parse_pattern
-from weft.security.acl import Acl, owner_of
+from weft.security.acl import Acl, owner_of, parse_group_right
 from weft.security.errors import Cause, Unauthenticated
 from weft.security.quota import Quota
 from weft.security.secret import Secret
 
-API_KEY_PATTERNS_MAX: Final = 64  # for publishing, and for subscribing: all are tried for each call
+API_KEY_PATTERNS_MAX: Final = 64  # for publishing, for subscribing, and of groups: all are tried for each call
 PREFIX: Final = "weft"
 SECRET_BYTES: Final = 32
 SALT_BYTES: Final = 16
@@ -61,7 +61,7 @@ class Hash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is kept of a key. Times are Unix seconds."""
+    """What is kept of a key. Times are Unix seconds. ``groups``: None if it was made before there were such rights."""
 
     id: str
     name: str
@@ -72,28 +72,32 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     admin: bool = False
     expires_s: int | None = None
     quota: Quota | None = None
+    groups: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError, which msgspec turns into its own."""
         if not re.fullmatch(r"k[0-9]{1,9}", self.id):
             raise ValueError("the id of a key is k and a number")
-        check_rights(self.name, self.publish, self.subscribe)
+        check_rights(self.name, self.publish, self.subscribe, self.groups or ())
 
     @property
     def acl(self) -> Acl:
         """Keys of one name are one owner: a new key goes on where the old one ended."""
         owner = owner_of("key", self.name)
-        return Acl(f"key {self.id}", _patterns(self.publish), _patterns(self.subscribe), self.admin, owner)
+        publish, subscribe = _patterns(self.publish), _patterns(self.subscribe)
+        return Acl(f"key {self.id}", publish, subscribe, self.admin, owner, self.groups)
 
 
-def check_rights(name: str, publish: tuple[str, ...], subscribe: tuple[str, ...]) -> None:
+def check_rights(name: str, publish: tuple[str, ...], subscribe: tuple[str, ...], groups: tuple[str, ...]) -> None:
     """Raise UsageError for what cannot be a key's."""
     if not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable():
         raise UsageError(f"a key's name has 1 to {NAME_CHARS_MAX} visible characters")
-    for patterns in (publish, subscribe):
+    for patterns in (publish, subscribe, groups):
         if len(patterns) > API_KEY_PATTERNS_MAX:
             raise UsageError("too many patterns for one key", have=len(patterns), limit=API_KEY_PATTERNS_MAX)
-        _patterns(patterns)
+    _patterns((*publish, *subscribe))
+    for each in groups:
+        parse_group_right(each)
 
 
 def make_key(key_id: str, secret: bytes) -> Secret[str]:

@@ -51,6 +51,7 @@ class Cause(StrEnum):
     CONNECTION = "connection"  # its handshake failed, there were too many, or it broke the protocol
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"
+    GROUP = "group"
     ADMIN = "admin"
 
 

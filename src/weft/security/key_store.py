@@ -35,7 +35,7 @@ class KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """What a new key is to be."""
+    """What a new key is to be. Without a right to groups it may use none, but for one that may administer."""
 
     name: str
     publish: tuple[str, ...] = ()
@@ -43,9 +43,10 @@ class KeyRequest:
     admin: bool = False
     expires_s: int | None = None  # Unix time
     quota: Quota | None = None
+    groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_rights(self.name, self.publish, self.subscribe)
+        check_rights(self.name, self.publish, self.subscribe, self.groups)
         if not (self.publish or self.subscribe or self.admin):
             raise UsageError("a key without rights is of no use: allow publish, subscribe or admin")
 
@@ -83,6 +84,7 @@ def create_key(
             admin=wanted.admin,
             expires_s=wanted.expires_s,
             quota=wanted.quota,
+            groups=wanted.groups,
         )
         before(key)
         _write(data, KeyFile((*found.keys, record), found.next + 1))

@@ -50,8 +50,8 @@ def state(node: NodeId, **members: MemberState) -> Event:
     return node_event(node, members)
 
 
-def member(*held: StreamKey, pattern: Pattern = ALL, turn: int = 1) -> MemberState:
-    return MemberState(pattern, turn, frozenset(held))
+def member(*held: StreamKey, pattern: Pattern = ALL, turn: int = 1, owner: str = "") -> MemberState:
+    return MemberState(pattern, turn, frozenset(held), owner)
 
 
 def place(key: StreamKey, version: int, offset: int) -> Event:

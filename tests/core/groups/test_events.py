@@ -35,6 +35,7 @@ MEMBERS = st.builds(
     st.sampled_from([Pattern("plant.>"), Pattern("*.t")]),
     st.integers(1, OFFSET_MAX),
     st.frozensets(KEYS, max_size=4),
+    st.sampled_from(["", "0123456789abcdef"]),
 )
 JSON = st.recursive(
     st.none() | st.integers() | st.text(max_size=5),

@@ -6,6 +6,7 @@ import pytest
 
 from tests.core.groups.talk import (
     ALL,
+    ONE,
     SETTINGS,
     A,
     B,
@@ -23,6 +24,7 @@ from tests.core.groups.talk import (
     state,
     stream,
 )
+from weft.core.errors import MemberTaken
 from weft.core.groups import CommitPositions, GroupMember, Groups, Replaced
 from weft.core.groups.events import NodeSaid, Place, PlaceSaid
 from weft.core.groups.group import GROUP_START_S
@@ -375,3 +377,33 @@ def test_what_is_said_about_groups_is_shared_by_nobody() -> None:
     groups = make(T, stream("weft.groups.g"), stream("weft.plain.x"))
     groups.join(1, "g", "m", Pattern("weft.>"), 0.0)
     assert assignments(groups.tick(0.0)) == [(1, 1, (stream("weft.plain.x"),))]
+
+
+# --- whose a member is ---------------------------------------------------------------------------------------------
+
+ME, YOU = "0123456789abcdef", "fedcba9876543210"
+
+
+@pytest.mark.req("SEC-03")
+def test_nobody_takes_the_place_of_a_member_that_is_somebody_elses() -> None:
+    mesh = make(T)
+    mesh.join(1, "g", "m", ALL, 0.0, ME)
+    with pytest.raises(MemberTaken, match="m in group g is somebody else's member: choose another name"):
+        mesh.join(2, "g", "m", ALL, 0.0, YOU)
+    assert mesh.join(3, "g", "m", ALL, 0.0, ME) == [Replaced(1)], "its own it takes over"
+    mesh.leave(3, 0.0)
+    assert mesh.join(4, "g", "m", ALL, 0.0, YOU) == [], "the name is free"
+
+
+@pytest.mark.req("SEC-03")
+def test_nor_of_one_at_another_node_as_long_as_that_lives() -> None:
+    mesh = make(T, lives=[B])
+    hear(mesh, B, state(B, m=member(owner=ME), old=member()), offset=0, now_s=0.0)
+    with pytest.raises(MemberTaken):
+        mesh.join(1, "g", "m", ALL, 0.0, YOU)
+    mesh.join(2, "g", "old", ALL, 0.0, YOU)  # an older node does not say whose it is
+    mesh.join(3, "g", "m", ALL, 0.0, ME)
+    mesh.leave(3, 0.0)
+    mesh.node_lives(B, ONE, False, 1.0)
+    mesh.join(4, "g", "m", ALL, 1.0, YOU)
+    assert [each.name for each in mesh.members("g")] == ["m", "old"]

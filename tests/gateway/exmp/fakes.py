@@ -68,6 +68,7 @@ class FakeMesh:
         group: str,
         member: str,
         holding: Holding,
+        owner: str = "",
     ) -> int:
         self.subscriber = subscriber
         self.holding = holding

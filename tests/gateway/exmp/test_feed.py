@@ -29,7 +29,7 @@ class Scene:
             lambda: None,
             lambda _, error: self.over.append(error),
         )
-        self.feed.open(Pattern(">"), Edge.EARLIEST, group, "m" if group else "")
+        self.feed.open(Pattern(">"), Edge.EARLIEST, group, "m" if group else "", owner="")
 
     def sent(self) -> list[tuple[str, int]]:
         """All events that may go out now."""

@@ -34,6 +34,7 @@ def test_a_key_has_no_more_than_its_quota(tmp_path: Path) -> None:
     async def story() -> None:
         made = keys(
             *("create", "--data", str(data), "--name", "small", "--publish", "a.>", "--subscribe", "a.>", "--json"),
+            *("--group", "g*"),
             *("--quota", "topics=2", "--quota", "subscriptions=1", "--quota", "groups=1"),
         )
         key = json.loads(made)

@@ -4,7 +4,8 @@
 key                   payload                                          meaning
 ====================  ===============================================  =================================================
 ``n:node-a``          JSON, ``{"billing-1": {"pattern": "plant.>",     all members of the group at this node, and what
-                      "turn": 1, "held": ["plant.t@node-b/0:e7"]}}``   they hold
+                      "turn": 1, "held": ["plant.t@node-b/0:e7"],      they hold, and whose each member is
+                      "owner": "1f0c…"}}``
 ``p:plant.t@b/0:e7``  ``2:1234``                                       where the group stands in it: version, offset
 ====================  ===============================================  =================================================
 
@@ -27,6 +28,7 @@ from weft.core.messages import StreamKey
 from weft.errors import PeerError, UsageError
 from weft.limits import MIB, OFFSET_MAX
 from weft.model import Event, NodeId, Pattern, parse_node_id, parse_pattern, parse_position
+from weft.model.owned import OWNER
 from weft.model.stream import NUMBER, TEXT_CHARACTERS_MAX
 
 GROUP_MEMBERS_MAX: Final = 1000  # of one group at one node: each is a connection
@@ -52,11 +54,15 @@ class Place(NamedTuple):
 
 
 class MemberState(NamedTuple):
-    """A member as its node tells of it. ``turn``: of two nodes that have it, the one with the higher turn counts."""
+    """A member as its node tells of it. ``turn``: of two nodes that have it, the one with the higher turn counts.
+
+    ``owner``: who joined as it; empty if its node is of a version that does not say.
+    """
 
     pattern: Pattern
     turn: int
     held: frozenset[StreamKey]
+    owner: str = ""
 
 
 MembersState: TypeAlias = Mapping[str, MemberState]
@@ -72,10 +78,11 @@ class PlaceSaid(NamedTuple):
     place: Place
 
 
-class _WireMember(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+class _WireMember(msgspec.Struct, frozen=True, forbid_unknown_fields=False, omit_defaults=True):
     pattern: str
     turn: int
     held: list[str]
+    owner: str = ""
 
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -85,7 +92,7 @@ _DECODER: Final = msgspec.json.Decoder(dict[str, _WireMember])
 def node_event(node: NodeId, members: MembersState) -> Event:
     """All that a node has to say of its members; sorted, so that the same always has the same bytes."""
     wire = {
-        name: _WireMember(state.pattern, state.turn, sorted(map(text_of, state.held)))
+        name: _WireMember(state.pattern, state.turn, sorted(map(text_of, state.held)), state.owner)
         for name, state in sorted(members.items())
     }
     return Event(_ENCODER.encode(wire), 0, NODE + node.encode())
@@ -131,7 +138,9 @@ def _members_untrusted(payload: bytes) -> MembersState:
 def _member(wire: _WireMember) -> MemberState:
     if not 1 <= wire.turn <= OFFSET_MAX:
         raise BadGroupEvent("turns count from 1", turn=wire.turn, limit=OFFSET_MAX)
-    return MemberState(parse_pattern(wire.pattern), wire.turn, frozenset(map(_key_of, wire.held)))
+    if wire.owner and not OWNER.fullmatch(wire.owner):
+        raise BadGroupEvent("not the owner of a member", owner=wire.owner[:32])
+    return MemberState(parse_pattern(wire.pattern), wire.turn, frozenset(map(_key_of, wire.held)), wire.owner)
 
 
 def _checked_name(name: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Final, assert_never
 
+from weft.core.errors import MemberTaken
 from weft.core.groups.effects import CommitPositions, GroupEffect, Replaced, Say
 from weft.core.groups.events import (
     GROUP_HELD_MAX,
@@ -72,8 +73,11 @@ class Group:
         """Something changed that decisions depend on."""
         self._decide_at_s = min(self._decide_at_s, now_s)
 
-    def join(self, subscription: int, name: str, pattern: Pattern, now_s: float) -> list[GroupEffect]:
+    def join(self, subscription: int, name: str, pattern: Pattern, owner: str, now_s: float) -> list[GroupEffect]:
+        """Whoever joins again takes the place that it had; nobody takes the place of somebody else."""
         earlier = self.members.get(name)
+        if any(other not in ("", owner) for other in self._owners_of(name)):
+            raise MemberTaken(f"{name} in group {self.name} is somebody else's member: choose another name")
         if earlier is None and len(self.members) >= GROUP_MEMBERS_MAX:
             raise UsageError(f"group {self.name} has too many members at this node", limit=GROUP_MEMBERS_MAX)
         turn = min(max(self.reports.turn(name), earlier.turn if earlier else 0) + 1, OFFSET_MAX)
@@ -81,9 +85,14 @@ class Group:
         if earlier is not None:
             self.leave(earlier, now_s)
             effects.append(Replaced(earlier.subscription))
-        self.members[name] = Member(subscription, name, pattern, turn)
+        self.members[name] = Member(subscription, name, pattern, turn, owner)
         self.touch(now_s)
         return effects
+
+    def _owners_of(self, name: str) -> set[str]:
+        """Whose the living members of this name are. A node of an older version does not say."""
+        here = self.members.get(name)
+        return {*self.reports.owners(name), *(() if here is None else (here.owner,))}
 
     def leave(self, member: Member, now_s: float) -> None:
         """What it held is free at once."""

@@ -45,7 +45,9 @@ class Groups:
 
     # --- members -------------------------------------------------------------------------------------------------
 
-    def join(self, subscription: int, group: str, member: str, pattern: Pattern, now_s: float) -> list[GroupEffect]:
+    def join(
+        self, subscription: int, group: str, member: str, pattern: Pattern, now_s: float, owner: str = ""
+    ) -> list[GroupEffect]:
         """An empty ``member`` is given a name of its own. Raise UsageError for what cannot be."""
         assert subscription not in self._subscriptions, "a subscription joins once"
         parse_group(group)
@@ -58,7 +60,7 @@ class Groups:
         if found is None:
             raise UsageError("too many groups", group=group, limit=GROUPS_MAX)
         earlier = found.members.get(name)
-        effects = found.join(subscription, name, pattern, now_s)
+        effects = found.join(subscription, name, pattern, owner, now_s)
         if earlier is not None:
             del self._subscriptions[earlier.subscription]
         self._subscriptions[subscription] = found, found.members[name]
@@ -103,6 +105,11 @@ class Groups:
         return self.tick(now_s)
 
     # --- the world -----------------------------------------------------------------------------------------------
+
+    def recall(self, group: str, now_s: float) -> None:
+        """The log has positions of this group, from an earlier life of this node."""
+        if (found := self._get(group, now_s)) is not None:
+            self._wait(found)
 
     def stream_known(self, key: StreamKey, now_s: float) -> list[GroupEffect]:
         """A stream is in this node's log, from now on or since it was opened."""

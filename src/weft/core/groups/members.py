@@ -52,13 +52,14 @@ class Member:
     name: str
     pattern: Pattern
     turn: int
+    owner: str = ""
     generation: int = 0  # of the last assignment
     taken_over: int = 0  # the last generation that the member has answered
     holds: dict[StreamKey, Hold] = field(default_factory=dict)
     assigned: frozenset[StreamKey] = frozenset()
 
     def state(self) -> MemberState:
-        return MemberState(self.pattern, self.turn, frozenset(self.holds))
+        return MemberState(self.pattern, self.turn, frozenset(self.holds), self.owner)
 
     def assign(self) -> Assignment | None:
         """All it is served now, if that is not what it was told last."""

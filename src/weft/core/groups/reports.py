@@ -59,6 +59,10 @@ class Reports:
         states = (report.members.get(name) for report in self._reports.values())
         return max((state.turn for state in states if state), default=0)
 
+    def owners(self, name: str) -> set[str]:
+        """Whose the members of this name are at other nodes."""
+        return {members[name].owner for _, members in self.live() if name in members}
+
     def _counts(self, node: NodeId) -> bool:
         return self._lives.get(node) == self._reports[node].epoch
 

@@ -39,16 +39,22 @@ class OpenAdmission:
 
 
 class KeyAdmission:
-    """``publish`` and ``subscribe`` are the rights of a client certificate."""
+    """``publish``, ``subscribe`` and ``groups`` are the rights of a client certificate."""
 
     def __init__(
-        self, access: KeyAccess, mesh: str, publish: tuple[Pattern, ...], subscribe: tuple[Pattern, ...]
+        self,
+        access: KeyAccess,
+        mesh: str,
+        publish: tuple[Pattern, ...],
+        subscribe: tuple[Pattern, ...],
+        groups: tuple[str, ...] | None = None,
     ) -> None:
         self.access: Access = access
         self._admit: Callable[[Acl], Caller] = access.admit_without_key
         self._mesh = mesh
         self._publish = publish
         self._subscribe = subscribe
+        self._groups = groups
 
     def first_untrusted(self, tls: ssl.SSLObject | None) -> Caller | None:
         """TLS knows that our CA made the certificate, if there is one; a CA of a company may serve many meshes."""
@@ -66,7 +72,7 @@ class KeyAdmission:
         if identity.kind is not Kind.CLIENT or not (self._publish or self._subscribe):
             return None
         who, owner = f"the certificate of client {identity.name}", owner_of("certificate", identity.name)
-        return self._admit(Acl(who, self._publish, self._subscribe, owner=owner))
+        return self._admit(Acl(who, self._publish, self._subscribe, owner=owner, groups=self._groups))
 
 
 class Credential:

@@ -94,11 +94,11 @@ class Feed:
         self._credit_due_bytes = 0
         self._reporting: asyncio.Handle | None = None
 
-    def open(self, pattern: Pattern, start: Start, group: str, member: str) -> None:
+    def open(self, pattern: Pattern, start: Start, group: str, member: str, owner: str) -> None:
         """Raise what the node refuses it with; ``ready`` tells whether the core does."""
         self._group = group
         credit = min(EXMP_CREDIT_BYTES, self._mesh.limits.credit_bytes_max)
-        self._subscription = self._mesh.subscribe(self, pattern, start, credit, group, member, self._holding)
+        self._subscription = self._mesh.subscribe(self, pattern, start, credit, group, member, self._holding, owner)
 
     def close(self) -> None:
         """No more events; what is on its way counts as not handled."""

@@ -30,6 +30,7 @@ from weft.log import Log
 from weft.log.errors import UnknownStream
 from weft.model import Batch, Epoch, Pattern, Stream, parse_pattern, parse_topic
 from weft.port.errors import Busy
+from weft.port.groups import check_group
 from weft.port.pages import PAGE_ENTRIES_MAX, PageRoom
 from weft.port.topics import topics_of
 from weft.security import Secret
@@ -86,18 +87,21 @@ async def subscribe(session: ClientSession, data: JsonObject | None) -> JsonObje
     if fields.member and not fields.group:
         raise UsageError("a member is one of a group: name that too")
     session.credential.caller.check_subscribe(pattern)
+    if fields.group:
+        await check_group(session.mesh.groups, session.credential.caller, fields.group)
     if len(session.feeds) >= EXMP_SUBSCRIPTIONS_MAX:
         raise Busy("too many subscriptions on one connection", limit=EXMP_SUBSCRIPTIONS_MAX)
     member = fields.member
     if fields.group and not member:
         member = f"exmp-{secrets.token_hex(MEMBER_BYTES)}"
-    usage = session.mesh.quotas.usage(session.credential.caller)
+    caller = session.credential.caller
+    usage = session.mesh.quotas.usage(caller)
     if fields.group:
         usage.use_group(session.mesh.log, fields.group)
     usage.subscribe()
     feed = session.new_feed(window, usage.unsubscribed)
     try:
-        feed.open(pattern, start, fields.group, member)
+        feed.open(pattern, start, fields.group, member, caller.owner)
         session.feeds[feed.name] = feed
         await feed.ready
     except BaseException:

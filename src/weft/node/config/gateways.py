@@ -20,12 +20,15 @@ from weft.limits import (
 from weft.node.config.coaty import CoatySection
 from weft.node.config.emm import EmmSection
 from weft.node.config.sections import Int, Seconds, Selection, knob, parsed_by, split_list
+from weft.security.acl import parse_group_right
 from weft.transport.addresses import Address, parse_address_or_host
 from weft.wire.exmp import DEFAULT_PORT, DEFAULT_TLS_PORT
 
 ExmpTcp = Annotated[InstanceOf[Address], parsed_by(lambda text: parse_address_or_host(text, DEFAULT_PORT))]
 ExmpTls = Annotated[InstanceOf[Address], parsed_by(lambda text: parse_address_or_host(text, DEFAULT_TLS_PORT))]
 Selections = Annotated[tuple[Selection, ...], BeforeValidator(split_list)]
+GroupRight = Annotated[str, parsed_by(parse_group_right)]
+GroupRights = Annotated[tuple[GroupRight, ...], BeforeValidator(split_list)]
 
 
 class ExmpSection(Section):
@@ -47,6 +50,12 @@ class ExmpSection(Section):
         description="Where those may publish who show a client certificate of this mesh and no API key.",
     )
     subscribe: Selections = Field(default=(), max_length=256, description="What they may read.")
+    groups: GroupRights | None = Field(
+        default=None,
+        max_length=256,
+        description="Which groups they may use: names, or the beginning of one and a star. Unset: those of which they "
+        "may read all that is read there.",
+    )
     connections_max: Int = knob(EXMP_CONNECTIONS_MAX, 1, 100_000, "Connections that are open at a time.")
     pending_max: Int = knob(
         EXMP_PENDING_MAX, 1, 65_536, "Requests of one connection that are not answered yet; then it is not read on."

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from weft.core.groups import parse_group
 from weft.model import NodeId, Topic, parse_node_id, parse_topic
 from weft.port.access import Caller
 from weft.port.pages import PageRoom, limit_of, read_text_token_untrusted
@@ -20,8 +21,8 @@ class Answers(Protocol):
     def peers(self, room: PageRoom, after: str) -> pb.PeersReply:
         """As far as there is room, after the node of this name."""
 
-    async def groups(self, group: str, room: PageRoom, token: bytes) -> pb.GroupsReply:
-        """As far as there is room, from where the token of the last page says."""
+    async def groups(self, group: str, shown: Callable[[str], bool], room: PageRoom, token: bytes) -> pb.GroupsReply:
+        """Those that are shown, as far as there is room, from where the token of the last page says."""
 
     def explain(self, topic: Topic, origin: NodeId | None) -> pb.ExplainReply: ...
 
@@ -43,8 +44,10 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
         return answers.peers(_room(request), read_text_token_untrusted(request.page.token))
 
     async def groups(request: pb.GroupsRequest, caller: Caller) -> pb.GroupsReply:
-        caller.check_admin("see groups")
-        return await answers.groups(request.group, _room(request), request.page.token)
+        """All that the caller may use. One that is named has to be one of these."""
+        if request.group:
+            caller.check_group(parse_group(request.group))
+        return await answers.groups(request.group, caller.may_see_group, _room(request), request.page.token)
 
     def answering(what: str, answer: Callable[[Any], Any]) -> Method:
         async def method(request: Any, caller: Caller) -> Any:

@@ -13,6 +13,7 @@ from weft.log.errors import EventsLost, PositionExpired
 from weft.model import COLUMNS, Batch, Epoch, Pattern, Position, Stream
 from weft.port.access import Caller
 from weft.port.errors import error_message
+from weft.port.groups import check_group
 from weft.port.held import Holding, Use
 from weft.port.node import MeshNode
 from weft.port.pages import (
@@ -79,6 +80,8 @@ class Queries:
     async def positions(self, request: pb.PositionsRequest, caller: Caller) -> pb.PositionsReply:
         pattern = read_pattern_untrusted(request.pattern)
         caller.check_subscribe(pattern)
+        if request.group:
+            await check_group(self._node.groups, caller, request.group)
         stands = self._stands(request.group)
         timestamp_us = request.timestamp_us if request.HasField("timestamp_us") else None
         after = read_stream_token_untrusted(request.page.token)
@@ -99,7 +102,7 @@ class Queries:
         return [pb.Member(node_id=each.node_id, addresses=each.addresses) for each in self._node.members()]
 
     def _stands(self, group: str) -> dict[tuple[Stream, Epoch], int]:
-        positions = self._node.log.positions(group) if group else []
+        positions = self._node.groups.positions(group) if group else []
         return {(each.stream, each.epoch): each.offset for each in positions}
 
     def _place(
@@ -135,7 +138,7 @@ class Queries:
     # --- groups --------------------------------------------------------------------------------------------------
 
     async def commit(self, request: pb.CommitRequest, caller: Caller) -> pb.CommitReply:
-        """Whoever may read all these topics may say how far a group has read them."""
+        """Whoever may use the group and read all these topics may say how far it has read them."""
         try:
             self._node.check_open()
             positions = read_positions_untrusted(request.positions)
@@ -143,6 +146,7 @@ class Queries:
                 caller.check_subscribe(Pattern(topic))
             self._check_places(positions)
             if request.group:
+                await check_group(self._node.groups, caller, request.group)
                 self._node.quotas.usage(caller).use_group(self._node.log, request.group)
             await self._node.move_group(request.group, positions)
             return pb.CommitReply()

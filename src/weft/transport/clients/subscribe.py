@@ -18,6 +18,7 @@ from weft.limits import CLIENT_POSITIONS_MAX, MIB
 from weft.model import Position
 from weft.port.access import Caller
 from weft.port.errors import Busy, TooLarge, error_message
+from weft.port.groups import check_group
 from weft.port.held import Use
 from weft.port.node import MeshNode
 from weft.port.pages import WHOLE_BYTES_MAX
@@ -182,6 +183,8 @@ class SubscribeStream:
             if data is not None:
                 request = parse_untrusted(pb.SubscribeRequest, data)
                 await self._read_positions(request.open)
+                if request.open.group:
+                    await check_group(self._node.groups, self._caller, request.open.group)
                 self._open(request)
             while not self._over and (data := await self._call.read()) is not None:
                 self._take(parse_untrusted(pb.SubscribeRequest, data))
@@ -224,7 +227,7 @@ class SubscribeStream:
         usage.subscribe()
         self._usage = usage
         self._subscription = self._node.subscribe(
-            self, pattern, start, credit, wanted.group, wanted.member, self._holding
+            self, pattern, start, credit, wanted.group, wanted.member, self._holding, self._caller.owner
         )
 
     def _take(self, request: pb.SubscribeRequest) -> None:

@@ -1,0 +1,31 @@
+"""Whether a caller may use a group: asked wherever one is named (SEC-03)."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+
+from weft.core.groups import Groups
+from weft.core.groups.names import parse_group
+from weft.limits import LOOK_STREAMS_AT_ONCE
+from weft.model import Pattern
+from weft.port.access import Caller
+
+
+async def check_group(groups: Groups, caller: Caller, group: str) -> None:
+    """Raise NotAllowed, or UsageError for what is not a name.
+
+    What a group reads may be a hundred thousand topics, so others have their turn in between.
+    """
+    parse_group(group)
+    if caller.names_groups:
+        caller.check_group(group)
+        return
+    reads = iter([*(each.pattern for each in groups.members(group)), *_topics(groups, group)])
+    while some := list(islice(reads, LOOK_STREAMS_AT_ONCE)):
+        caller.check_group(group, some)
+        await asyncio.sleep(0)
+
+
+def _topics(groups: Groups, group: str) -> set[Pattern]:
+    return {Pattern(position.stream.topic) for position in groups.positions(group)}
