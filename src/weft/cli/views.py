@@ -66,9 +66,9 @@ def show_peers(where: Where, json: bool) -> None:
 
 def _peer_row(peer: PeerInfo) -> tuple[str, ...]:
     """Round trip, queue and lag are of a link; a node that is reached over others has none."""
-    link = ("dialled" if peer.dialled_by_us else "accepted") if peer.connected else ""
+    link = ("dialled" if peer.dialled_by_us else "accepted") if peer.connected else peer.trouble
     figures = (f"{peer.rtt_us / 1000:.1f} ms", f"{peer.queue_frames:,}", f"{peer.lag_events:,}")
-    names = (peer.node_id, peer.state, link, ", ".join(peer.addresses), ", ".join(peer.neighbours))
+    names = (peer.node_id or "not known yet", peer.state, link, ", ".join(peer.addresses), ", ".join(peer.neighbours))
     return (*names, *(figures if peer.connected else ("", "", "")))
 
 

@@ -72,6 +72,8 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class PeerInfo:
+    """Another node; without an id as long as it is only an address that is dialled."""
+
     node_id: str
     addresses: tuple[str, ...]
     state: str
@@ -84,6 +86,7 @@ class PeerInfo:
     lag_events: int
     neighbours: tuple[str, ...]
     interest: tuple[str, ...]
+    trouble: str = ""  # why there is no link, if the node dials that one
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,7 @@ class Admin:
                 lag_events=peer.lag_events,
                 neighbours=tuple(peer.neighbours),
                 interest=tuple(peer.interest),
+                trouble=peer.trouble,
             )
             for reply in replies
             for peer in reply.peers

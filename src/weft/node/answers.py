@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import nlargest
 
 from google.protobuf.message import DecodeError
@@ -74,19 +74,29 @@ class NodeAnswers:
     # --- peers ---------------------------------------------------------------------------------------------------
 
     def peers(self, room: PageRoom, after: str) -> pb.PeersReply:
-        """Every other member, direct links or not, and plain peers, which are members of nothing."""
-        links = {link.peer: link for link in self._links() if link.connected and link.peer is not None}
+        """Every other member, direct links or not, and plain peers, which are members of nothing. Before them come
+        addresses that are dialled and that nobody known has."""
+        views = list(self._links())
+        links = {link.peer: link for link in views if link.peer is not None}
         lags = {lag.peer: lag.lag_events for lag in link_lags(self._broker)}
         nodes = sorted({*self._members.states, *links} - {self._broker.me})
         reply = pb.PeersReply(node_id=self._broker.me)
+        if not after:
+            for link in self._unknown(views):
+                reply.peers.add(addresses=[link.address], state="connecting", dialled_by_us=True, trouble=link.trouble)
+                room.take(reply.peers[-1].ByteSize())
         for node in nodes[bisect_right(nodes, after) :]:
-            if room.is_full:
+            if room.is_full and reply.peers[-1].node_id:
                 reply.next_page = reply.peers[-1].node_id.encode()
                 break
             peer = self._peer(node, self._members.states.get(node), links.get(node), lags.get(node, 0))
             room.take(peer.ByteSize())
             reply.peers.append(peer)
         return reply
+
+    def _unknown(self, views: Sequence[LinkView]) -> list[LinkView]:
+        known = {address for state in self._members.states.values() for address in state.addresses}
+        return [view for view in views if view.peer is None and view.address not in known]
 
     def _peer(self, node: NodeId, state: NodeState | None, link: LinkView | None, lag_events: int) -> pb.PeerInfo:
         info = pb.PeerInfo(node_id=node, state="alive", lag_events=lag_events)
@@ -97,7 +107,9 @@ class NodeAnswers:
             info.epoch = state.epoch
             info.neighbours.extend(state.neighbours)
             info.interest.extend(state.interest)
-        if link is not None:
+        if link is not None and not link.connected:
+            info.trouble = link.trouble
+        elif link is not None:
             info.connected = True
             info.dialled_by_us = link.dialled_by_us
             info.queue_frames = link.queue_frames

@@ -22,7 +22,7 @@ from weft.membership import (
 )
 from weft.model import NodeId
 from weft.node.engine import Engine, News
-from weft.node.figures import ConnectionState
+from weft.node.figures import ConnectionState, PeerFigures
 from weft.node.metrics import Metrics
 from weft.node.refusals import Refusals
 from weft.node.twins import ADVICE, TwinWatch
@@ -80,6 +80,7 @@ class LinkNews:
         self._forget = forget
         self._seen: set[NodeId] = set()  # peers that had a link before
         self._addresses: dict[NodeId, tuple[str, ...]] = {}
+        self._dialled: dict[str, str] = {}  # address -> who it counts for: the address itself, until it has a name
 
     def link_up(self, peer: NodeId, address: str, dialled_by_us: bool, features: Iterable[Feature]) -> None:
         figures = self._metrics.peer(peer)
@@ -87,6 +88,8 @@ class LinkNews:
         if peer in self._seen:
             figures.reconnects += 1
         self._seen.add(peer)
+        if dialled_by_us:
+            self._count_for(address, peer)
         self._logger.info(
             "peer_connected",
             peer=peer,
@@ -106,7 +109,23 @@ class LinkNews:
     def twins_seen(self, peer: NodeId, address: str) -> None:
         self._logger.error("two_nodes_with_one_id", peer=peer, address=address, advice=ADVICE)
 
+    def dialling(self, address: str, peer: NodeId | None) -> None:
+        named = peer or next((node for node, addresses in self._addresses.items() if address in addresses), None)
+        figures = self._count_for(address, named or address)
+        if figures.state is ConnectionState.DOWN:
+            figures.state = ConnectionState.CONNECTING
+
+    def _count_for(self, address: str, name: str) -> PeerFigures:
+        """From the moment that an address is to be dialled there are figures, and only one set of them."""
+        if self._dialled.get(address) == address != name:
+            self._metrics.forget_peer(address)
+        self._dialled[address] = name
+        return self._metrics.peer(name)
+
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
+        figures = self._metrics.peer(self._dialled.get(address, address))
+        if figures.state is ConnectionState.CONNECTING:
+            figures.state = ConnectionState.DOWN
         self._logger.info("peer_backoff", address=address, reason=reason, retry_s=round(retry_s, 3))
 
     def sent(self, peer: NodeId, size_bytes: int, latency_s: float) -> None:
@@ -135,6 +154,7 @@ class LinkNews:
             case MemberForgotten(node_id):
                 self._metrics.forget_peer(node_id)
                 self._seen.discard(node_id)
+                self._dialled = {address: name for address, name in self._dialled.items() if name != node_id}
                 self._forget(self._addresses.pop(node_id, ()))
                 self._logger.info("member_forgotten", member=node_id)
             case HealthChanged(peer, before_health, after_health):

@@ -111,6 +111,9 @@ class Observer:
         self._record.twins_seen.append(peer)
         self._record._changed.set()
 
+    def dialling(self, address: str, peer: NodeId | None) -> None:
+        pass
+
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
         assert 0 <= retry_s <= SETTINGS.backoff_s_max
         self._record.failed.append(reason)

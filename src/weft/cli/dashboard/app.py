@@ -21,7 +21,14 @@ from weft.cli.tables import human_bytes, human_time
 from weft.errors import WeftError
 from weft.visible import visible
 
-STYLES: Final = {"up": "green", "draining": "yellow", "suspect": "yellow", "left": "dim", "no answer": "yellow"}
+STYLES: Final = {
+    "up": "green",
+    "draining": "yellow",
+    "suspect": "yellow",
+    "left": "dim",
+    "no answer": "yellow",
+    "connecting": "yellow",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,13 +317,14 @@ class Top(App[None]):
         answers = self.board.answers
         assert answers is not None, "a row is of answers"
         status = answers.statuses.get(row.node)
-        peer = next((each for each in answers.peers if each.node_id == row.node), None)
+        peer = next((each for each in answers.peers if row.node in (each.node_id, *each.addresses)), None)
         facts = [(column.heading, column.cell(row).plain) for column in COLUMNS["nodes"][1:]]
         if status is not None:
             facts += [("epoch", str(status.epoch)), ("listens on", ", ".join(status.listeners))]
         if peer is not None:
             facts += [("addresses", ", ".join(peer.addresses)), ("neighbours", ", ".join(peer.neighbours))]
             facts += [("wants", ", ".join(peer.interest)), ("incarnation", str(peer.incarnation))]
+            facts += [("no link because", peer.trouble)] if peer.trouble else []
         return Details(row.node, [("node", ("what", "value"), facts)])
 
     async def _look_at_topic(self, row: TopicRow) -> Details:

@@ -126,7 +126,7 @@ class Board:
         return flow
 
     def _node_rows(self, answers: Answers) -> Iterable[NodeRow]:
-        peers = {peer.node_id: peer for peer in answers.peers}
+        peers = {peer.node_id or peer.addresses[0]: peer for peer in answers.peers}
         for node in sorted({answers.node_id, *peers, *answers.statuses}):
             peer, status = peers.get(node), answers.statuses.get(node)
             flow = Flow() if status is None else self._flow("node", node, status.events, answers.at_s)

@@ -266,6 +266,7 @@ class PeerLinks:
                 dialler.unlinked.clear()
                 await dialler.unlinked.wait()
                 continue
+            self._observer.dialling(dialler.address, dialler.node_id)
             try:
                 error = await self._dial_once(dialler)
             except PeerError as trouble:

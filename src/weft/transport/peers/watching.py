@@ -82,6 +82,9 @@ class LinkObserver(Protocol):
     def twins_seen(self, peer: NodeId, address: str) -> None:
         """Two nodes that both live said hello as this peer; the one at this address last."""
 
+    def dialling(self, address: str, peer: NodeId | None) -> None:
+        """An attempt begins; ``peer`` is who was there the last time."""
+
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
         """There is no link, or none any more; the next attempt comes after ``retry_s``."""
 

@@ -505,7 +505,7 @@ class PeersReply(_message.Message):
     def __init__(self, peers: _Optional[_Iterable[_Union[PeerInfo, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
 
 class PeerInfo(_message.Message):
-    __slots__ = ("node_id", "addresses", "state", "incarnation", "epoch", "connected", "dialled_by_us", "rtt_us", "queue_frames", "lag_events", "neighbours", "interest")
+    __slots__ = ("node_id", "addresses", "state", "incarnation", "epoch", "connected", "dialled_by_us", "rtt_us", "queue_frames", "lag_events", "neighbours", "interest", "trouble")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -518,6 +518,7 @@ class PeerInfo(_message.Message):
     LAG_EVENTS_FIELD_NUMBER: _ClassVar[int]
     NEIGHBOURS_FIELD_NUMBER: _ClassVar[int]
     INTEREST_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     addresses: _containers.RepeatedScalarFieldContainer[str]
     state: str
@@ -530,7 +531,8 @@ class PeerInfo(_message.Message):
     lag_events: int
     neighbours: _containers.RepeatedScalarFieldContainer[str]
     interest: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., connected: bool = ..., dialled_by_us: bool = ..., rtt_us: _Optional[int] = ..., queue_frames: _Optional[int] = ..., lag_events: _Optional[int] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ...) -> None: ...
+    trouble: str
+    def __init__(self, node_id: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., connected: bool = ..., dialled_by_us: bool = ..., rtt_us: _Optional[int] = ..., queue_frames: _Optional[int] = ..., lag_events: _Optional[int] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class GroupsRequest(_message.Message):
     __slots__ = ("group", "page")
