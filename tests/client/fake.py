@@ -46,7 +46,20 @@ class Group:
     members: dict[str, asyncio.Queue[pb.Assignment]] = field(default_factory=dict)
     generation: int = 0
     assigned: dict[str, list[Key]] = field(default_factory=dict)
-    answers: list[tuple[str, pb.Handled]] = field(default_factory=list)
+    answers: list[tuple[str, pb.Handled | pb.Settled]] = field(default_factory=list)
+    acked: dict[Key, set[int]] = field(default_factory=dict)
+
+    def settle(self, member: str, settled: pb.Settled) -> None:
+        self.answers.append((member, settled))
+        for each in settled.acks:
+            key = _key(each.stream)
+            acked = self.acked.setdefault(key, set())
+            for first, end in zip(each.offsets[::2], each.offsets[1::2], strict=True):
+                acked.update(range(first, end))
+            place = self.positions.get(key, 0)
+            while place in acked:
+                place += 1
+            self.positions[key] = place
 
 
 class FakeNode:
@@ -59,6 +72,7 @@ class FakeNode:
         self.producers: dict[tuple[bytes, str, int], dict[int, tuple[int, Batch]]] = {}
         self.groups: dict[str, Group] = {}
         self.faults = Faults()
+        self.refusals: list[pb.Nack] = []
         self.told_addresses: list[str] = []
         self.requests: list[pb.PublishBatch] = []
         self.opens: list[pb.SubscribeOpen] = []
@@ -271,6 +285,10 @@ class FakeNode:
                 group.answers.append((opening.member, request.handled))
                 for place in request.handled.positions:
                     group.positions[_key(place.stream)] = place.next_offset
+            elif request.HasField("settled"):
+                self.groups[opening.group].settle(opening.member, request.settled)
+                for nack in request.settled.nacks:
+                    self.refusals.append(nack)
             state.changed = True
             async with self._changed:
                 self._changed.notify_all()

@@ -57,7 +57,7 @@ def test_what_is_handled_while_a_report_is_under_way_is_reported_before_the_end(
 
         async def slow_write(call: Duplex[Any, Any], message: Any) -> None:
             await write(call, message)
-            if message.HasField("handled"):
+            if message.HasField("settled"):
                 await closing.wait()
 
         monkeypatch.setattr(Duplex, "write", slow_write)

@@ -54,7 +54,9 @@ from weft.core.messages import (
     TellInterest,
     Tick,
     Unsubscribe,
+    Withdrawn,
 )
+from weft.core.policy import GroupPolicy
 from weft.errors import StorageError, WeftError
 from weft.log import Log, MemoryStore, open_store
 from weft.membership import Liveness, NodeState
@@ -73,6 +75,7 @@ class Reader:
     delivered: list[Delivered] = field(default_factory=list)
     opened: tuple[Position, ...] | None = None
     assigned: list[Assigned] = field(default_factory=list)
+    withdrawn: list[Withdrawn] = field(default_factory=list)
     error: WeftError | None = None
 
     @property
@@ -143,10 +146,14 @@ class Actor:
         member: str = "",
         credit: int = CREDIT,
         holder: Holder = UNBOUNDED,
+        window: int = 0,
+        policy: GroupPolicy | None = None,
     ) -> Reader:
         self.requests += 1
         reader = self.readers[self.requests] = Reader(self.requests)
-        self.step(Subscribe(reader.number, parse_pattern(pattern), start, credit, group, member, holder))
+        self.step(
+            Subscribe(reader.number, parse_pattern(pattern), start, credit, group, member, holder, "", window, policy)
+        )
         return reader
 
     def unsubscribe(self, reader: Reader) -> None:
@@ -196,6 +203,8 @@ class Actor:
                 self.held_up.append(number)
             case Assigned(number):
                 self.readers[number].assigned.append(effect)
+            case Withdrawn(number):
+                self.readers[number].withdrawn.append(effect)
             case Ended(number, error):
                 self.readers[number].error = error
             case TellInterest(patterns, capped, summary):

@@ -189,5 +189,5 @@ def test_a_member_that_retention_overtakes_in_mid_stream_is_no_member_any_more()
     actor.step(AddCredit(slow.number, 10_000))
     assert isinstance(slow.error, PositionExpired)
     stage.run()
-    assert actor.state.interest == ("weft.groups.>",), "nobody here wants it any more"
+    assert actor.state.interest == ("weft.dead.>", "weft.groups.>"), "nobody here wants it any more"
     assert not actor.broker.group_work.groups.members("g")

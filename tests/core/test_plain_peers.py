@@ -232,7 +232,7 @@ def test_it_gets_what_is_published_elsewhere_in_the_mesh() -> None:
     assert got(stage) == [("t", 0, "far")]
     stage["a"].step(LinkDown(OLD))
     stage.run()
-    assert stage["a"].state.interest == ("weft.groups.>",), "who is gone wants nothing any more"
+    assert stage["a"].state.interest == ("weft.dead.>", "weft.groups.>"), "who is gone wants nothing any more"
 
 
 def test_it_does_not_get_its_own_events_nor_those_of_the_mesh() -> None:

@@ -17,6 +17,7 @@ from weft.client import client as asynchronous
 from weft.client.admin import GroupInfo, NodePositions, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
 from weft.client.background import begin
 from weft.client.chunk import Published, Whole
+from weft.client.failing import WINDOW, Retry
 from weft.client.loop_thread import LoopThread
 from weft.client.received import Received, ReceivedBatch
 from weft.client.requests import Request as AsyncRequest
@@ -68,6 +69,20 @@ class Subscription:
 
     def handled(self, what: Received | ReceivedBatch | Position) -> None:
         self._thread.run(self._inner.handled(what))
+
+    def ack(self, event: Received) -> None:
+        """This event is done with."""
+        self._thread.run(self._inner.ack(event))
+
+    def nack(self, event: Received, *, delay_s: float | None = None, reason: str = "") -> None:
+        """This event could not be handled: it comes again later, or becomes a dead letter."""
+        self._thread.run(self._nack(event, delay_s, reason))
+
+    async def _nack(self, event: Received, delay_s: float | None, reason: str) -> None:
+        if self._last is not None and self._last.position.stream == event.stream:
+            self._inner.put_back(self._last.offset + 1)  # not handed out before the event comes again
+            self._events = iter(())
+        await self._inner.nack(event, delay_s=delay_s, reason=reason)
 
     def close(self) -> None:
         if self._done is not None and self._inner.commit == "auto":
@@ -211,10 +226,32 @@ class Client:
     # --- subscribing -----------------------------------------------------------------------------------------------
 
     def subscribe(
-        self, pattern: str, *, group: str = "", member: str = "", start: Where | None = None, commit: Commit = "auto"
+        self,
+        pattern: str,
+        *,
+        group: str = "",
+        member: str = "",
+        start: Where | None = None,
+        commit: Commit = "auto",
+        window: int = WINDOW,
+        max_deliveries: int | None = None,
+        retry_s: tuple[float, float] | None = None,
+        retry: Retry | None = None,
+        dead_letter: str | None = None,
     ) -> Subscription:
         async def open_it() -> AsyncSubscription:
-            return self._client.subscribe(pattern, group=group, member=member, start=start, commit=commit)
+            return self._client.subscribe(
+                pattern,
+                group=group,
+                member=member,
+                start=start,
+                commit=commit,
+                window=window,
+                max_deliveries=max_deliveries,
+                retry_s=retry_s,
+                retry=retry,
+                dead_letter=dead_letter,
+            )
 
         return Subscription(self._thread, self._thread.run(open_it()))
 

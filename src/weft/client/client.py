@@ -16,6 +16,7 @@ from weft.client.admin import Admin, GroupInfo, NodePositions, PeerInfo, Recipie
 from weft.client.backoff import Draw
 from weft.client.chunk import Published, Whole
 from weft.client.errors import Backpressure, Closed, error_of
+from weft.client.failing import WINDOW, Retry, parse_failing
 from weft.client.fetch import Fetch
 from weft.client.hooks import Hooks
 from weft.client.nodes import Nodes
@@ -113,12 +114,30 @@ class Client:
     # --- subscribing -----------------------------------------------------------------------------------------------
 
     def subscribe(
-        self, pattern: str, *, group: str = "", member: str = "", start: Where | None = None, commit: Commit = "auto"
+        self,
+        pattern: str,
+        *,
+        group: str = "",
+        member: str = "",
+        start: Where | None = None,
+        commit: Commit = "auto",
+        window: int = WINDOW,
+        max_deliveries: int | None = None,
+        retry_s: tuple[float, float] | None = None,
+        retry: Retry | None = None,
+        dead_letter: str | None = None,
     ) -> Subscription:
-        """Events of every topic that matches. See ``Subscription``."""
+        """Events of every topic that matches. See ``Subscription``.
+
+        With ``commit="manual"`` a member of a group settles each event by ``ack`` or ``nack``, with at most ``window``
+        of them in hand. The last four say what becomes of those that fail, if the group is new or nobody has said so.
+        """
         self._check_open()
         if commit not in ("auto", "manual"):
             raise UsageError(f"no such commit {commit!r}", known="auto, manual")
+        failing = parse_failing(window, max_deliveries, retry_s, retry, dead_letter)
+        if failing.policy is not None and not (group and commit == "manual"):
+            raise UsageError('what becomes of failing events is said of a group, with commit="manual"')
         parsed, where = parse_pattern(pattern), parse_where(start)
 
         async def first_start() -> pb.Start:
@@ -131,6 +150,7 @@ class Client:
             member=member or (self.id if group else ""),
             start=first_start,
             commit=commit,
+            failing=failing,
             on_closed=self._subscriptions.discard,
         )
         self._subscriptions.add(subscription)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.client.cursors import Cursors, Place
 from weft.client.received import Received, ReceivedBatch
 from weft.model import Batch, Epoch, Position, Stream
+
+if TYPE_CHECKING:
+    from weft.client.by_hand import Settlement
 
 
 class Queued(NamedTuple):
@@ -28,6 +31,7 @@ class Report(NamedTuple):
     credit_bytes: int
     positions: list[Position]
     generation: int | None
+    settled: Settlement | None = None  # of a member that acknowledges by hand
 
 
 class EventIntake:
@@ -50,7 +54,7 @@ class EventIntake:
 
     # --- from the node ---------------------------------------------------------------------------------------------
 
-    def delivered(self, stream: Stream, epoch: Epoch, batch: Batch, first_offset: int) -> bool:
+    def delivered(self, stream: Stream, epoch: Epoch, batch: Batch, first_offset: int, tries: int = 0) -> bool:
         """Queue what is new and wanted of a batch; whether there was any. The rest costs no credit."""
         size = len(batch.data)
         first = self.cursors.take(stream, epoch, max(first_offset, batch.base_offset), batch.end_offset)
@@ -90,6 +94,10 @@ class EventIntake:
         return self._taken.credit_bytes if self._taken is not None else 0
 
     # --- for the application ---------------------------------------------------------------------------------------
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self.queue)
 
     def take(self) -> ReceivedBatch | None:
         """The next batch, or None while there is none. Whatever was in hand is done with."""

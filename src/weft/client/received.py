@@ -25,6 +25,7 @@ class Received(Struct, frozen=True, gc=False):
     key: bytes | None
     headers: Mapping[str, str] | None
     payload: bytes
+    tries: int = 0  # how often it has failed in its group: more than 0 only where events are acknowledged by hand
 
     @property
     def topic(self) -> Topic:
@@ -59,12 +60,15 @@ class ReceivedBatch:
     batch it is made when somebody looks at it: events that come one by one go without.
     """
 
-    __slots__ = ("_rows", "_stored", "end_offset", "epoch", "first_offset", "stream")
+    __slots__ = ("_rows", "_stored", "end_offset", "epoch", "first_offset", "stream", "tries")
 
-    def __init__(self, stream: Stream, epoch: Epoch, first_offset: int, rows: pa.RecordBatch | Batch) -> None:
+    def __init__(
+        self, stream: Stream, epoch: Epoch, first_offset: int, rows: pa.RecordBatch | Batch, tries: int = 0
+    ) -> None:
         self.stream: Final = stream
         self.epoch: Final = epoch
         self.first_offset: Final = first_offset
+        self.tries: Final = tries  # how often each of them has failed
         self._stored: Batch | None = None
         self._rows: pa.RecordBatch | None = None
         if isinstance(rows, Batch):
@@ -95,6 +99,11 @@ class ReceivedBatch:
     def next_position(self) -> Position:
         return Position(self.stream, self.epoch, self.end_offset)
 
+    def rest(self, first_offset: int) -> ReceivedBatch:
+        """The events from this one on."""
+        rows = self._stored if self._stored is not None else self.record_batch.slice(first_offset - self.first_offset)
+        return ReceivedBatch(self.stream, self.epoch, first_offset, rows, self.tries)
+
     def events(self) -> list[Received]:
         """The same as single events, made column by column; the batch has all columns."""
         payloads, timestamps_us, keys, headers = self._columns()
@@ -108,6 +117,7 @@ class ReceivedBatch:
                 repeat(None) if keys is None else keys,
                 repeat(None) if headers is None else headers,
                 payloads,
+                repeat(self.tries),
             )
         )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
+from weft.client.by_hand import HandIntake, Settlement
 from weft.client.duplex import Duplex
 from weft.client.errors import BadNode, Unavailable, error_of
 from weft.client.hooks import LOG, notify
@@ -14,11 +15,16 @@ from weft.client.nodes import Nodes
 from weft.client.refs import read_position_untrusted, read_stream_untrusted, stream_positions
 from weft.client.speech import Speech
 from weft.errors import WeftError
-from weft.model import BadBatch, Batch
+from weft.limits import OFFSET_MAX
+from weft.model import BadBatch, Batch, EventId
 from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.streams import stream_ref
 
 SUBSCRIBE: Final = "/weft.mesh.v1.Mesh/Subscribe"
 POSITIONS_AT_ONCE: Final = 4096  # in one message: 1 MiB of the longest topics
+ACKS_AT_ONCE: Final = 1024  # streams or refusals in one message: half a MiB of the longest names or reasons
+RANGES_AT_ONCE: Final = 1024  # of one stream in one message
+T = TypeVar("T")
 
 
 class SubscribeSession:
@@ -98,6 +104,8 @@ class SubscribeSession:
                         self._deliver_untrusted(delivered)
                 case "assignment":
                     self._assign_untrusted(reply.assignment)
+                case "withdrawn":
+                    self._withdrawn_untrusted(reply.withdrawn)
                 case "error":
                     raise error_of(reply.error, node=self._node)
                 case _:
@@ -122,7 +130,7 @@ class SubscribeSession:
                 offset=delivered.first_offset,
             ) from None
         self.has_delivered = True
-        if self._intake.delivered(stream, epoch, batch, delivered.first_offset):
+        if self._intake.delivered(stream, epoch, batch, delivered.first_offset, delivered.tries):
             self._arrived.set()
         else:
             self._speech.credit_due(self._intake.credit_due_bytes)
@@ -134,11 +142,22 @@ class SubscribeSession:
         self.has_delivered = True
         self._speech.now()
 
+    def _withdrawn_untrusted(self, withdrawn: pb.Withdrawn) -> None:
+        stream, epoch = read_stream_untrusted(withdrawn.stream)
+        if not isinstance(self._intake, HandIntake) or withdrawn.offset > OFFSET_MAX:
+            raise BadNode("the node answers what was not refused", node=self._node, stream=stream)
+        self._intake.withdrawn(EventId(stream, epoch, withdrawn.offset), withdrawn.rest)
+        self._arrived.set()
+        self._speech.credit_due(self._intake.credit_due_bytes)
+
     async def _write(self, call: Duplex[pb.SubscribeRequest, pb.SubscribeReply]) -> None:
         while True:
             await self._speech.wanted()
             is_last = self._speech.is_last  # before the report: what is handled while we write is in the next one
             report = self._intake.report(asyncio.get_running_loop().time())
+            if report.settled is not None:
+                for settled in _settled_messages(report.settled):
+                    await call.write(pb.SubscribeRequest(settled=settled))
             if report.generation is not None:
                 for first in range(0, len(report.positions) or 1, POSITIONS_AT_ONCE):
                     some = stream_positions(report.positions[first : first + POSITIONS_AT_ONCE])
@@ -150,6 +169,35 @@ class SubscribeSession:
                 return call.done_writing()
             if report.credit_bytes:
                 await call.write(pb.SubscribeRequest(credit=pb.Credit(bytes=report.credit_bytes)))
+
+
+def _settled_messages(settlement: Settlement) -> Iterator[pb.Settled]:
+    """Few streams and many ranges, or the other way round: each message has a bounded number of both. The last one says
+    what was taken over: by then, everything about streams that were lost has been said."""
+    refusals = [
+        pb.Nack(
+            stream=stream_ref(each.event.stream, each.event.epoch),
+            offset=each.event.offset,
+            delay_s=each.delay_s,
+            reason=each.reason,
+        )
+        for each in settlement.refusals
+    ]
+    ranges = [
+        pb.AckedRange(stream=stream_ref(*place), offsets=[number for pair in part for number in pair])
+        for place, acked in settlement.acks
+        for part in _chunks(list(acked), RANGES_AT_ONCE)
+    ]
+    acks, nacks = _chunks(ranges, ACKS_AT_ONCE), _chunks(refusals, ACKS_AT_ONCE)
+    messages = [pb.Settled(acks=each) for each in acks] + [pb.Settled(nacks=each) for each in nacks]
+    if len(acks) <= 1 and len(nacks) <= 1:
+        messages = [pb.Settled(acks=ranges, nacks=refusals)]
+    messages[-1].generation = settlement.generation
+    yield from messages
+
+
+def _chunks(items: list[T], size: int) -> list[list[T]]:
+    return [items[first : first + size] for first in range(0, len(items), size)]
 
 
 def _cut_positions(first: pb.SubscribeOpen) -> list[pb.SubscribeRequest]:

@@ -14,7 +14,9 @@ from types import TracebackType
 from typing import Final, Literal, Self
 
 from weft.client.background import begin
+from weft.client.by_hand import HandIntake
 from weft.client.errors import Closed, NodeShuttingDown, PositionUnknown, Unavailable, is_retryable
+from weft.client.failing import REASON_CHARS_MAX, RETRY_S_MAX, Failing
 from weft.client.hooks import LOG, notify
 from weft.client.intake import EventIntake
 from weft.client.nodes import Nodes
@@ -23,7 +25,7 @@ from weft.client.refs import stream_positions
 from weft.client.session import SubscribeSession
 from weft.client.speech import Speech
 from weft.client.start import resumed
-from weft.errors import WeftError
+from weft.errors import UsageError, WeftError
 from weft.model import Pattern, Position
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -42,6 +44,7 @@ class Subscription:
         member: str,
         start: Callable[[], Awaitable[pb.Start]],
         commit: Commit,
+        failing: Failing,
         on_closed: Callable[[Subscription], None],
     ) -> None:
         self.pattern: Final = pattern
@@ -53,7 +56,9 @@ class Subscription:
         self._start = start
         self._on_closed = on_closed
         self._loop = asyncio.get_running_loop()
-        self._intake = EventIntake(in_group=bool(group), is_auto=commit == "auto")
+        self._failing = failing
+        self._by_hand = HandIntake(failing.window) if group and commit == "manual" else None
+        self._intake = self._by_hand or EventIntake(in_group=bool(group), is_auto=commit == "auto")
         self._arrived = asyncio.Event()  # something is in the queue, or nothing will ever be again
         self._taken = asyncio.Event()  # the queue has become shorter
         self._speech = Speech(self._loop, self._options.handled_interval_s, self._options.credit_bytes)
@@ -104,8 +109,38 @@ class Subscription:
 
     async def handled(self, what: Received | ReceivedBatch | Position) -> None:
         """Everything up to and including this event or batch, or before this position, is done with."""
-        self._intake.cursors.handled(what if isinstance(what, Position) else what.next_position)
+        position = what if isinstance(what, Position) else what.next_position
+        if self._by_hand is not None:
+            self._by_hand.ack_before(position)
+        else:
+            self._intake.cursors.handled(position)
         self._speech.soon()
+
+    async def ack(self, event: Received) -> None:
+        """This event is done with, whatever becomes of those before it. The node hears of it within
+        ``handled_interval_s``, or sooner."""
+        if self._hand.ack(event):
+            self._speech.now()
+        else:
+            self._speech.soon()
+
+    async def nack(self, event: Received, *, delay_s: float | None = None, reason: str = "") -> None:
+        """This event could not be handled. It comes again, here or to another member, after ``delay_s`` or when the
+        group's policy says; after too many tries it becomes a dead letter, with this reason."""
+        if delay_s is not None and not 0 <= delay_s <= RETRY_S_MAX:
+            raise UsageError("delay_s is out of range", value=delay_s, least=0, most=RETRY_S_MAX)
+        self._hand.refuse(event, delay_s, reason.encode(errors="replace").decode()[:REASON_CHARS_MAX])
+        self._speech.now()
+
+    def put_back(self, offset: int) -> None:
+        """For iterators over batches: of the batch in hand, what comes from this offset on was not handed out."""
+        self._hand.put_back(offset)
+
+    @property
+    def _hand(self) -> HandIntake:
+        if self._by_hand is None:
+            raise UsageError('events are acknowledged one by one in a group, with commit="manual"', group=self.group)
+        return self._by_hand
 
     async def close(self) -> None:
         """Report what was handled and leave. What was received and not handled is the group's again."""
@@ -130,7 +165,7 @@ class Subscription:
 
     async def _wait_for_more(self) -> None:
         self._tell()
-        if self._intake.queue:
+        if self._intake.has_more:
             return
         if isinstance(self._end, Closed):
             raise StopAsyncIteration
@@ -213,6 +248,8 @@ class Subscription:
             # What still waits here has used up its part of the window.
             credit_bytes=max(self._options.credit_bytes - self._intake.held_bytes, 1),
             paged=True,
+            window=self._failing.window if self._by_hand is not None else 0,
+            policy=self._failing.policy if self._by_hand is not None else None,
         )
 
     def _has_opened(self) -> None:

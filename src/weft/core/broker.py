@@ -13,6 +13,7 @@ from weft.core.beginnings import Beginnings
 from weft.core.group_work import GroupWork
 from weft.core.messages import (
     AddCredit,
+    DropDead,
     Effect,
     Ended,
     FramesDropped,
@@ -31,6 +32,8 @@ from weft.core.messages import (
     ReceivedPlainAck,
     ReceivedResume,
     Refused,
+    SetGroup,
+    Settled,
     StreamKey,
     Subscribe,
     Synced,
@@ -44,12 +47,12 @@ from weft.core.routes import Routes, told_interest
 from weft.core.settings import BrokerSettings
 from weft.core.subscriptions import Subscriptions
 from weft.core.timers import soonest
-from weft.core.topics import GROUPS_PREFIX, selects
+from weft.core.topics import DEAD_PREFIX, GROUPS_PREFIX, selects
 from weft.errors import UsageError
 from weft.limits import COPIES_MAX
 from weft.log import Appended, Log
 from weft.log.errors import SequenceReused
-from weft.model import NodeId, Stream, Topic
+from weft.model import NodeId, Pattern, Stream, Topic
 
 ROUTES_DELAY_S: Final = 0.01  # changes of the mesh that come together are looked at once
 INTEREST_DELAY_S: Final = 0.02  # subscriptions that come together are told together
@@ -75,6 +78,7 @@ class Broker:
         self._interest_due_s: float | None = None
         self._interest_told: TellInterest | None = None
         self._interest_told_s = float("-inf")
+        self._dead_topics = self.group_work.groups.dead_topics  # as they were when interest was last looked at
         self._interest_pause_s = INTEREST_DELAY_S
 
     def start(self, now_s: float) -> list[Effect]:
@@ -114,8 +118,10 @@ class Broker:
                 return self._publish(publishes, now_s)
             case Synced():
                 return self._synced(event, now_s)
-            case Subscribe() | AddCredit() | Handled() | Unsubscribe() | MoveGroup():
+            case Subscribe() | AddCredit() | Handled() | Settled() | Unsubscribe():
                 return self._from_subscriber(event, now_s)
+            case MoveGroup() | SetGroup() | DropDead():
+                return self._from_operator(event, now_s)
             case LinkUp() | LinkDown() | MemberKnown() | MemberForgotten():
                 return self._mesh_changed(event, now_s)
             case ReceivedCopies() | ReceivedAcks() | ReceivedResume() | FramesDropped():
@@ -136,8 +142,11 @@ class Broker:
         if due_s is not None and due_s <= now_s:
             self._routes_due_s = None
             effects += self.replication.follow_routes(now_s)
-        effects += self.subscriptions.pump()
+        effects += self.subscriptions.pump(now_s)
         effects += self.replication.pump(now_s)
+        if self.group_work.groups.dead_topics is not self._dead_topics:
+            self._dead_topics = self.group_work.groups.dead_topics
+            self._interest_changed(now_s)
         if self._interest_due_s is not None and self._interest_due_s <= now_s:
             effects += self._tell_interest(now_s)
         return effects
@@ -201,7 +210,7 @@ class Broker:
     # --- subscribers ---------------------------------------------------------------------------------------------
 
     def _from_subscriber(
-        self, event: Subscribe | AddCredit | Handled | Unsubscribe | MoveGroup, now_s: float
+        self, event: Subscribe | AddCredit | Handled | Settled | Unsubscribe, now_s: float
     ) -> list[Effect]:
         match event:
             case Subscribe():
@@ -213,13 +222,24 @@ class Broker:
                 return []
             case Handled():
                 return self.group_work.handled(event, now_s)
-            case Unsubscribe(number):
-                effects = self.group_work.leave(number, now_s)
+            case Settled():
+                return self.group_work.settled(event, now_s)
+            case Unsubscribe(number, died):
+                effects = self.group_work.leave(number, now_s, died=died)
                 self.subscriptions.close(number)
                 self._interest_changed(now_s)
                 return effects
+            case _:
+                assert_never(event)
+
+    def _from_operator(self, event: MoveGroup | SetGroup | DropDead, now_s: float) -> list[Effect]:
+        match event:
             case MoveGroup():
                 return self.group_work.move(event, now_s)
+            case SetGroup():
+                return self.group_work.set_policy(event, now_s)
+            case DropDead():
+                return self.group_work.drop_dead(event, now_s)
             case _:
                 assert_never(event)
 
@@ -238,7 +258,8 @@ class Broker:
     def _tell_interest(self, now_s: float) -> list[Effect]:
         self._interest_due_s = None
         plain = self._settings.plain_patterns if self.replication.plain else ()
-        wanted = self.subscriptions.patterns().union(plain)
+        dead = map(Pattern, self.group_work.groups.dead_topics)
+        wanted = self.subscriptions.patterns().union(plain, dead)
         self._interest_pause_s = max(INTEREST_DELAY_S, len(wanted) * INTEREST_PATTERN_S)
         self._interest_told_s = now_s
         tell = told_interest(wanted, self._settings.interest)
@@ -248,7 +269,9 @@ class Broker:
         return [tell]
 
     def _is_wanted_here(self, topic: Topic) -> bool:
-        if topic.startswith(GROUPS_PREFIX) or self.subscriptions.wants(topic):
+        if topic.startswith((GROUPS_PREFIX, DEAD_PREFIX)) or self.subscriptions.wants(topic):
+            return True
+        if topic in self.group_work.groups.dead_topics:
             return True
         return bool(self.replication.plain) and any(selects(each, topic) for each in self._settings.plain_patterns)
 

@@ -14,11 +14,18 @@ from weft.core.groups import (
     GroupEffect,
     Groups,
     GroupSettings,
+    PutAside,
+    Refusal,
     Replaced,
     Say,
+    Wake,
+    parse_group,
 )
+from weft.core.groups.hand import Given, Nothing
 from weft.core.messages import (
+    Acked,
     Assigned,
+    DropDead,
     Effect,
     Ended,
     GroupMoved,
@@ -26,9 +33,13 @@ from weft.core.messages import (
     MoveGroup,
     Opened,
     Refused,
+    SetGroup,
+    Settled,
     StreamKey,
     Subscribe,
+    Withdrawn,
 )
+from weft.core.policy import DEFAULT_POLICY
 from weft.core.subscriptions import Subscription, Subscriptions, positions_of
 from weft.core.timers import soonest
 from weft.core.topics import GROUPS, GROUPS_PREFIX
@@ -37,9 +48,10 @@ from weft.limits import OFFSET_MAX, READ_BYTES_MAX
 from weft.log import Log
 from weft.log.errors import DiskFull, EventsLost, PositionAhead, PositionExpired
 from weft.membership import NodeState
-from weft.model import Batch, Event, NodeId, Position, Stream
+from weft.model import Batch, Event, NodeId, Position, Stream, Topic
+from weft.model.dead_letters import DeadLetter, dropped_event, letter_event
 
-ToWrite: TypeAlias = Say | CommitPositions | MoveGroup
+ToWrite: TypeAlias = Say | CommitPositions | PutAside | MoveGroup | SetGroup | DropDead
 RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is tried again
 
 
@@ -49,7 +61,7 @@ class GroupWork:
     def __init__(
         self, me: NodeId, log: Log, subscriptions: Subscriptions, settings: GroupSettings, wall_offset_s: float
     ) -> None:
-        self.groups = Groups(me, settings, log.positions)
+        self.groups = Groups(me, settings, log.positions, wall_offset_s)
         self._me = me
         self._log = log
         self._subscriptions = subscriptions
@@ -88,24 +100,65 @@ class GroupWork:
                     )
             subscription = self._subscriptions.add(request, beginnings)
             effects = self.groups.join(
-                request.subscription, request.group, request.member, request.pattern, now_s, request.owner
+                request.subscription,
+                request.group,
+                request.member,
+                request.pattern,
+                now_s,
+                request.owner,
+                window=request.window,
+                policy=request.policy,
             )
         except WeftError as error:
             if subscription is not None:
                 self._subscriptions.close(subscription.id)
             return [Ended(request.subscription, error)]
+        if request.window:
+            subscription.ration = MemberRation(self, subscription.id)
         self._starts[subscription.id] = starts
-        return [Opened(subscription.id, ()), *self._perform(effects, now_s), *self.tick(now_s)]
+        return [Opened(subscription.id, ()), *self.perform(effects, now_s), *self.tick(now_s)]
 
-    def leave(self, subscription: int, now_s: float) -> list[Effect]:
+    def leave(self, subscription: int, now_s: float, *, died: bool = False) -> list[Effect]:
         self._starts.pop(subscription, None)
-        return self._perform(self.groups.leave(subscription, now_s), now_s)
+        return self.perform(self.groups.leave(subscription, now_s, died=died), now_s)
+
+    def settled(self, settled: Settled, now_s: float) -> list[Effect]:
+        """Nobody has handled what this node has not got: acknowledgements reach no further than its log."""
+        acks = []
+        for each in settled.acks:
+            end = min(each.end, self._end(Position(each.stream, each.epoch, 0)))
+            if each.first < end:
+                acks.append(Acked(each.stream, each.epoch, each.first, end))
+        nacks = [each for each in settled.nacks if each.offset < self._end(Position(each.stream, each.epoch, 0))]
+        effects = self.groups.settled(settled.subscription, acks, nacks, settled.generation, now_s)
+        return self.perform(effects, now_s)
+
+    def set_policy(self, request: SetGroup, now_s: float) -> list[Effect]:
+        try:
+            effects = self.perform(self.groups.set_policy(request.group, request.policy, now_s), now_s)
+        except UsageError as error:
+            return [Refused(request.request, error)]
+        self._write([request], now_s)
+        return [*effects, *self._moved(self._log.synced)]
+
+    def drop_dead(self, request: DropDead, now_s: float) -> list[Effect]:
+        """Said on the topic itself, as an event: every node that has the letter hears that it is done with."""
+        try:
+            topic = self.dead_topic(request.group)
+        except UsageError as error:
+            return [Refused(request.request, error)]
+        self._write([Say(topic, tuple(dropped_event(each, 0) for each in request.events)), request], now_s)
+        return self._moved(self._log.synced)
+
+    def dead_topic(self, group: str) -> Topic:
+        """Where a group's dead letters are; raise UsageError for what is no group's name."""
+        return (self.groups.policy(parse_group(group)) or DEFAULT_POLICY).topic_of(group)
 
     def handled(self, handled: Handled, now_s: float) -> list[Effect]:
         """A member cannot have handled what this node has not got: such positions count for nothing."""
         positions = [each for each in handled.positions if each.offset <= self._end(each)]
         effects = self.groups.handled(handled.subscription, positions, handled.generation, now_s)
-        return self._perform(effects, now_s)
+        return self.perform(effects, now_s)
 
     def move(self, move: MoveGroup, now_s: float) -> list[Effect]:
         """Positions in other nodes' streams may be ahead of the copy here, those in our own may not."""
@@ -113,7 +166,7 @@ class GroupWork:
             for each in move.positions:
                 if each.stream.origin == self._me and each.offset > self._end(each):
                     raise PositionAhead(f"{each} has not been given yet", latest=self._end(each))
-            effects = self._perform(self.groups.move(move.group, move.positions, now_s), now_s)
+            effects = self.perform(self.groups.move(move.group, move.positions, now_s), now_s)
         except UsageError as error:
             return [Refused(move.request, error)]
         self._write([move], now_s)
@@ -125,16 +178,16 @@ class GroupWork:
 
     def close(self, now_s: float) -> list[Effect]:
         """The node stops: all members leave, and the mesh is told where the groups stand."""
-        return self._perform(self.groups.close(now_s), now_s)
+        return self.perform(self.groups.close(now_s), now_s)
 
     # --- the world -----------------------------------------------------------------------------------------------
 
     def stream_known(self, key: StreamKey, now_s: float) -> list[Effect]:
-        return self._perform(self.groups.stream_known(key, now_s), now_s)
+        return self.perform(self.groups.stream_known(key, now_s), now_s)
 
     def member_known(self, state: NodeState, now_s: float) -> list[Effect]:
         effects = self.groups.node_lives(state.node_id, state.epoch, not state.liveness.gone, now_s)
-        return self._perform(effects, now_s)
+        return self.perform(effects, now_s)
 
     def synced(self, ticket: int, advanced: Iterable[StreamKey], now_s: float) -> list[Effect]:
         for key in advanced:
@@ -152,7 +205,7 @@ class GroupWork:
         if self._unwritten and now_s >= self._retry_at_s:
             unwritten, self._unwritten = self._unwritten, deque()
             self._write(unwritten, now_s)
-        return [*self._perform(self.groups.tick(now_s), now_s), *self._moved(self._log.synced)]
+        return [*self.perform(self.groups.tick(now_s), now_s), *self._moved(self._log.synced)]
 
     def get_timer(self) -> float | None:
         return soonest(self.groups.get_timer(), self._retry_at_s if self._unwritten else None)
@@ -178,14 +231,20 @@ class GroupWork:
 
     # --- doing ---------------------------------------------------------------------------------------------------
 
-    def _perform(self, effects: Iterable[GroupEffect], now_s: float) -> list[Effect]:
+    def perform(self, effects: Iterable[GroupEffect], now_s: float) -> list[Effect]:
         done: list[Effect] = []
         for effect in effects:
             match effect:
                 case Assignment():
                     done += self._assign(effect, now_s)
-                case CommitPositions() | Say():
+                case CommitPositions() | Say() | PutAside():
                     self._write([effect], now_s)
+                case Refusal(number, event, rest):
+                    done.append(Withdrawn(number, event.stream, event.epoch, event.offset, rest))
+                case Wake(number, streams):
+                    subscription = self._subscriptions.get(number)
+                    if subscription is not None:
+                        self._subscriptions.wake(subscription, streams)
                 case Replaced(number):
                     self._subscriptions.close(number)
                     self._starts.pop(number, None)
@@ -198,7 +257,7 @@ class GroupWork:
         subscription = self._subscriptions.get(assignment.subscription)
         assert subscription is not None, "groups know only members that are subscribed"
         try:
-            places = {key: self._place(subscription, key) for key in assignment.streams}
+            places = {key: self._place(subscription, key, now_s) for key in assignment.streams}
         except WeftError as error:  # a position that has expired
             self._subscriptions.close(subscription.id)
             return [Ended(subscription.id, error), *self.leave(subscription.id, now_s)]
@@ -210,15 +269,17 @@ class GroupWork:
         begins = {key: found.get(key, self._log.info(*key).start) for key in places}
         positions = positions_of(begins)
         effects = self.groups.handled(subscription.id, begun, 0, now_s)
-        return [Assigned(subscription.id, assignment.generation, positions), *self._perform(effects, now_s)]
+        return [Assigned(subscription.id, assignment.generation, positions), *self.perform(effects, now_s)]
 
-    def _place(self, subscription: Subscription, key: StreamKey) -> int | Search:
+    def _place(self, subscription: Subscription, key: StreamKey, now_s: float) -> int | Search:
         """Where a member begins in a stream; it goes on where it reads already."""
         stream, epoch = key
         if key in subscription.cursors:
             return subscription.cursors[key]
-        position = self.groups.position(subscription.group, key)
         info = self._log.info(stream, epoch)
+        if isinstance(subscription.ration, MemberRation):
+            subscription.ration.expire(key, info.start, now_s)
+        position = self.groups.position(subscription.group, key)
         if position is None:
             start = self._starts[subscription.id].get(key)
             return subscription.beginnings.later(info) if start is None else start
@@ -247,13 +308,63 @@ class GroupWork:
 
     def _write_one(self, effect: ToWrite, now_s: float) -> None:
         match effect:
-            case MoveGroup(request):  # behind all that moves it
+            case MoveGroup(request) | SetGroup(request) | DropDead(request):  # behind all that it asks for
                 self._moves.append((self._log.appended, request))
             case CommitPositions(group, positions):
                 self._log.commit(group, positions)
             case Say(topic, events):
-                now_us = int((now_s + self._wall_offset_s) * 1_000_000)
-                stamped = [Event(each.payload, now_us, each.key, each.headers) for each in events]
-                self._log.append(Stream(topic, self._me, 0), Batch.from_events(stamped))
+                self._append(topic, events, now_s)
+            case PutAside():
+                self._append(effect.topic, (letter_event(self._letter(effect)),), now_s)
             case _:
                 assert_never(effect)
+
+    def _append(self, topic: Topic, events: Iterable[Event], now_s: float) -> None:
+        now_us = int((now_s + self._wall_offset_s) * 1_000_000)
+        stamped = [Event(each.payload, now_us, each.key, each.headers) for each in events]
+        self._log.append(Stream(topic, self._me, 0), Batch.from_events(stamped))
+
+    def _letter(self, aside: PutAside) -> DeadLetter:
+        """The whole event, if it is still there; its identity anyway."""
+        where = aside.event
+        try:
+            stored = self._log.read(where.stream, where.epoch, where.offset, where.offset + 1, bytes_max=1)
+            found = next(iter(Batch.read_stored(stored[0]).events_from(where.offset)), None) if stored else None
+        except (PositionExpired, EventsLost):
+            found = None
+        event = Event(b"", 0) if found is None else found
+        return DeadLetter(where, aside.group, aside.tries, aside.reason, event, 0, is_lost=found is None)
+
+
+class MemberRation:
+    """What one member may have, as the groups say."""
+
+    def __init__(self, work: GroupWork, subscription: int) -> None:
+        self._work = work
+        self._subscription = subscription
+
+    def next_run(self, key: StreamKey, cursor: int, end: int, now_s: float) -> Given:
+        found = self._work.groups.hand(self._subscription, key)
+        if found is None:
+            return Nothing.LATER  # it is about to lose the stream
+        settling, member = found
+        return settling.next_run(member, key, cursor, end, now_s)
+
+    def take(self, key: StreamKey, first: int, end: int) -> None:
+        found = self._work.groups.hand(self._subscription, key)
+        assert found is not None, "it was asked for what is next, right before"
+        settling, member = found
+        settling.take(member, key, first, end)
+
+    def gone(self, key: StreamKey, first: int, end: int, now_s: float) -> None:
+        found = self._work.groups.hand(self._subscription, key)
+        if found is not None and first < end:
+            settling, member = found
+            self._work.perform(settling.gone(member, key, first, end), now_s)
+
+    def expire(self, key: StreamKey, start: int, now_s: float) -> None:
+        """Retention has come so far."""
+        found = self._work.groups.hand(self._subscription, key)
+        if found is not None:
+            settling, member = found
+            self._work.perform(settling.expired(member, key, start), now_s)

@@ -14,10 +14,11 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from weft.core.policy import GroupPolicy
 from weft.errors import StorageError, WeftError
 from weft.log import Appended
 from weft.membership import NodeState
-from weft.model import Batch, Epoch, NodeId, Pattern, Position, Receipt, Stream, Topic
+from weft.model import Batch, Epoch, EventId, NodeId, Pattern, Position, Receipt, Stream, Topic
 from weft.routing import Summary
 
 StreamKey: TypeAlias = tuple[Stream, Epoch]
@@ -104,12 +105,13 @@ UNBOUNDED: Final = Unbounded()
 
 class Delivered(Struct, weakref=True):
     """A stored batch for subscribers; its events before ``first_offset`` are not meant. All who get it get this object:
-    ``encoded`` is for whoever sends it, so that a small one is encoded once."""
+    ``encoded`` is for whoever sends it, so that a small one is encoded once. ``tries``: how often they have failed."""
 
     stream: Stream
     epoch: Epoch
     data: bytes
     first_offset: int
+    tries: int = 0
     encoded: bytes = b""
 
 
@@ -159,7 +161,9 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """``credit_bytes``: how much may be on its way to the subscriber; it grows with ``AddCredit``."""
+    """``credit_bytes``: how much may be on its way to the subscriber; it grows with ``AddCredit``. ``window``: a member
+    that acknowledges by hand has so many events in hand at most; 0: it says only how far it has come. ``policy``: for a
+    group that has none yet."""
 
     subscription: int
     pattern: Pattern
@@ -169,6 +173,8 @@ class Subscribe:
     member: str = ""
     holder: Holder = field(default=UNBOUNDED, repr=False)
     owner: str = ""  # of the member: nobody else can take its place
+    window: int = 0
+    policy: GroupPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +195,42 @@ class Handled:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Acked:
+    """Events of one stream that a member has handled."""
+
+    stream: Stream
+    epoch: Epoch
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nacked:
+    """An event that a member could not handle. ``delay_s`` None: as the group's policy has it."""
+
+    stream: Stream
+    epoch: Epoch
+    offset: int
+    delay_s: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a member that acknowledges by hand has done, event by event. ``generation`` as in ``Handled``."""
+
     subscription: int
+    acks: tuple[Acked, ...]
+    nacks: tuple[Nacked, ...] = ()
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """``died``: it did not say goodbye. What it had in hand may be what killed it."""
+
+    subscription: int
+    died: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +240,24 @@ class MoveGroup:
     request: int
     group: str
     positions: tuple[Position, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetGroup:
+    """Have a group treat failures in this way from now on."""
+
+    request: int
+    group: str
+    policy: GroupPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class DropDead:
+    """These dead letters of a group are done with, by the identities of their events."""
+
+    request: int
+    group: str
+    events: tuple[EventId, ...]
 
 
 # --- inputs: peers ---------------------------------------------------------------------------------------------------
@@ -288,8 +346,11 @@ Input: TypeAlias = (
     | Subscribe
     | AddCredit
     | Handled
+    | Settled
     | Unsubscribe
     | MoveGroup
+    | SetGroup
+    | DropDead
     | LinkUp
     | LinkDown
     | ReceivedCopies
@@ -341,7 +402,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class GroupMoved:
-    """The positions of ``MoveGroup`` are durable."""
+    """What ``MoveGroup``, ``SetGroup`` or ``DropDead`` asked for is durable."""
 
     request: int
 
@@ -375,6 +436,17 @@ class Assigned:
     subscription: int
     generation: int
     positions: tuple[Position, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The answer to a ``Nacked``. ``rest``: everything of the stream behind it comes again, after it."""
+
+    subscription: int
+    stream: Stream
+    epoch: Epoch
+    offset: int
+    rest: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,6 +544,7 @@ Effect: TypeAlias = (
     | Deliver
     | HeldUp
     | Assigned
+    | Withdrawn
     | Ended
     | SendCopies
     | SendAcks

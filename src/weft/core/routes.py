@@ -7,13 +7,13 @@ from typing import Final
 
 from weft.core.messages import TellInterest
 from weft.core.settings import INTEREST_OWN_PATTERNS_MAX, InterestSettings
-from weft.core.topics import GROUPS, is_own
+from weft.core.topics import DEAD, GROUPS, is_own
 from weft.membership import NodeState
 from weft.model import NodeId, Pattern, Topic
 from weft.routing import Interest, InterestTable, Topology, aggregate, begin_alike, summarize
 
 MERGED_PATTERNS_MAX: Final = 384  # merged with care in ten milliseconds; ten times as many take ten times as long
-ALWAYS: Final = (GROUPS,)  # every node knows where every group stands
+ALWAYS: Final = (GROUPS, DEAD)  # every node knows where every group stands, and what its readers gave up on
 
 
 class Routes:

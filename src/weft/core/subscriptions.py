@@ -6,17 +6,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from weft.core.beginnings import Beginnings, Search
+from weft.core.groups.hand import Given, Nothing
 from weft.core.messages import Deliver, Delivered, Effect, Ended, HeldUp, Holder, Opened, StreamKey, Subscribe
 from weft.core.plain import LINK_READ_BYTES_MAX
 from weft.core.topics import Selection, selects
 from weft.errors import UsageError, WeftError
 from weft.limits import KIB, MIB
 from weft.log import Log, StreamInfo
-from weft.model import NodeId, Pattern, Position, Topic
+from weft.model import Batch, NodeId, Pattern, Position, Topic
 from weft.model.batch_header import HEADER_BYTES, end_offset
 
 PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
@@ -37,6 +38,18 @@ class Turn:
         return self.bytes_left <= 0 or self.streams_left <= 0
 
 
+class Ration(Protocol):
+    """What a member of a group may have next, that acknowledges event by event."""
+
+    def next_run(self, key: StreamKey, cursor: int, end: int, now_s: float) -> Given: ...
+
+    def take(self, key: StreamKey, first: int, end: int) -> None:
+        """These are given to it."""
+
+    def gone(self, key: StreamKey, first: int, end: int, now_s: float) -> None:
+        """Compaction took these."""
+
+
 @dataclass(slots=True)
 class Subscription:
     """One subscriber. A member of a group reads only the streams in ``cursors``; others read all they selected."""
@@ -53,6 +66,8 @@ class Subscription:
     is_opening: bool = False
     looked: StreamKey | None = None  # while it is opened: the last stream that was looked at
     behind: OrderedDict[StreamKey, None] = field(default_factory=OrderedDict)  # streams with more to read, in turn
+    ration: Ration | None = None
+    held_back: dict[StreamKey, None] = field(default_factory=dict)  # streams with more that its ration has not now
 
     def position(self, key: StreamKey, place: int | Search) -> None:
         self.drop(key)
@@ -69,6 +84,7 @@ class Subscription:
         self.cursors.pop(key, None)
         self.searches.pop(key, None)
         self.behind.pop(key, None)
+        self.held_back.pop(key, None)
 
 
 class Subscriptions:
@@ -209,6 +225,14 @@ class Subscriptions:
                 subscription.position(key, place)
         self._ready[subscription.id] = None
 
+    def wake(self, subscription: Subscription, keys: Iterable[StreamKey]) -> None:
+        """Its ration may have grown, in these streams and where it was held back."""
+        waiting = [*subscription.held_back, *(key for key in keys if subscription.reads(key))]
+        if waiting:
+            subscription.behind.update(dict.fromkeys(waiting))
+            subscription.held_back.clear()
+            self._ready[subscription.id] = None
+
     def add_credit(self, subscription: Subscription, credit_bytes: int) -> None:
         subscription.credit_bytes += credit_bytes
         self._ready[subscription.id] = None
@@ -220,7 +244,7 @@ class Subscriptions:
         """Somebody has more to read now."""
         return bool(self._ready)
 
-    def pump(self) -> list[Effect]:
+    def pump(self, now_s: float) -> list[Effect]:
         """What can be delivered now; a bounded amount for everybody in turn."""
         if not self._ready:
             return []
@@ -228,13 +252,13 @@ class Subscriptions:
         turn = Turn()
         for _ in range(len(self._ready)):
             number, _ = self._ready.popitem(last=False)
-            effects += self._pump(self._all[number], turn)
+            effects += self._pump(self._all[number], turn, now_s)
             if turn.is_over:
                 break
         self._shared.clear()
         return effects
 
-    def _pump(self, subscription: Subscription, turn: Turn) -> list[Effect]:
+    def _pump(self, subscription: Subscription, turn: Turn, now_s: float) -> list[Effect]:
         delivered: list[Delivered] = []
         opened: list[Effect] = []
         size = 0
@@ -253,7 +277,7 @@ class Subscriptions:
             ):
                 key, _ = subscription.behind.popitem(last=False)
                 turn.streams_left -= 1
-                for each in self._read(subscription, key, turn):
+                for each in self._read(subscription, key, turn, now_s):
                     delivered.append(each)
                     size += len(each.data)
                     holder.take(len(each.data))
@@ -271,7 +295,7 @@ class Subscriptions:
         self._ready[subscription.id] = None
         return []
 
-    def _read(self, subscription: Subscription, key: StreamKey, turn: Turn) -> list[Delivered]:
+    def _read(self, subscription: Subscription, key: StreamKey, turn: Turn, now_s: float) -> list[Delivered]:
         """The next batches of one stream. If there are more, it takes its place at the end of the line."""
         stream, epoch = key
         search = subscription.searches.get(key)
@@ -283,6 +307,8 @@ class Subscriptions:
             del subscription.behind[key]
         cursor = subscription.cursors[key]
         durable = self._log.info(stream, epoch).end
+        if subscription.ration is not None:
+            return self._read_ration(subscription, subscription.ration, key, durable, turn, now_s)
         if cursor >= durable:
             return []
         bytes_max = min(LINK_READ_BYTES_MAX, max(subscription.credit_bytes, 1))
@@ -298,6 +324,37 @@ class Subscriptions:
             subscription.behind[key] = None
         return batches
 
+    def _read_ration(
+        self,
+        subscription: Subscription,
+        ration: Ration,
+        key: StreamKey,
+        durable: int,
+        turn: Turn,
+        now_s: float,
+    ) -> list[Delivered]:
+        """The next events that a member may have which acknowledges by hand: neither more nor others."""
+        run = ration.next_run(key, subscription.cursors[key], durable, now_s)
+        if isinstance(run, Nothing):
+            if run is Nothing.LATER:
+                subscription.held_back[key] = None
+            return []
+        bytes_max = min(LINK_READ_BYTES_MAX, max(subscription.credit_bytes, 1))
+        stored = self._log.read(*key, run.first, run.end, bytes_max)
+        turn.bytes_left -= sum(map(len, stored))
+        place, delivered = run.first, []
+        for data in stored:
+            batch = Batch.read_stored(data)
+            first, end = max(batch.base_offset, run.first), min(batch.end_offset, run.end)
+            ration.gone(key, place, first, now_s)
+            ration.take(key, first, end)
+            delivered.append(Delivered(*key, _piece(batch, first, end).data, first, run.tries))
+            place = end
+        if not stored:
+            ration.gone(key, place, run.end, now_s)
+        subscription.behind[key] = None
+        return delivered
+
     def _delivered(self, key: StreamKey, data: bytes, cursor: int) -> Delivered:
         stream, epoch = key
         if len(data) < SHARED_BYTES_MIN:
@@ -311,6 +368,15 @@ class Subscriptions:
 
 def positions_of(cursors: dict[StreamKey, int]) -> tuple[Position, ...]:
     return tuple(Position(stream, epoch, offset) for (stream, epoch), offset in sorted(cursors.items()))
+
+
+def _piece(batch: Batch, first: int, end: int) -> Batch:
+    """Some events of a batch. A few are put together by hand, without Arrow."""
+    if end - first == len(batch):
+        return batch
+    if batch.few is not None:
+        return Batch.from_events(batch.events_from(first)[: end - first]).with_base_offset(first)
+    return batch.slice(first, end)
 
 
 def _deliver(subscription: Subscription, delivered: list[Delivered]) -> list[Effect]:

@@ -14,6 +14,8 @@ from weft.routing import Trie
 OWN_TOKEN: Final = "weft"  # noqa: S105  of topics, no secret
 GROUPS_PREFIX: Final = "weft.groups."
 GROUPS: Final = parse_pattern("weft.groups.>")
+DEAD_PREFIX: Final = "weft.dead."
+DEAD: Final = parse_pattern("weft.dead.>")  # events that a group's readers could not handle
 PLAIN_PREFIX: Final = "weft.plain."
 
 V = TypeVar("V", bound=str | int)

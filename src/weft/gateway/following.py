@@ -13,7 +13,7 @@ from typing import Final
 
 from weft.core.messages import AddCredit, Delivered, Edge, Handled, StreamKey
 from weft.errors import WeftError
-from weft.model import Batch, Pattern, Position
+from weft.model import Batch, EventId, Pattern, Position
 from weft.port.held import Use
 from weft.port.node import MeshNode
 from weft.security.acl import owner_of
@@ -120,6 +120,9 @@ class Following:
         # An assignment leaves out streams whose beginning is still looked for; what comes behind it is ours as well.
         self._held.update((each.stream, each.epoch) for each in batches)
         self._arrived.set()
+
+    def withdrawn(self, event: EventId, rest: bool) -> None:
+        raise AssertionError("gateways refuse no event")
 
     def assigned(self, generation: int, positions: Sequence[Position]) -> None:
         self._held = {(each.stream, each.epoch) for each in positions}

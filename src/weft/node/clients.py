@@ -16,6 +16,7 @@ from weft.core.messages import (
     AddCredit,
     Assigned,
     Deliver,
+    DropDead,
     Ended,
     GroupMoved,
     Handled,
@@ -28,15 +29,19 @@ from weft.core.messages import (
     Receipted,
     Receipts,
     Refused,
+    SetGroup,
+    Settled,
     Start,
     Subscribe,
     Unsubscribe,
+    Withdrawn,
 )
+from weft.core.policy import GroupPolicy
 from weft.errors import UsageError, WeftError
 from weft.log import Log
 from weft.log.errors import EventsLost, Loss, SequenceReused
 from weft.membership import NodeState
-from weft.model import Batch, NodeId, Pattern, Position, Topic
+from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
 from weft.model.batch_header import events_from
 from weft.node.metrics import Metrics
 from weft.port.errors import Busy, ShuttingDown, code_of
@@ -49,7 +54,7 @@ ARROW: Final = "weft.model.batch_arrow"
 LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up; beyond them a log needs more than that
 
 
-ClientEffect = Receipts | Refused | GroupMoved | Opened | Deliver | HeldUp | Assigned | Ended
+ClientEffect = Receipts | Refused | GroupMoved | Opened | Deliver | HeldUp | Assigned | Withdrawn | Ended
 
 
 class Clients:
@@ -69,6 +74,7 @@ class Clients:
         members: Callable[[], list[NodeState]],
         metrics: Metrics,
         reused: Callable[[SequenceReused], None],
+        dead_topic: Callable[[str], Topic],
     ) -> None:
         self.node_id = node_id
         self.log = log
@@ -76,6 +82,7 @@ class Clients:
         self.limits = limits
         self.addresses = addresses
         self.members = members
+        self.dead_topic = dead_topic
         self.held = HeldBytes(limits.held_bytes_max, limits.caller_bytes_max)
         self.quotas = Quotas(limits.quota)
         self.draining = False
@@ -178,6 +185,9 @@ class Clients:
         member: str,
         holding: Holding,
         owner: str = "",
+        *,
+        window: int = 0,
+        policy: GroupPolicy | None = None,
     ) -> int:
         self._admit()
         if len(self._subscribers) >= self.limits.subscriptions_max:
@@ -185,16 +195,16 @@ class Clients:
         number = next(self._numbers)
         self._subscribers[number] = subscriber
         self._holdings[number] = holding
-        self._feed(Subscribe(number, pattern, start, credit_bytes, group, member, holding, owner))
+        self._feed(Subscribe(number, pattern, start, credit_bytes, group, member, holding, owner, window, policy))
         return number
 
-    def tell(self, event: AddCredit | Handled) -> None:
+    def tell(self, event: AddCredit | Handled | Settled) -> None:
         self._feed(event)
 
-    def unsubscribe(self, subscription: int) -> None:
+    def unsubscribe(self, subscription: int, *, died: bool = False) -> None:
         if self._subscribers.pop(subscription, None) is not None:
             del self._holdings[subscription]
-            self._feed(Unsubscribe(subscription))
+            self._feed(Unsubscribe(subscription, died))
 
     def _deliver(self, effect: Deliver) -> None:
         subscriber = self._subscribers.get(effect.subscription)
@@ -216,10 +226,20 @@ class Clients:
     async def move_group(self, group: str, positions: tuple[Position, ...]) -> None:
         if not group:
             raise UsageError("positions are moved for a group: name one")
+        await self._ask(lambda number: MoveGroup(number, group, positions))
+
+    async def set_group(self, group: str, policy: GroupPolicy) -> None:
+        await self._ask(lambda number: SetGroup(number, group, policy))
+
+    async def drop_dead(self, group: str, events: tuple[EventId, ...]) -> None:
+        await self._ask(lambda number: DropDead(number, group, events))
+
+    async def _ask(self, request: Callable[[int], Input]) -> None:
+        """Durable when it returns."""
         number = next(self._numbers)
         moved = self._moves[number] = asyncio.get_running_loop().create_future()
         try:
-            self._feed(MoveGroup(number, group, positions))
+            self._feed(request(number))
             await moved
         finally:
             self._moves.pop(number, None)
@@ -247,6 +267,9 @@ class Clients:
             case Assigned(subscription, generation, positions):
                 if subscription in self._subscribers:
                     self._subscribers[subscription].assigned(generation, positions)
+            case Withdrawn(subscription, stream, epoch, offset, rest):
+                if subscription in self._subscribers:
+                    self._subscribers[subscription].withdrawn(EventId(stream, epoch, offset), rest)
             case Ended():
                 self._ended(effect)
 

@@ -94,6 +94,7 @@ class Machinery:
             self._other_states,
             metrics,
             refusals.batch,
+            self.broker.group_work.dead_topic,
         )
         self.twins = TwinWatch(self.node_id, outside.life, outside.now_s, logger, failed)
         news = LinkNews(metrics, logger, refusals, self._undial)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from weft.core.groups import Groups
-from weft.core.messages import AddCredit, Delivered, Handled, Receipted, Start
+from weft.core.messages import AddCredit, Delivered, Handled, Receipted, Settled, Start
+from weft.core.policy import GroupPolicy
 from weft.errors import WeftError
 from weft.log import Log
 from weft.membership import NodeState
-from weft.model import Batch, NodeId, Pattern, Position, Topic
+from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
 from weft.port.held import HeldBytes, Holding
 from weft.port.quotas import Quotas
 from weft.security.quota import UNLIMITED, Quota
@@ -51,6 +52,9 @@ class SubscribeClient(Protocol):
     def deliver(self, batches: Sequence[Delivered]) -> None: ...
 
     def assigned(self, generation: int, positions: Sequence[Position]) -> None: ...
+
+    def withdrawn(self, event: EventId, rest: bool) -> None:
+        """The refusal of this event was taken; ``rest``: what was delivered of its stream behind it comes again."""
 
     def ended(self, error: WeftError) -> None:
         """Nothing more comes; the error is the last message."""
@@ -109,16 +113,29 @@ class MeshNode(Protocol):
         member: str,
         holding: Holding,
         owner: str = "",
+        *,
+        window: int = 0,
+        policy: GroupPolicy | None = None,
     ) -> int:
         """The number of the subscription. Raise Busy or ShuttingDown as ``join`` does. ``owner``: whose member it is.
 
         What is read for it is taken into ``holding``; the subscriber gives it back, and closes it at the end.
         """
 
-    def tell(self, event: AddCredit | Handled) -> None:
+    def tell(self, event: AddCredit | Handled | Settled) -> None:
         """Something new of a subscription."""
 
-    def unsubscribe(self, subscription: int) -> None: ...
+    def unsubscribe(self, subscription: int, *, died: bool = False) -> None:
+        """``died``: the subscriber is gone without a goodbye."""
 
     async def move_group(self, group: str, positions: tuple[Position, ...]) -> None:
         """Durable when it returns."""
+
+    async def set_group(self, group: str, policy: GroupPolicy) -> None:
+        """Likewise."""
+
+    async def drop_dead(self, group: str, events: tuple[EventId, ...]) -> None:
+        """Likewise."""
+
+    def dead_topic(self, group: str) -> Topic:
+        """Where the dead letters of a group are. Raise UsageError for what is no group's name."""

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.core.groups import Assignment, GroupEffect, Groups, GroupSettings, Say
-from weft.core.groups.events import MemberState, NodeSaid, Place, PlaceSaid, node_event, place_event, read_untrusted
+from weft.core.groups.events import (
+    LedgerSaid,
+    MemberState,
+    NodeSaid,
+    Place,
+    PlaceSaid,
+    PolicySaid,
+    node_event,
+    place_event,
+    read_untrusted,
+)
 from weft.core.groups.names import topic_of
 from weft.core.groups.owners import GroupMember, owner_of
 from weft.core.messages import StreamKey
@@ -62,7 +72,7 @@ def assignments(effects: Iterable[GroupEffect]) -> list[tuple[int, int, tuple[St
     return [(e.subscription, e.generation, e.streams) for e in effects if isinstance(e, Assignment)]
 
 
-def said(effects: Iterable[GroupEffect]) -> list[NodeSaid | PlaceSaid]:
+def said(effects: Iterable[GroupEffect]) -> list[NodeSaid | PlaceSaid | LedgerSaid | PolicySaid]:
     """What the mesh is told, in order."""
     return [read_untrusted(event) for effect in effects if isinstance(effect, Say) for event in effect.events]
 

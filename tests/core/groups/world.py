@@ -16,7 +16,18 @@ from itertools import count
 from random import Random
 from typing import TypeAlias, assert_never
 
-from weft.core.groups import Assignment, CommitPositions, GroupEffect, Groups, GroupSettings, Replaced, Say
+from weft.core.groups import (
+    Assignment,
+    CommitPositions,
+    GroupEffect,
+    Groups,
+    GroupSettings,
+    PutAside,
+    Refusal,
+    Replaced,
+    Say,
+    Wake,
+)
 from weft.core.groups.owners import owner_of
 from weft.core.messages import StreamKey
 from weft.model import Batch, Epoch, NodeId, Pattern, Position, Stream, Topic
@@ -250,6 +261,8 @@ class World:
                             self._ship(node.node_id, other)
                 case Replaced(subscription):
                     node.clients.pop(subscription).gone = True
+                case PutAside() | Refusal() | Wake():
+                    raise AssertionError("nobody here acknowledges by hand")
                 case _:
                     assert_never(effect)
         timer_s = node.groups.get_timer()

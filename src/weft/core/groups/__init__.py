@@ -31,12 +31,15 @@ What is promised:
 - ``owners``   which member should have which stream
 - ``reports``  what other nodes said of their members
 - ``places``   where the group stands: versions and offsets
+- ``ledger``   what is done and what failed, beyond the position, in one stream
+- ``hand``     what a member has been given and not settled, and what it is given next
 - ``members``  a member here, and its holds
+- ``settling`` acknowledging by hand: retries, dead letters
 - ``group``    one group: decisions
 - ``groups``   all groups, for the broker; ``effects`` and ``settings``: what comes out, and the knobs
 """
 
-from weft.core.groups.effects import Assignment, CommitPositions, GroupEffect, Replaced, Say
+from weft.core.groups.effects import Assignment, CommitPositions, GroupEffect, PutAside, Refusal, Replaced, Say, Wake
 from weft.core.groups.events import BadGroupEvent
 from weft.core.groups.groups import Groups
 from weft.core.groups.names import parse_group, parse_member
@@ -51,8 +54,11 @@ __all__ = [
     "GroupMember",
     "GroupSettings",
     "Groups",
+    "PutAside",
+    "Refusal",
     "Replaced",
     "Say",
+    "Wake",
     "parse_group",
     "parse_member",
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from weft.core.messages import StreamKey
-from weft.model import Event, Position, Topic
+from weft.model import Event, EventId, Position, Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,4 +45,32 @@ class Replaced:
     subscription: int
 
 
-GroupEffect: TypeAlias = Assignment | CommitPositions | Say | Replaced
+@dataclass(frozen=True, slots=True)
+class PutAside:
+    """Make a dead letter of this event, before anything that says that it is done."""
+
+    group: str
+    topic: Topic
+    event: EventId
+    tries: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A member's refusal of an event was taken. ``rest``: what it was given behind it comes again after it."""
+
+    subscription: int
+    event: EventId
+    rest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """There may be more for this member now: where it was held back, and in these streams."""
+
+    subscription: int
+    streams: tuple[StreamKey, ...]
+
+
+GroupEffect: TypeAlias = Assignment | CommitPositions | Say | Replaced | PutAside | Refusal | Wake

@@ -7,9 +7,11 @@ key                   payload                                          meaning
                       "turn": 1, "held": ["plant.t@node-b/0:e7"],      they hold, and whose each member is
                       "owner": "1f0c…"}}``
 ``p:plant.t@b/0:e7``  ``2:1234``                                       where the group stands in it: version, offset
+``l:plant.t@b/0:e7``  JSON, see ``ledger``                             what is done and what failed behind that
+``s:``                JSON, see ``weft.core.policy``                   what becomes of events that fail
 ====================  ===============================================  =================================================
 
-Both are full statements, never a change of an earlier one, so that the last event of a key is all there is to know.
+All are full statements, never a change of an earlier one, so that the last event of a key is all there is to know.
 That a node has no members is said by ``{}``, and not by a tombstone, which would be gone before a node that was away
 for days has heard it.
 """
@@ -23,8 +25,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from weft.core.groups.ledger import Ledger, read_ledger_untrusted, write_ledger
 from weft.core.groups.names import is_member
 from weft.core.messages import StreamKey
+from weft.core.policy import PolicyAt, policy_at, read_policy_untrusted
 from weft.errors import PeerError, UsageError
 from weft.limits import MIB, OFFSET_MAX
 from weft.model import Event, NodeId, Pattern, parse_node_id, parse_pattern, parse_position
@@ -37,6 +41,8 @@ GROUP_STATE_BYTES_MAX: Final = 8 * MIB  # of that event: 800 bytes a stream if a
 GROUP_STREAMS_KEPT_MAX: Final = 65_536  # names of streams whose parts are remembered, about 30 MB
 NODE: Final = b"n:"
 POSITION: Final = b"p:"
+LEDGER: Final = b"l:"
+POLICY: Final = b"s:"
 PLACE_TEXT: Final = re.compile(rf"{NUMBER}:{NUMBER}".encode())
 PLACE_BYTES_MAX: Final = 39  # two numbers of 19 digits and the colon
 
@@ -78,6 +84,18 @@ class PlaceSaid(NamedTuple):
     place: Place
 
 
+class LedgerSaid(NamedTuple):
+    """``version``: of the place that it goes with."""
+
+    key: StreamKey
+    version: int
+    ledger: Ledger
+
+
+class PolicySaid(NamedTuple):
+    policy: PolicyAt
+
+
 class _WireMember(msgspec.Struct, frozen=True, forbid_unknown_fields=False, omit_defaults=True):
     pattern: str
     turn: int
@@ -102,12 +120,20 @@ def place_event(key: StreamKey, place: Place) -> Event:
     return Event(b"%d:%d" % place, 0, POSITION + text_of(key).encode())
 
 
+def ledger_event(key: StreamKey, version: int, ledger: Ledger) -> Event:
+    return Event(write_ledger(version, ledger), 0, LEDGER + text_of(key).encode())
+
+
+def policy_event(policy: PolicyAt) -> Event:
+    return Event(policy.text, 0, POLICY)
+
+
 def text_of(key: StreamKey) -> str:
     stream, epoch = key
     return f"{stream}:e{epoch}"
 
 
-def read_untrusted(event: Event) -> NodeSaid | PlaceSaid:
+def read_untrusted(event: Event) -> NodeSaid | PlaceSaid | LedgerSaid | PolicySaid:
     """What an event on a group's topic says; raise only BadGroupEvent, whatever it is."""
     key = event.key or b""
     try:
@@ -115,8 +141,13 @@ def read_untrusted(event: Event) -> NodeSaid | PlaceSaid:
             return NodeSaid(parse_node_id(key.removeprefix(NODE).decode()), _members_untrusted(event.payload))
         if key.startswith(POSITION):
             return PlaceSaid(_key_of(key.removeprefix(POSITION).decode()), _place_untrusted(event.payload))
+        if key.startswith(LEDGER):
+            return LedgerSaid(_key_of(key.removeprefix(LEDGER).decode()), *read_ledger_untrusted(event.payload))
+        if key == POLICY:
+            version, policy = read_policy_untrusted(event.payload)
+            return PolicySaid(policy_at(policy, version))
     except (UsageError, UnicodeDecodeError) as error:
-        raise BadGroupEvent(f"a name in an event about a group is not one: {error}") from None
+        raise BadGroupEvent(f"an event about a group is not what it should be: {error}") from None
     raise BadGroupEvent("an event about a group has no key that is known", key=key[:32])
 
 

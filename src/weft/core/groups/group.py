@@ -12,26 +12,33 @@ from math import inf
 from typing import Final, assert_never
 
 from weft.core.errors import MemberTaken
-from weft.core.groups.effects import CommitPositions, GroupEffect, Replaced, Say
+from weft.core.groups.effects import CommitPositions, GroupEffect, PutAside, Refusal, Replaced, Say, Wake
 from weft.core.groups.events import (
     GROUP_HELD_MAX,
     GROUP_MEMBERS_MAX,
+    LedgerSaid,
     MembersState,
     NodeSaid,
     PlaceSaid,
+    PolicySaid,
+    ledger_event,
     node_event,
     place_event,
+    policy_event,
 )
+from weft.core.groups.hand import Hand
 from weft.core.groups.members import Claimed, Hold, Member, Paused, Served
 from weft.core.groups.names import topic_of
 from weft.core.groups.owners import GroupMember, Owners, rank
 from weft.core.groups.places import GROUP_POSITIONS_MAX, Places
 from weft.core.groups.reports import Report, Reports
 from weft.core.groups.settings import GroupSettings
-from weft.core.messages import StreamKey
+from weft.core.groups.settling import Settling
+from weft.core.messages import Acked, Nacked, StreamKey
+from weft.core.policy import GroupPolicy, PolicyAt, policy_at
 from weft.errors import UsageError
 from weft.limits import OFFSET_MAX
-from weft.model import Epoch, NodeId, Pattern, Position
+from weft.model import Epoch, Event, EventId, NodeId, Pattern, Position
 
 GROUP_SAY_EVENTS_MAX: Final = 10_000  # positions said in one batch: 4 MiB at worst
 GROUP_START_S: Final = 30.0  # after a start, until it is clear which of the nodes that the log tells of are alive
@@ -49,9 +56,13 @@ class Group:
         lives: Mapping[NodeId, Epoch],
         logged: Iterable[Position],
         now_s: float,
+        wall_offset_s: float,
     ) -> None:
         self.name = name
         self.places = Places(logged)
+        self.settling = Settling(name, self.places, wall_offset_s)
+        self.policy_at: PolicyAt | None = None  # None: nobody has said
+        self._policy_source: tuple[NodeId, Epoch] | None = None  # who said it last, unless it was this node
         self.reports = Reports(lives)
         self.members: dict[str, Member] = {}
         self._me = me
@@ -73,8 +84,19 @@ class Group:
         """Something changed that decisions depend on."""
         self._decide_at_s = min(self._decide_at_s, now_s)
 
-    def join(self, subscription: int, name: str, pattern: Pattern, owner: str, now_s: float) -> list[GroupEffect]:
-        """Whoever joins again takes the place that it had; nobody takes the place of somebody else."""
+    def join(
+        self,
+        subscription: int,
+        name: str,
+        pattern: Pattern,
+        owner: str,
+        now_s: float,
+        *,
+        window: int = 0,
+        policy: GroupPolicy | None = None,
+    ) -> list[GroupEffect]:
+        """Whoever joins again takes the place that it had; nobody takes the place of somebody else. ``window``: of a
+        member that acknowledges by hand. ``policy`` counts if the group has none."""
         earlier = self.members.get(name)
         if any(other not in ("", owner) for other in self._owners_of(name)):
             raise MemberTaken(f"{name} in group {self.name} is somebody else's member: choose another name")
@@ -83,9 +105,12 @@ class Group:
         turn = min(max(self.reports.turn(name), earlier.turn if earlier else 0) + 1, OFFSET_MAX)
         effects: list[GroupEffect] = []
         if earlier is not None:
-            self.leave(earlier, now_s)
+            effects += self.leave(earlier, now_s, died=True)  # nobody comes twice who is still there
             effects.append(Replaced(earlier.subscription))
-        self.members[name] = Member(subscription, name, pattern, turn, owner)
+        hand = Hand(window) if window else None
+        self.members[name] = Member(subscription, name, pattern, turn, owner, hand=hand)
+        if policy is not None and self.policy_at is None:
+            effects += self.set_policy(policy, now_s)
         self.touch(now_s)
         return effects
 
@@ -94,12 +119,14 @@ class Group:
         here = self.members.get(name)
         return {*self.reports.owners(name), *(() if here is None else (here.owner,))}
 
-    def leave(self, member: Member, now_s: float) -> None:
-        """What it held is free at once."""
+    def leave(self, member: Member, now_s: float, *, died: bool = False) -> list[GroupEffect]:
+        """What it held is free at once. ``died``: it did not say goodbye."""
+        effects = self.settling.died(member, now_s) if died else []
         del self.members[member.name]
         for key in member.holds:
             del self._holders[key]
         self.hurry(now_s)
+        return effects
 
     def handled(
         self, member: Member, positions: Iterable[Position], generation: int, now_s: float
@@ -110,6 +137,34 @@ class Group:
         if member.answer(generation):
             self.touch(now_s)
         return [CommitPositions(self.name, tuple(new))] if new else []
+
+    def settled(
+        self, member: Member, acks: Iterable[Acked], nacks: Iterable[Nacked], generation: int, now_s: float
+    ) -> list[GroupEffect]:
+        """A member that acknowledges by hand did so. What is late counts for nothing, but its refusals are answered."""
+        nacks = tuple(nacks)
+        touched = self.settling.acked(member, [each for each in acks if self._speaks_of(member, each)])
+        mine = [each for each in nacks if self._speaks_of(member, each)]
+        touched.update((each.stream, each.epoch) for each in mine)
+        effects = self.settling.nacked(member, mine, now_s)
+        for key in touched:
+            effects += self.settling.advanced(key)
+        late = [each for each in nacks if each not in mine]
+        effects += (Refusal(member.subscription, EventId(each.stream, each.epoch, each.offset), False) for each in late)
+        if touched:
+            dead = any(isinstance(each, PutAside) for each in effects)
+            self._publish(now_s if dead else now_s + self._settings.publish_interval_s)
+        if member.answer(generation):
+            self.touch(now_s)
+        return [*effects, self._wake(member)]
+
+    def set_policy(self, policy: GroupPolicy, now_s: float) -> list[GroupEffect]:
+        """Said at once: whoever asked for it waits until it is durable."""
+        version = self.policy_at.version + 1 if self.policy_at else 1
+        self.policy_at, self._policy_source = policy_at(policy, version), None
+        self.settling.policy = policy
+        self.settling.wake_at_s = now_s
+        return [Say(topic_of(self.name), (policy_event(self.policy_at),))]
 
     def move(self, positions: tuple[Position, ...], now_s: float) -> list[GroupEffect]:
         """Said and written at once: whoever asked for it waits until it is durable."""
@@ -150,6 +205,19 @@ class Group:
             self.adopt(self._started_s)
         return True
 
+    def hear_ledger(self, said: LedgerSaid, now_s: float) -> bool:
+        if self.places.hear_ledger(*said) and said.key in self._holders:
+            self.settling.wake_at_s = now_s
+        return True
+
+    def hear_policy(self, said: PolicySaid, origin: NodeId, epoch: Epoch, now_s: float) -> None:
+        """The greatest counts, at every node alike."""
+        if self.policy_at is None or self.policy_at <= said.policy:
+            self.policy_at = said.policy
+            self._policy_source = None if origin == self._me else (origin, epoch)
+            self.settling.policy = said.policy.policy
+            self.settling.wake_at_s = now_s
+
     def adopt(self, at_s: float) -> None:
         """A node is gone: at that time, say what it said of positions, unless somebody else did."""
         self._adopt_at_s = min(self._adopt_at_s, at_s)
@@ -168,7 +236,7 @@ class Group:
 
     @property
     def due_s(self) -> float:
-        return min(self._decide_at_s, self._publish_at_s, self._adopt_at_s)
+        return min(self._decide_at_s, self._publish_at_s, self._adopt_at_s, self.settling.wake_at_s)
 
     def tick(self, now_s: float) -> list[GroupEffect]:
         effects: list[GroupEffect] = []
@@ -178,14 +246,25 @@ class Group:
             self._step(now_s)
             self._claim(now_s)
             effects += filter(None, (member.assign() for member in self.members.values()))
+            self.settling.wake_at_s = min(self.settling.wake_at_s, self._retry_at_s(now_s))
             self._decide_at_s = self._deadline_s(now_s)
         if self._adopt_at_s <= now_s:
             effects += self._adopt(now_s)
+        if self.settling.wake_at_s <= now_s:
+            effects += (self._wake(each) for each in self.members.values() if each.hand is not None)
+            self.settling.wake_at_s = self._retry_at_s(now_s)
         if self._publish_at_s <= now_s:
             effects += self._say_places()
         if decides:
             effects += self._say_members()
         return effects
+
+    def _wake(self, member: Member) -> Wake:
+        return Wake(member.subscription, tuple(key for key in self.places.ledgers if key in member.assigned))
+
+    def _retry_at_s(self, now_s: float) -> float:
+        held = ((key, each.hand) for key, each in self._holders.items() if each.hand is not None)
+        return self.settling.due_again_s(held, now_s) if self.places.ledgers else inf
 
     def holder(self, key: StreamKey) -> tuple[NodeId, str] | None:
         """Who has a stream; of several the one that will keep it."""
@@ -214,8 +293,12 @@ class Group:
             for key, hold in list(member.holds.items()):
                 after = self._next(member, key, hold, now_s)
                 if after is not None:
+                    if member.hand is not None and isinstance(hold, Paused) and isinstance(after, Served):
+                        member.hand.drop_stream(key)  # it has let go of all it had
                     member.holds[key] = after
                     continue
+                if member.hand is not None:
+                    member.hand.drop_stream(key)
                 del member.holds[key], self._holders[key]
                 self._publish(now_s)
 
@@ -262,6 +345,13 @@ class Group:
 
     # --- positions and what is said ------------------------------------------------------------------------------
 
+    def serves(self, member: Member, key: StreamKey) -> bool:
+        """Whether it is to get events of this stream, and they are those that the group stands at."""
+        return member.holds.get(key) == Served(self.places.version(key))
+
+    def _speaks_of(self, member: Member, what: Acked | Nacked) -> bool:
+        return self._counts(member, Position(what.stream, what.epoch, 0))
+
     def _counts(self, member: Member, position: Position) -> bool:
         """A member speaks only of what it has, and not of what it handled before the group was moved."""
         key = position.stream, position.epoch
@@ -278,7 +368,11 @@ class Group:
         self._adopt_at_s = inf
         positions = self.places.adopt(self._lives)
         self._publish(now_s)
-        return [CommitPositions(self.name, tuple(positions))] if positions else []
+        effects: list[GroupEffect] = [CommitPositions(self.name, tuple(positions))] if positions else []
+        if self.policy_at and self._policy_source and self._lives.get(self._policy_source[0]) != self._policy_source[1]:
+            self._policy_source = None
+            effects.append(Say(topic_of(self.name), (policy_event(self.policy_at),)))
+        return effects
 
     def _publish(self, at_s: float) -> None:
         if self.places.unsaid:
@@ -286,7 +380,11 @@ class Group:
 
     def _say_places(self) -> list[GroupEffect]:
         self._publish_at_s = inf
-        events = [place_event(key, place) for key, place in self.places.take_unsaid()]
+        events: list[Event] = []
+        for key, place, ledger in self.places.take_unsaid():
+            events.append(place_event(key, place))
+            if ledger:
+                events.append(ledger_event(key, place.version, ledger))
         firsts = range(0, len(events), GROUP_SAY_EVENTS_MAX)
         return [Say(topic_of(self.name), tuple(events[first : first + GROUP_SAY_EVENTS_MAX])) for first in firsts]
 

@@ -8,16 +8,19 @@ from math import inf
 from typing import Final
 
 from weft.core.groups.effects import GroupEffect
-from weft.core.groups.events import BadGroupEvent, NodeSaid, read_untrusted
+from weft.core.groups.events import BadGroupEvent, LedgerSaid, NodeSaid, PolicySaid, read_untrusted
 from weft.core.groups.group import Group
+from weft.core.groups.ledger import WINDOW_MAX
 from weft.core.groups.members import Member
 from weft.core.groups.names import group_of, parse_group, parse_member, unnamed
 from weft.core.groups.owners import GroupMember
 from weft.core.groups.settings import GroupSettings
-from weft.core.messages import StreamKey
+from weft.core.groups.settling import Settling
+from weft.core.messages import Acked, Nacked, StreamKey
+from weft.core.policy import GroupPolicy
 from weft.core.topics import GROUPS, Selection
 from weft.errors import UsageError
-from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, covers
+from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Topic, covers
 
 GROUPS_MAX: Final = 4096  # known to one node: groups are named by people, and each is a topic
 
@@ -29,11 +32,18 @@ class Groups:
     ``tick``, when ``get_timer`` says so: often at once.
     """
 
-    def __init__(self, me: NodeId, settings: GroupSettings, positions: Callable[[str], Iterable[Position]]) -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        settings: GroupSettings,
+        positions: Callable[[str], Iterable[Position]],
+        wall_offset_s: float = 0.0,
+    ) -> None:
         self.refused = 0  # events of others that were bad, or that there was no room for
         self._me = me
         self._settings = settings
         self._positions = positions
+        self._wall_offset_s = wall_offset_s
         self._groups: dict[str, Group] = {}
         self._due: dict[str, float] = {}  # of those that have something to do at some time, when
         self._alarms: list[tuple[float, str]] = []  # a heap of the same; what is not so any more is passed over
@@ -42,11 +52,21 @@ class Groups:
         self._subscriptions: dict[int, tuple[Group, Member]] = {}
         self._streams: dict[StreamKey, None] = {}
         self._lives: dict[NodeId, Epoch] = {}  # of the other nodes
+        self.dead_topics: frozenset[Topic] = frozenset()  # that groups have chosen for their dead letters
 
     # --- members -------------------------------------------------------------------------------------------------
 
     def join(
-        self, subscription: int, group: str, member: str, pattern: Pattern, now_s: float, owner: str = ""
+        self,
+        subscription: int,
+        group: str,
+        member: str,
+        pattern: Pattern,
+        now_s: float,
+        owner: str = "",
+        *,
+        window: int = 0,
+        policy: GroupPolicy | None = None,
     ) -> list[GroupEffect]:
         """An empty ``member`` is given a name of its own. Raise UsageError for what cannot be."""
         assert subscription not in self._subscriptions, "a subscription joins once"
@@ -60,20 +80,50 @@ class Groups:
         if found is None:
             raise UsageError("too many groups", group=group, limit=GROUPS_MAX)
         earlier = found.members.get(name)
-        effects = found.join(subscription, name, pattern, owner, now_s)
+        if not 0 <= window <= WINDOW_MAX:
+            raise UsageError("the window is out of range", window=window, limit=WINDOW_MAX)
+        effects = found.join(subscription, name, pattern, owner, now_s, window=window, policy=policy)
         if earlier is not None:
             del self._subscriptions[earlier.subscription]
+        self._note_dead_topics()
         self._subscriptions[subscription] = found, found.members[name]
         self._wait(found)
         return effects
 
-    def leave(self, subscription: int, now_s: float) -> list[GroupEffect]:
-        """Its streams are free at once. One that was replaced, or was in no group, is ignored."""
+    def leave(self, subscription: int, now_s: float, *, died: bool = False) -> list[GroupEffect]:
+        """Its streams are free at once. One that was replaced, or was in no group, is ignored. ``died``: without a
+        goodbye; what it had in hand counts as tried."""
         if found := self._subscriptions.pop(subscription, None):
             group, member = found
-            group.leave(member, now_s)
+            effects = group.leave(member, now_s, died=died)
             self._wait(group)
+            return effects
         return []
+
+    def settled(
+        self, subscription: int, acks: Iterable[Acked], nacks: Iterable[Nacked], generation: int, now_s: float
+    ) -> list[GroupEffect]:
+        """What a member did with single events; what is late is ignored."""
+        if found := self._subscriptions.get(subscription):
+            group, member = found
+            effects = group.settled(member, acks, nacks, generation, now_s)
+            self._wait(group)
+            return effects
+        return []
+
+    def hand(self, subscription: int, key: StreamKey) -> tuple[Settling, Member] | None:
+        """Of a member that acknowledges by hand, where it is served this stream."""
+        group, member = self._subscriptions[subscription]
+        return (group.settling, member) if member.hand is not None and group.serves(member, key) else None
+
+    def set_policy(self, group: str, policy: GroupPolicy, now_s: float) -> list[GroupEffect]:
+        found = self._get(parse_group(group), now_s)
+        if found is None:
+            raise UsageError("too many groups", group=group, limit=GROUPS_MAX)
+        effects = found.set_policy(policy, now_s)
+        self._note_dead_topics()
+        self._wait(found)
+        return effects
 
     def handled(
         self, subscription: int, positions: Iterable[Position], generation: int, now_s: float
@@ -194,6 +244,16 @@ class Groups:
         found = self._groups.get(group)
         return sorted(found.places.positions()) if found else []
 
+    def policy(self, group: str) -> GroupPolicy | None:
+        """What was said about events that fail; None: nothing was, and the default holds."""
+        found = self._groups.get(group)
+        return found.settling.policy if found and found.policy_at else None
+
+    def failures(self, group: str) -> tuple[int, int]:
+        """Events given out again, and dead letters made, since this node started."""
+        found = self._groups.get(group)
+        return (found.settling.redelivered, found.settling.dead) if found else (0, 0)
+
     def holder(self, group: str, key: StreamKey) -> tuple[NodeId, str] | None:
         """The node and the member that have a stream."""
         found = self._groups.get(group)
@@ -210,7 +270,9 @@ class Groups:
         group = self._groups.get(name)
         if group is None and len(self._groups) < GROUPS_MAX:
             logged = self._positions(name)
-            group = Group(self._me, name, self._settings, self._streams, self._lives, logged, now_s)
+            group = Group(
+                self._me, name, self._settings, self._streams, self._lives, logged, now_s, self._wall_offset_s
+            )
             self._groups[name] = group
         return group
 
@@ -222,6 +284,12 @@ class Groups:
         elif self._due.get(group.name) != due_s:
             self._due[group.name] = due_s
             heappush(self._alarms, (due_s, group.name))
+
+    def _note_dead_topics(self) -> None:
+        policies = ((group.name, group.settling.policy) for group in self._groups.values())
+        found = frozenset(policy.topic_of(name) for name, policy in policies if policy.dead_letter)
+        if found != self.dead_topics:
+            self.dead_topics = found
 
     def _index(self, group: Group) -> None:
         """Note what the members of a group want: new streams are told to groups that want them, and to no others."""
@@ -244,4 +312,10 @@ class Groups:
             return False
         if isinstance(said, NodeSaid):
             return said.node == origin and group.hear_node(said, epoch, offset, now_s)
+        if isinstance(said, LedgerSaid):
+            return group.hear_ledger(said, now_s)
+        if isinstance(said, PolicySaid):
+            group.hear_policy(said, origin, epoch, now_s)
+            self._note_dead_topics()
+            return True
         return group.hear_place(said, origin, epoch, now_s)

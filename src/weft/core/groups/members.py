@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from weft.core.groups.effects import Assignment
 from weft.core.groups.events import MemberState
+from weft.core.groups.hand import Hand
 from weft.core.messages import StreamKey
 from weft.model import Pattern
 
@@ -57,6 +58,7 @@ class Member:
     taken_over: int = 0  # the last generation that the member has answered
     holds: dict[StreamKey, Hold] = field(default_factory=dict)
     assigned: frozenset[StreamKey] = frozenset()
+    hand: Hand | None = None  # of a member that acknowledges by hand
 
     def state(self) -> MemberState:
         return MemberState(self.pattern, self.turn, frozenset(self.holds), self.owner)

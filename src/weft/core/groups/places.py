@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from weft.core.groups.events import Place
+from weft.core.groups.ledger import Ledger
 from weft.core.messages import StreamKey
 from weft.limits import OFFSET_MAX
 from weft.model import Epoch, NodeId, Position
@@ -26,6 +27,7 @@ class Places:
         self._places = {key: Place(0, offset) for key, offset in self._logged.items()}
         self._sources: dict[StreamKey, tuple[NodeId, Epoch]] = {}  # who said it last, unless it was this node
         self._unsaid = dict.fromkeys(self._logged)  # unless it was said in an earlier life, see recall
+        self.ledgers: dict[StreamKey, Ledger] = {}  # where there is more to know than the position
 
     @property
     def unsaid(self) -> bool:
@@ -53,22 +55,38 @@ class Places:
         """Somebody wants the group to stand there, whatever it has handled."""
         self._put(key, Place(min(self.version(key) + 1, OFFSET_MAX), offset))
 
+    def note(self, key: StreamKey) -> None:
+        """Its ledger has something new."""
+        if key in self._places:
+            self._own(key)
+
     def hear(self, key: StreamKey, place: Place, origin: NodeId, epoch: Epoch) -> bool:
         """Another node said it; whether that is new."""
         known = self._places.get(key)
         if known is not None and place < known:
             return False
-        self._places[key] = place
+        self._set(key, place)
         self._sources[key] = origin, epoch
-        self._unsaid.pop(key, None)  # said by others, or out of date
+        if key not in self.ledgers:
+            self._unsaid.pop(key, None)  # said by others, or out of date
         return place != known
+
+    def hear_ledger(self, key: StreamKey, version: int, ledger: Ledger) -> bool:
+        """A node said it, this one in an earlier life included, right after the place. Whether it counts: a group that
+        was moved since begins with a clean one."""
+        place = self._places.get(key)
+        if place is None or place.version != version:
+            return False
+        self.ledgers.setdefault(key, Ledger()).join(ledger)
+        self._set(key, place)
+        return True
 
     def recall(self, key: StreamKey, place: Place) -> None:
         """This node said it in an earlier life. What its log has is of this version, or of one that others know."""
         logged = Place(place.version, max(place.offset, self._logged.get(key, 0)))
         if logged < self._places.get(key, logged):
             return  # somebody else knew better
-        self._places[key] = logged
+        self._set(key, logged)
         self._sources.pop(key, None)
         if logged == place:
             self._unsaid.pop(key, None)
@@ -83,9 +101,9 @@ class Places:
             self._own(key)
         return [Position(*key, self._places[key].offset) for key in orphans]
 
-    def take_unsaid(self) -> list[tuple[StreamKey, Place]]:
+    def take_unsaid(self) -> list[tuple[StreamKey, Place, Ledger | None]]:
         """What is to be said now."""
-        said = [(key, self._places[key]) for key in self._unsaid]
+        said = [(key, self._places[key], self.ledgers.get(key)) for key in self._unsaid]
         for key in self._unsaid:
             self._sources.pop(key, None)
         self._unsaid.clear()
@@ -95,9 +113,24 @@ class Places:
         known = self._places.get(key)
         if known is not None and place <= known:
             return False
-        self._places[key] = place
+        self._set(key, place)
         self._own(key)
         return True
+
+    def _set(self, key: StreamKey, place: Place) -> None:
+        """What a ledger has beyond the new place stays; with a new version, it begins again."""
+        known, self._places[key] = self._places.get(key), place
+        ledger = self.ledgers.get(key)
+        if ledger is None:
+            return
+        if known is not None and known.version != place.version:
+            del self.ledgers[key]
+            return
+        offset = ledger.trim(place.offset)
+        if offset > place.offset:
+            self._places[key] = Place(place.version, offset)
+        if not ledger:
+            del self.ledgers[key]
 
     def _own(self, key: StreamKey) -> None:
         self._logged.pop(key, None)  # from now on the log has what is here

@@ -20,7 +20,7 @@ from weft.errors import UsageError, WeftError
 from weft.gateway.emm.packing import Packed, Packer, came_as_datagram
 from weft.gateway.emm.settings import Out
 from weft.limits import DATAGRAM_RATE_PER_S_MIN, MIB
-from weft.model import Batch, Event, Position, Topic, matches
+from weft.model import Batch, Event, EventId, Position, Topic, matches
 from weft.port.errors import ShuttingDown
 from weft.port.held import Holding, Use
 from weft.port.node import MeshNode
@@ -212,6 +212,9 @@ class _Feed:
             self._owner.delivered(self, batches)
 
     def assigned(self, generation: int, positions: Sequence[Position]) -> None:
+        raise AssertionError("no group was asked for")
+
+    def withdrawn(self, event: EventId, rest: bool) -> None:
         raise AssertionError("no group was asked for")
 
     def ended(self, error: WeftError) -> None:

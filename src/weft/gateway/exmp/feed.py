@@ -17,7 +17,7 @@ from weft.core.messages import AddCredit, Delivered, Handled, Start, StreamKey
 from weft.errors import PeerError, WeftError
 from weft.gateway.exmp.values import events_json
 from weft.limits import MIB
-from weft.model import Batch, Pattern, Position
+from weft.model import Batch, EventId, Pattern, Position
 from weft.port.held import Holding
 from weft.port.node import MeshNode
 from weft.transport.tcp import Answer, BadAnswer, LinkLost
@@ -175,6 +175,9 @@ class Feed:
         on_their_way = {sent.key for sent in self._sent}
         self._parting = (self._parting | lost) & on_their_way - held
         self._report_soon()
+
+    def withdrawn(self, event: EventId, rest: bool) -> None:
+        raise AssertionError("members that answer events in order refuse none")
 
     def ended(self, error: WeftError) -> None:
         if self._is_over:

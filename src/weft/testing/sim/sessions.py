@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeAlias
 
 from weft.core import messages as core
 from weft.errors import WeftError
-from weft.model import Batch, NodeId, Pattern, Position, Receipt, Topic
+from weft.model import Batch, EventId, NodeId, Pattern, Position, Receipt, Topic
 from weft.port.errors import ShuttingDown
 from weft.port.held import Holding, Use
 from weft.testing.sim.node import SimNode
@@ -20,7 +20,7 @@ from weft.testing.sim.schedule import Schedule, Violation
 from weft.testing.sim.truth import Truth
 
 Answer: TypeAlias = Receipt | WeftError | None  # None: done, for what has no receipt
-Feed: TypeAlias = core.Opened | core.Deliver | core.Assigned | core.Ended
+Feed: TypeAlias = core.Opened | core.Deliver | core.Assigned | core.Withdrawn | core.Ended
 DELAY_S_MAX: Final = 0.01
 
 
@@ -215,6 +215,9 @@ class SimFeed:
 
     def assigned(self, generation: int, positions: Sequence[Position]) -> None:
         self._say(core.Assigned(0, generation, tuple(positions)))
+
+    def withdrawn(self, event: EventId, rest: bool) -> None:
+        self._say(core.Withdrawn(0, event.stream, event.epoch, event.offset, rest))
 
     def ended(self, error: WeftError) -> None:
         self._say(core.Ended(0, error))

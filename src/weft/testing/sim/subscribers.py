@@ -89,6 +89,8 @@ class SimSubscriber:
                     raise Violation(f"{self.name} gets {-self._credit_bytes} bytes more than it has credit for")
             case core.Assigned():
                 raise Violation(f"{self.name} is in no group, but is assigned streams")
+            case core.Withdrawn():
+                raise Violation(f"{self.name} refused nothing, but is answered")
             case core.Ended(_, error):
                 self._check_end(self.node, error)
             case _:
@@ -164,7 +166,7 @@ class SimSubscriber:
                 self._desk.schedule.at(
                     self._desk.chance.random() * self.slow_s, partial(self._give_credit, self._feed, size)
                 )
-            case core.Assigned():
+            case core.Assigned() | core.Withdrawn():
                 pass
             case core.Ended(_, error):
                 if isinstance(error, ShuttingDown | StorageError):

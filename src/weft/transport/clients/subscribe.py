@@ -15,7 +15,7 @@ from typing import Final
 from weft.core.messages import AddCredit, Delivered, Handled
 from weft.errors import UsageError, WeftError
 from weft.limits import CLIENT_POSITIONS_MAX, MIB
-from weft.model import Position
+from weft.model import EventId, Position
 from weft.port.access import Caller
 from weft.port.errors import Busy, TooLarge, error_message
 from weft.port.groups import check_group
@@ -29,12 +29,15 @@ from weft.transport.clients.values import (
     parse_untrusted,
     position_messages,
     read_pattern_untrusted,
+    read_policy_untrusted,
     read_positions_untrusted,
+    read_settled_untrusted,
     read_start_untrusted,
 )
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.streams import stream_ref
 from weft.wire.rpc import RpcError
 
 CLIENT_REPLIES_MAX: Final = 10_000  # assignments that wait for a member that does not read: then it is let go
@@ -58,6 +61,7 @@ class SubscribeStream:
         self._pouring: asyncio.Task[None] | None = None  # while something waits for the client to read
         self._is_paged = False  # the client takes the positions it begins at in several messages
         self._opened = pb.SubscribeOpened()  # the next of them
+        self._is_orderly = False  # either side has said that it is over
         self._over = False  # nothing is added to what waits any more
         self._done = asyncio.Event()  # it is over, and nothing waits
 
@@ -91,7 +95,12 @@ class SubscribeStream:
         assignment = pb.Assignment(generation=generation, streams=position_messages(positions))
         self._say(pb.SubscribeReply(assignment=assignment))
 
+    def withdrawn(self, event: EventId, rest: bool) -> None:
+        reference = stream_ref(event.stream, event.epoch)
+        self._say(pb.SubscribeReply(withdrawn=pb.Withdrawn(stream=reference, offset=event.offset, rest=rest)))
+
     def ended(self, error: WeftError) -> None:
+        self._is_orderly = True
         if self._over:
             return
         self._node.count_refusal(error)
@@ -171,7 +180,7 @@ class SubscribeStream:
         finally:
             self._call.on_sent = None
             if self._subscription is not None:
-                self._node.unsubscribe(self._subscription)
+                self._node.unsubscribe(self._subscription, died=not self._is_orderly)
             self._holding.close()
             if self._usage is not None:
                 self._usage.unsubscribed()
@@ -188,10 +197,19 @@ class SubscribeStream:
                 self._open(request)
             while not self._over and (data := await self._call.read()) is not None:
                 self._take(parse_untrusted(pb.SubscribeRequest, data))
+            self._is_orderly = True
+        except RpcError as error:
+            self._lost(error)
         except WeftError as error:
             self.ended(error)
         finally:
             self._end()
+
+    def _lost(self, error: RpcError) -> None:
+        """The client is gone without a goodbye."""
+        is_orderly = self._is_orderly
+        self.ended(error)
+        self._is_orderly = is_orderly
 
     async def _read_positions(self, wanted: pb.SubscribeOpen) -> None:
         """Those that did not fit into the first message."""
@@ -227,7 +245,16 @@ class SubscribeStream:
         usage.subscribe()
         self._usage = usage
         self._subscription = self._node.subscribe(
-            self, pattern, start, credit, wanted.group, wanted.member, self._holding, self._caller.owner
+            self,
+            pattern,
+            start,
+            credit,
+            wanted.group,
+            wanted.member,
+            self._holding,
+            self._caller.owner,
+            window=wanted.window if wanted.group else 0,
+            policy=read_policy_untrusted(wanted.policy) if wanted.HasField("policy") else None,
         )
 
     def _take(self, request: pb.SubscribeRequest) -> None:
@@ -242,5 +269,7 @@ class SubscribeStream:
             case "handled":
                 positions = read_positions_untrusted(request.handled.positions)
                 self._node.tell(Handled(self._subscription, positions, request.handled.generation))
+            case "settled":
+                self._node.tell(read_settled_untrusted(self._subscription, request.settled))
             case _:
-                raise BadMeshMessage("after open, a subscribe stream carries credit and handled")
+                raise BadMeshMessage("after open, a subscribe stream carries credit, handled and settled")

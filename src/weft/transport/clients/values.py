@@ -11,7 +11,9 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from weft.core.messages import Delivered, Edge, FromPositions, FromTime, Receipted, Start
+from weft.core.groups.ledger import REASON_CHARS_MAX, WINDOW_MAX
+from weft.core.messages import Acked, Delivered, Edge, FromPositions, FromTime, Nacked, Receipted, Settled, Start
+from weft.core.policy import RETRY_S_MAX, GroupPolicy
 from weft.errors import UsageError
 from weft.limits import CLIENT_POSITIONS_MAX, KIB, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import Batch, Epoch, Pattern, Position, Stream, Topic, parse_pattern
@@ -21,7 +23,7 @@ from weft.port.errors import TooLarge
 from weft.port.topics import read_topic_untrusted
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
-from weft.wire.mesh.streams import read_position_untrusted, stream_position, stream_ref
+from weft.wire.mesh.streams import read_position_untrusted, read_stream_untrusted, stream_position, stream_ref
 
 M = TypeVar("M", bound=Message)
 
@@ -30,6 +32,7 @@ DELIVERY_FIELD: Final = bytes([2 << 3 | 2])  # SubscribeReply.delivery
 BATCHES_FIELD: Final = bytes([1 << 3 | 2])  # Delivery.batches
 STREAM_FIELD: Final = bytes([1 << 3 | 2])  # StreamBatch.stream
 BATCH_FIELD: Final = bytes([2 << 3 | 2])  # StreamBatch.batch
+TRIES_FIELD: Final = bytes([4 << 3 | 0])  # StreamBatch.tries
 FIRST_OFFSET_FIELD: Final = bytes([3 << 3 | 0])  # StreamBatch.first_offset
 FETCHED_FIELD: Final = bytes([1 << 3 | 2])  # FetchReply.fetched
 FETCHED_BATCH_FIELD: Final = bytes([1 << 3 | 2])  # FetchedBatches.batches
@@ -41,6 +44,7 @@ RECEIPT_FIRST_OFFSET: Final = bytes([3 << 3 | 0])
 RECEIPT_COUNT: Final = bytes([4 << 3 | 0])
 RECEIPT_COPIES: Final = bytes([5 << 3 | 0])
 RECEIPT_REPEATED: Final = bytes([6 << 3 | 0, 1])
+SETTLED_MAX: Final = 4 * WINDOW_MAX  # streams, ranges and refusals in one message: four windows, every event by itself
 SHARED_BYTES_MIN: Final = 64 * KIB  # batches that are sent as they are, whoever gets them
 STREAM_REFS_KEPT: Final = 16_384  # about 2 MiB
 EDGES: Final = {
@@ -107,6 +111,55 @@ def read_start_untrusted(start: pb.Start) -> Start:
             return edge
 
 
+def read_policy_untrusted(policy: pb.GroupPolicy) -> GroupPolicy:
+    return GroupPolicy(
+        policy.max_deliveries,
+        policy.retry_s_min,
+        policy.retry_s_max,
+        in_order=not policy.set_aside,
+        dead_letter=policy.dead_letter,
+    )
+
+
+def policy_message(policy: GroupPolicy) -> pb.GroupPolicy:
+    return pb.GroupPolicy(
+        max_deliveries=policy.max_deliveries,
+        retry_s_min=policy.retry_s_min,
+        retry_s_max=policy.retry_s_max,
+        set_aside=not policy.in_order,
+        dead_letter=policy.dead_letter,
+    )
+
+
+def read_settled_untrusted(subscription: int, settled: pb.Settled) -> Settled:
+    """Bounded in streams, ranges and refusals; a range of offsets is one."""
+    size = len(settled.nacks) + sum(1 + len(each.offsets) // 2 for each in settled.acks)
+    if size > SETTLED_MAX:
+        raise TooLarge("too much is settled in one message", have=size, limit=SETTLED_MAX)
+    acks: list[Acked] = []
+    for each in settled.acks:
+        stream, epoch = read_stream_untrusted(each.stream)
+        offsets = list(each.offsets)
+        if len(offsets) % 2:
+            raise BadMeshMessage("acknowledged offsets come in pairs, first and end", have=len(offsets))
+        for first, end in zip(offsets[::2], offsets[1::2], strict=True):
+            if not first < end <= OFFSET_MAX:
+                raise UsageError("not a range of offsets", first=first, end=end, limit=OFFSET_MAX)
+            acks.append(Acked(stream, epoch, first, end))
+    nacks = tuple(map(_read_nack_untrusted, settled.nacks))
+    return Settled(subscription, tuple(acks), nacks, settled.generation)
+
+
+def _read_nack_untrusted(nack: pb.Nack) -> Nacked:
+    stream, epoch = read_stream_untrusted(nack.stream)
+    delay_s = nack.delay_s if nack.HasField("delay_s") else None
+    if delay_s is not None and not 0 <= delay_s <= RETRY_S_MAX:  # written so that NaN fails too
+        raise UsageError("delay_s is out of range", value=delay_s, least=0, most=RETRY_S_MAX)
+    if nack.offset > OFFSET_MAX:
+        raise UsageError("offset out of range", offset=nack.offset, limit=OFFSET_MAX)
+    return Nacked(stream, epoch, nack.offset, delay_s, nack.reason[:REASON_CHARS_MAX])
+
+
 def read_range_untrusted(request: pb.FetchRequest) -> tuple[int, int]:
     """The offsets that are asked for; no end means as far as the stream goes."""
     first, end = request.first_offset, request.end_offset or OFFSET_MAX
@@ -166,9 +219,10 @@ def _delivered_head(each: Delivered) -> bytes:
     """A StreamBatch up to its batch, which comes last."""
     stream = STREAM_FIELD + _stream_ref(each.stream, each.epoch)
     first = FIRST_OFFSET_FIELD + _varint(each.first_offset)
+    tries = TRIES_FIELD + _varint(each.tries) if each.tries else b""
     data = BATCH_FIELD + _varint(len(each.data))
-    size = len(stream) + len(first) + len(data) + len(each.data)
-    return b"".join((BATCHES_FIELD, _varint(size), stream, first, data))
+    size = len(stream) + len(first) + len(tries) + len(data) + len(each.data)
+    return b"".join((BATCHES_FIELD, _varint(size), stream, first, tries, data))
 
 
 def fetched_parts(batches: Sequence[bytes]) -> tuple[bytes, bytes | memoryview]:

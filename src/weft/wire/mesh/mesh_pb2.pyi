@@ -70,14 +70,16 @@ class StreamPosition(_message.Message):
     def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., next_offset: _Optional[int] = ...) -> None: ...
 
 class StreamBatch(_message.Message):
-    __slots__ = ("stream", "batch", "first_offset")
+    __slots__ = ("stream", "batch", "first_offset", "tries")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TRIES_FIELD_NUMBER: _ClassVar[int]
     stream: StreamRef
     batch: bytes
     first_offset: int
-    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., batch: _Optional[bytes] = ..., first_offset: _Optional[int] = ...) -> None: ...
+    tries: int
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., batch: _Optional[bytes] = ..., first_offset: _Optional[int] = ..., tries: _Optional[int] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
     __slots__ = ("stream", "earliest_offset", "latest_offset", "bytes", "first_timestamp_us", "last_timestamp_us")
@@ -201,19 +203,21 @@ class PublishRefused(_message.Message):
     def __init__(self, request: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("open", "credit", "handled", "positions")
+    __slots__ = ("open", "credit", "handled", "positions", "settled")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     HANDLED_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
     open: SubscribeOpen
     credit: Credit
     handled: Handled
     positions: Positions
-    def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., handled: _Optional[_Union[Handled, _Mapping]] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ...) -> None: ...
+    settled: Settled
+    def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., handled: _Optional[_Union[Handled, _Mapping]] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ...) -> None: ...
 
 class SubscribeOpen(_message.Message):
-    __slots__ = ("pattern", "group", "member", "start", "credit_bytes", "paged", "position_messages")
+    __slots__ = ("pattern", "group", "member", "start", "credit_bytes", "paged", "position_messages", "window", "policy")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
@@ -221,6 +225,8 @@ class SubscribeOpen(_message.Message):
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     PAGED_FIELD_NUMBER: _ClassVar[int]
     POSITION_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
     pattern: str
     group: str
     member: str
@@ -228,7 +234,23 @@ class SubscribeOpen(_message.Message):
     credit_bytes: int
     paged: bool
     position_messages: int
-    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., paged: bool = ..., position_messages: _Optional[int] = ...) -> None: ...
+    window: int
+    policy: GroupPolicy
+    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., paged: bool = ..., position_messages: _Optional[int] = ..., window: _Optional[int] = ..., policy: _Optional[_Union[GroupPolicy, _Mapping]] = ...) -> None: ...
+
+class GroupPolicy(_message.Message):
+    __slots__ = ("max_deliveries", "retry_s_min", "retry_s_max", "set_aside", "dead_letter")
+    MAX_DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    RETRY_S_MIN_FIELD_NUMBER: _ClassVar[int]
+    RETRY_S_MAX_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    max_deliveries: int
+    retry_s_min: float
+    retry_s_max: float
+    set_aside: bool
+    dead_letter: str
+    def __init__(self, max_deliveries: _Optional[int] = ..., retry_s_min: _Optional[float] = ..., retry_s_max: _Optional[float] = ..., set_aside: bool = ..., dead_letter: _Optional[str] = ...) -> None: ...
 
 class Start(_message.Message):
     __slots__ = ("edge", "timestamp_us", "positions", "otherwise_timestamp_us")
@@ -270,17 +292,59 @@ class Handled(_message.Message):
     generation: int
     def __init__(self, positions: _Optional[_Iterable[_Union[StreamPosition, _Mapping]]] = ..., generation: _Optional[int] = ...) -> None: ...
 
+class Settled(_message.Message):
+    __slots__ = ("acks", "nacks", "generation")
+    ACKS_FIELD_NUMBER: _ClassVar[int]
+    NACKS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    acks: _containers.RepeatedCompositeFieldContainer[AckedRange]
+    nacks: _containers.RepeatedCompositeFieldContainer[Nack]
+    generation: int
+    def __init__(self, acks: _Optional[_Iterable[_Union[AckedRange, _Mapping]]] = ..., nacks: _Optional[_Iterable[_Union[Nack, _Mapping]]] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class AckedRange(_message.Message):
+    __slots__ = ("stream", "offsets")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamRef
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Nack(_message.Message):
+    __slots__ = ("stream", "offset", "delay_s", "reason")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELAY_S_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamRef
+    offset: int
+    delay_s: float
+    reason: str
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., offset: _Optional[int] = ..., delay_s: _Optional[float] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class SubscribeReply(_message.Message):
-    __slots__ = ("opened", "delivery", "assignment", "error")
+    __slots__ = ("opened", "delivery", "assignment", "error", "withdrawn")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
     opened: SubscribeOpened
     delivery: Delivery
     assignment: Assignment
     error: Error
-    def __init__(self, opened: _Optional[_Union[SubscribeOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+    withdrawn: Withdrawn
+    def __init__(self, opened: _Optional[_Union[SubscribeOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., withdrawn: _Optional[_Union[Withdrawn, _Mapping]] = ...) -> None: ...
+
+class Withdrawn(_message.Message):
+    __slots__ = ("stream", "offset", "rest")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REST_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamRef
+    offset: int
+    rest: bool
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., offset: _Optional[int] = ..., rest: bool = ...) -> None: ...
 
 class SubscribeOpened(_message.Message):
     __slots__ = ("node_id", "positions", "epoch", "addresses", "more")
@@ -448,6 +512,69 @@ class WhoamiReply(_message.Message):
     owner: str
     def __init__(self, who: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
 
+class DeadLettersRequest(_message.Message):
+    __slots__ = ("group", "page", "event")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    page: Page
+    event: str
+    def __init__(self, group: _Optional[str] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., event: _Optional[str] = ...) -> None: ...
+
+class DeadLettersReply(_message.Message):
+    __slots__ = ("letters", "next_page", "node_id")
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
+    next_page: bytes
+    node_id: str
+    def __init__(self, letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
+
+class DeadLetter(_message.Message):
+    __slots__ = ("event", "tries", "reason", "died_us", "timestamp_us", "key", "headers", "payload", "lost", "left_out")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    TRIES_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DIED_US_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    event: str
+    tries: int
+    reason: str
+    died_us: int
+    timestamp_us: int
+    key: bytes
+    headers: _containers.ScalarMap[str, str]
+    payload: bytes
+    lost: bool
+    left_out: str
+    def __init__(self, event: _Optional[str] = ..., tries: _Optional[int] = ..., reason: _Optional[str] = ..., died_us: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., key: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., payload: _Optional[bytes] = ..., lost: bool = ..., left_out: _Optional[str] = ...) -> None: ...
+
+class DropDeadLettersRequest(_message.Message):
+    __slots__ = ("group", "events")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    events: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group: _Optional[str] = ..., events: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DropDeadLettersReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class LeaveRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -457,6 +584,18 @@ class LeaveReply(_message.Message):
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     def __init__(self, node_id: _Optional[str] = ...) -> None: ...
+
+class SetGroupRequest(_message.Message):
+    __slots__ = ("group", "policy")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    policy: GroupPolicy
+    def __init__(self, group: _Optional[str] = ..., policy: _Optional[_Union[GroupPolicy, _Mapping]] = ...) -> None: ...
+
+class SetGroupReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class StatusRequest(_message.Message):
     __slots__ = ()
@@ -561,14 +700,16 @@ class GroupsPlace(_message.Message):
     def __init__(self, group: _Optional[str] = ..., after: _Optional[_Union[StreamRef, _Mapping]] = ...) -> None: ...
 
 class GroupInfo(_message.Message):
-    __slots__ = ("group", "members", "streams")
+    __slots__ = ("group", "members", "streams", "policy")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
     group: str
     members: _containers.RepeatedScalarFieldContainer[str]
     streams: _containers.RepeatedCompositeFieldContainer[GroupStream]
-    def __init__(self, group: _Optional[str] = ..., members: _Optional[_Iterable[str]] = ..., streams: _Optional[_Iterable[_Union[GroupStream, _Mapping]]] = ...) -> None: ...
+    policy: GroupPolicy
+    def __init__(self, group: _Optional[str] = ..., members: _Optional[_Iterable[str]] = ..., streams: _Optional[_Iterable[_Union[GroupStream, _Mapping]]] = ..., policy: _Optional[_Union[GroupPolicy, _Mapping]] = ...) -> None: ...
 
 class GroupStream(_message.Message):
     __slots__ = ("position", "latest_offset", "member", "lag_us", "earliest_offset")

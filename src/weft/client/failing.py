@@ -1,0 +1,62 @@
+"""What a member of a group says about events that cannot be handled: how often and when they come again, and where they
+end. Nodes keep it, once per group; here it is only checked and sent."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+from weft.errors import UsageError
+from weft.model import parse_topic
+from weft.wire.mesh import mesh_pb2 as pb
+
+Retry = Literal["in_order", "set_aside"]
+RETRIES: Final = ("in_order", "set_aside")
+WINDOW: Final = 1000  # events in hand by default: those around a deadly one come again, one by one
+WINDOW_MAX: Final = 4096  # as nodes have it
+RETRY_S_MAX: Final = 7 * 86_400.0  # as nodes have it
+REASON_CHARS_MAX: Final = 500  # as nodes have it
+MAX_DELIVERIES: Final = 5
+RETRY_S: Final = (1.0, 60.0)
+
+
+class Failing(NamedTuple):
+    """``policy`` None: whatever the group has."""
+
+    window: int
+    policy: pb.GroupPolicy | None
+
+
+def parse_failing(
+    window: int,
+    max_deliveries: int | None,
+    retry_s: tuple[float, float] | None,
+    retry: Retry | None,
+    dead_letter: str | None,
+) -> Failing:
+    """Raise UsageError for what makes no sense."""
+    if not 1 <= window <= WINDOW_MAX:
+        raise UsageError("window is out of range", value=window, least=1, most=WINDOW_MAX)
+    if max_deliveries is None and retry_s is None and retry is None and dead_letter is None:
+        return Failing(window, None)
+    return Failing(window, policy_of(max_deliveries, retry_s, retry, dead_letter))
+
+
+def policy_of(
+    max_deliveries: int | None, retry_s: tuple[float, float] | None, retry: Retry | None, dead_letter: str | None
+) -> pb.GroupPolicy:
+    """What is not given is as it is by default."""
+    if retry is not None and retry not in RETRIES:
+        raise UsageError(f"no such way to retry {retry!r}", known=", ".join(RETRIES))
+    shortest, longest = RETRY_S if retry_s is None else retry_s
+    if not 0 <= shortest <= longest <= RETRY_S_MAX:
+        raise UsageError("retry_s is shortest, longest, in seconds", have=(shortest, longest), limit=RETRY_S_MAX)
+    deliveries = MAX_DELIVERIES if max_deliveries is None else max_deliveries
+    if deliveries < 1:
+        raise UsageError("max_deliveries is at least 1", value=deliveries)
+    return pb.GroupPolicy(
+        max_deliveries=deliveries,
+        retry_s_min=shortest,
+        retry_s_max=longest,
+        set_aside=retry == "set_aside",
+        dead_letter="" if dead_letter is None else parse_topic(dead_letter),
+    )

@@ -1,0 +1,181 @@
+"""What a group remembers of one stream beyond its position: what is done out of order, and what has failed how often.
+
+A ledger is part of the group's records (key ``l:``, see ``events``), so it goes where the stream goes. Two nodes may
+write to it while the mesh is split. Whatever they noted is joined: what one of them has done is done, and of two counts
+the greater one stands. Joining has no order, so all nodes come to the same (a join semilattice, see the tests).
+
+>>> ledger = Ledger()
+>>> ledger.finish(3, 5)
+>>> ledger.fail(2, Try(1, due_us=7, alone=False, reason="no such customer"))
+>>> ledger.trim(1), ledger.tries_of(2)
+(1, 1)
+>>> ledger.finish(1, 3)
+>>> ledger.trim(1), bool(ledger)
+(5, False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from weft.errors import UsageError
+from weft.limits import KIB, OFFSET_MAX
+from weft.model.offsets import OffsetRanges
+
+WINDOW_MAX: Final = 4096  # events that one member has in hand: all of them may come again when it dies
+SET_ASIDE_MAX: Final = 1000  # events of one stream that failed and wait; then the stream waits for them
+LEDGER_TRIES_MAX: Final = WINDOW_MAX + SET_ASIDE_MAX  # all that can be noted: who dies fails with all it has in hand
+LEDGER_RANGES_MAX: Final = 2 * LEDGER_TRIES_MAX  # what is done lies between what is not
+LEDGER_BYTES_MAX: Final = 1024 * KIB  # 10,240 ranges and 5,096 tries, of which 1,000 have reasons
+REASON_CHARS_MAX: Final = 500  # of why an event failed: for people
+
+
+class Try(NamedTuple):
+    """An event that failed: how often, and when it may come again (wall clock). ``alone``: a reader died with it and
+    others in hand, so it comes again with nothing beside it, to find out which one it was. A tuple, because of two
+    that nodes noted the greater one stands."""
+
+    tries: int
+    due_us: int
+    alone: bool
+    reason: str
+
+
+class Ledger:
+    """Offsets at or after the group's position. ``done``: acknowledged, or put away as dead letters."""
+
+    __slots__ = ("_tries", "done")
+
+    def __init__(self, done: Iterable[tuple[int, int]] = (), tries: Iterable[tuple[int, Try]] = ()) -> None:
+        self.done = OffsetRanges(done)
+        self._tries: dict[int, Try] = dict(tries)
+
+    def __bool__(self) -> bool:
+        return bool(self.done or self._tries)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ledger) and self.done == other.done and self._tries == other._tries
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Ledger({list(self.done)}, {sorted(self._tries.items())})"
+
+    @property
+    def tries(self) -> dict[int, Try]:
+        """Of what failed and is not done, by offset."""
+        return self._tries
+
+    def tries_of(self, offset: int) -> int:
+        found = self._tries.get(offset)
+        return found.tries if found else 0
+
+    def finish(self, first: int, end: int) -> None:
+        """These never come again."""
+        self.done.add(first, end)
+        if self._tries:
+            gone = [offset for offset in self._tries if first <= offset < end]
+            for offset in gone:
+                del self._tries[offset]
+
+    def fail(self, offset: int, again: Try) -> None:
+        if offset not in self.done:
+            self._tries[offset] = again
+
+    def trim(self, position: int) -> int:
+        """Where the group stands, now that everything done is counted; what lies before is forgotten."""
+        position = self.done.next_outside(position)
+        self.done.remove(0, position)
+        if self._tries:
+            for offset in [each for each in self._tries if each < position]:
+                del self._tries[offset]
+        return position
+
+    def join(self, other: Ledger) -> None:
+        """What another node noted counts as well."""
+        for offset, again in other._tries.items():
+            if offset not in self.done:
+                self._tries[offset] = max(self._tries.get(offset, again), again)
+        for first, end in other.done:
+            self.finish(first, end)
+        self._cut()
+
+    def _cut(self) -> None:
+        """Two nodes may have noted more than one may. What is furthest ahead goes: it comes again."""
+        while self.done.ranges > LEDGER_RANGES_MAX:
+            self.done.remove(*list(self.done)[-1])
+        for offset in sorted(self._tries)[LEDGER_TRIES_MAX:]:
+            del self._tries[offset]
+
+
+class _WireTry(msgspec.Struct, frozen=True, array_like=True):
+    """The same for events in a row."""
+
+    first: int
+    end: int
+    tries: int
+    due_us: int
+    alone: bool
+    reason: str
+
+
+class _WireLedger(msgspec.Struct, frozen=True):
+    version: int
+    done: list[tuple[int, int]]
+    tries: list[_WireTry]
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(_WireLedger)
+
+
+def write_ledger(version: int, ledger: Ledger) -> bytes:
+    """``version``: of the group's position that it goes with."""
+    return _ENCODER.encode(_WireLedger(version, list(ledger.done), _runs(ledger.tries)))
+
+
+def _runs(tries: dict[int, Try]) -> list[_WireTry]:
+    found: list[_WireTry] = []
+    for offset, each in sorted(tries.items()):
+        last = found[-1] if found else None
+        if last is not None and last.end == offset and (last.tries, last.due_us, last.alone, last.reason) == each:
+            found[-1] = msgspec.structs.replace(last, end=offset + 1)
+        else:
+            found.append(_WireTry(offset, offset + 1, *each))
+    return found
+
+
+def read_ledger_untrusted(payload: bytes) -> tuple[int, Ledger]:
+    """Version and ledger; raise only UsageError, whatever the bytes."""
+    if len(payload) > LEDGER_BYTES_MAX:
+        raise UsageError("a group's ledger is too large", bytes=len(payload), limit=LEDGER_BYTES_MAX)
+    try:
+        wire = _DECODER.decode(payload)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise UsageError(f"a group's ledger is not what it should be: {error}") from None
+    if not 0 <= wire.version <= OFFSET_MAX:
+        raise UsageError("version of a ledger out of range", version=wire.version, limit=OFFSET_MAX)
+    if len(wire.done) > LEDGER_RANGES_MAX:
+        raise UsageError("too many ranges in a ledger", ranges=len(wire.done), limit=LEDGER_RANGES_MAX)
+    for first, end in [*wire.done, *((each.first, each.end) for each in wire.tries)]:
+        if not 0 <= first < end <= OFFSET_MAX:
+            raise UsageError("not a range of offsets", first=first, end=end, limit=OFFSET_MAX)
+    failed = sum(each.end - each.first for each in wire.tries)
+    if failed > LEDGER_TRIES_MAX:
+        raise UsageError("too many events in a ledger that failed", events=failed, limit=LEDGER_TRIES_MAX)
+    return wire.version, Ledger(wire.done, _tries_untrusted(wire.tries))
+
+
+def _tries_untrusted(wire: list[_WireTry]) -> list[tuple[int, Try]]:
+    tries = []
+    for each in wire:
+        if not (1 <= each.tries <= OFFSET_MAX and 0 <= each.due_us <= OFFSET_MAX):
+            raise UsageError("a count or a time in a ledger is out of range", tries=each.tries, due_us=each.due_us)
+        if len(each.reason) > REASON_CHARS_MAX:
+            raise UsageError("too long a reason in a ledger", characters=len(each.reason), limit=REASON_CHARS_MAX)
+        again = Try(each.tries, each.due_us, each.alone, each.reason)
+        tries += [(offset, again) for offset in range(each.first, each.end)]
+    return tries

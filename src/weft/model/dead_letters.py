@@ -1,0 +1,116 @@
+"""Dead letters: events that a group's readers could not handle, kept whole, with what is known about that.
+
+A dead letter has the key, headers and payload of its event, and one header more, ``weft-dead``: JSON with the event's
+identity, the group, the number of tries, the reason and the event's own time. That one of them was dropped, or sent
+again, is an event as well, with the header ``weft-dead-dropped``. One event may have two letters, if a node died while
+it wrote the first; they have the same identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from weft.errors import UsageError
+from weft.limits import EVENT_HEADERS_MAX, EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
+from weft.model.event import Event
+from weft.model.stream import EventId, parse_event_id
+
+DEAD_HEADER: Final = "weft-dead"
+DROPPED_HEADER: Final = "weft-dead-dropped"
+REPLAY_HEADER: Final = "weft-replay-of"  # of an event that was sent again: which one it was
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """``event`` is the event as it was, ``id`` where it was. ``is_lost``: only its identity is left, because retention
+    took the event before it was put aside. ``left_out``: a header that there was no room for."""
+
+    id: EventId
+    group: str
+    tries: int
+    reason: str
+    event: Event
+    died_us: int
+    is_lost: bool = False
+    left_out: str = ""
+
+
+class _WireLetter(msgspec.Struct, frozen=True, omit_defaults=True):
+    event: str
+    group: str
+    tries: int
+    reason: str
+    timestamp_us: int
+    lost: bool = False
+    left_out: str = ""
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(_WireLetter)
+
+
+def letter_event(letter: DeadLetter) -> Event:
+    """What is written to the topic of dead letters."""
+    headers = dict(letter.event.headers or {})
+    headers.pop(DEAD_HEADER, None)  # of a letter that became a dead letter itself
+    left_out = ""
+    if len(headers) >= EVENT_HEADERS_MAX:
+        left_out = max(headers)
+        del headers[left_out]
+    wire = _WireLetter(
+        str(letter.id),
+        letter.group,
+        letter.tries,
+        letter.reason,
+        letter.event.timestamp_us,
+        letter.is_lost,
+        left_out,
+    )
+    headers[DEAD_HEADER] = _ENCODER.encode(wire).decode()
+    return Event(letter.event.payload, letter.died_us, letter.event.key, headers)
+
+
+def dropped_event(event: EventId, now_us: int) -> Event:
+    """That the letter of this event is done with."""
+    return Event(b"", now_us, None, {DROPPED_HEADER: str(event)})
+
+
+def read_letter_untrusted(event: Event) -> DeadLetter | EventId | None:
+    """A letter; or which one was dropped; None for what is neither, whatever it is."""
+    headers: Mapping[str, str] = event.headers or {}
+    try:
+        if DROPPED_HEADER in headers:
+            return parse_event_id(headers[DROPPED_HEADER])
+        wire = _DECODER.decode(headers.get(DEAD_HEADER, ""))
+        if not EVENT_TIMESTAMP_US_MIN <= wire.timestamp_us <= EVENT_TIMESTAMP_US_MAX:
+            return None
+        was = {name: value for name, value in headers.items() if name != DEAD_HEADER}
+        return DeadLetter(
+            parse_event_id(wire.event),
+            wire.group,
+            wire.tries,
+            wire.reason,
+            Event(event.payload, wire.timestamp_us, event.key, was or None),
+            event.timestamp_us,
+            wire.lost,
+            wire.left_out,
+        )
+    except (UsageError, msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+
+
+def letters_left(events: Iterable[Event], group: str) -> list[DeadLetter]:
+    """The letters of a group that were not dropped, each event's once, the oldest first."""
+    letters: dict[EventId, DeadLetter] = {}
+    dropped: set[EventId] = set()
+    for event in events:
+        found = read_letter_untrusted(event)
+        if isinstance(found, EventId):
+            dropped.add(found)
+        elif found is not None and found.group == group:
+            letters.setdefault(found.id, found)
+    return sorted((each for each in letters.values() if each.id not in dropped), key=lambda each: each.died_us)
