@@ -89,7 +89,8 @@ def test_groups_and_lag(weft: Weft, answers: Answers) -> None:
     stream = {**place, "earliest": 10, "end": 42, "member": "worker-1", "lag_events": 12, "lag_s": 1.5}
     assert weft("lag", "--json").document == [{"group": "billing", **stream}]
     assert weft("groups", "--json").document[1] == {
-        "group": "billing", "members": ["worker-1", "worker-2"], "lag_events": 12, "lag_s": 1.5, "streams": [stream],
+        "group": "billing", "members": ["worker-1", "worker-2"], "lag_events": 12, "lag_s": 1.5, "policy": None,
+        "streams": [stream],
     }  # fmt: skip
     assert answers.asked == [("groups", ""), ("groups", "billing"), ("groups", ""), ("groups", "")]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from weft import __version__
-from weft.cli import context, mesh
+from weft.cli import context, groups, mesh
 from weft.cli.bench import bench
 from weft.cli.console import fail, show_warnings
 from weft.cli.deferred import deferred
@@ -39,8 +39,10 @@ app.command()(sub)
 app.command()(doctor)
 app.command()(top)
 app.command()(bench)
-for command in (mesh.topics, mesh.peers, mesh.groups, mesh.lag, mesh.explain, mesh.status, mesh.leave):
+for command in (mesh.topics, mesh.peers, mesh.lag, mesh.explain, mesh.status, mesh.leave):
     app.command()(command)
+app.add_typer(groups.app, name="groups")
+app.add_typer(deferred("weft.cli.dead", "Events that a group's readers could not handle."), name="dead")
 app.add_typer(context.app, name="context")
 app.add_typer(deferred("weft.cli.ca", "The mesh's certificates: a CA of its own, or a step-ca."), name="ca")
 app.add_typer(deferred("weft.cli.keys", "Create, list and revoke API keys."), name="keys")

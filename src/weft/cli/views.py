@@ -133,6 +133,7 @@ def _group_document(info: GroupInfo) -> dict[str, Any]:
         "members": info.members,
         "lag_events": sum(stream.lag_events for stream in info.streams),
         "lag_s": max((stream.lag_us for stream in info.streams), default=0) / US_PER_S,
+        "policy": None if info.policy is None else asdict(info.policy),
         "streams": [_stream_document(stream) for stream in info.streams],
     }
 

@@ -7,6 +7,8 @@ docs/sdk.md shows how to use it. How it is made, from the outside in:
   without any I/O; ``link`` is one stream to one node, ``publisher`` decides which node gets what.
 - Subscribing: ``cursors`` and ``intake`` know what has come, what was handed out and what was handled, without any I/O;
   ``session`` is one stream from one node, ``subscription`` goes from one session to the next.
+- Acknowledging by hand: ``by_hand`` knows what the application has and has settled, without any I/O; ``failing`` checks
+  what is said of events that fail, ``dead_letters`` lists those that failed for good, ``handling`` calls a function.
 - ``fetch`` reads a range of a stream, ``requests`` asks and answers over topics; ``blocking`` is all of it on a thread.
 - ``nodes`` has the channels and says where to try next, ``backoff`` when; ``duplex`` is gRPC's call with our errors.
 
@@ -15,6 +17,7 @@ Nothing here imports what nodes are made of: the mesh is known by ``mesh.proto``
 
 from weft.client.admin import (
     GroupInfo,
+    GroupPolicy,
     GroupStream,
     Member,
     NodePositions,
@@ -52,6 +55,7 @@ from weft.client.options import ClientTls, Options, TlsFiles
 from weft.client.received import Received, ReceivedBatch
 from weft.client.requests import Request
 from weft.client.subscription import Subscription
+from weft.model.dead_letters import DeadLetter
 
 __all__ = [
     "Backpressure",
@@ -63,8 +67,10 @@ __all__ = [
     "Closed",
     "Connecting",
     "CopiesMissing",
+    "DeadLetter",
     "DiskFull",
     "GroupInfo",
+    "GroupPolicy",
     "GroupStream",
     "Hooks",
     "LogCorrupt",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.client.errors import BadNode
+from weft.client.failing import MAX_DELIVERIES, RETRY_S, Retry, policy_of
 from weft.client.nodes import Nodes
 from weft.client.refs import read_position_untrusted, read_stream_untrusted
 from weft.errors import UsageError
@@ -104,10 +105,24 @@ class GroupStream:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupPolicy:
+    """What becomes of events that a group's readers cannot handle. ``dead_letter``: the topic of dead letters; empty:
+    ``weft.dead.<group>``."""
+
+    max_deliveries: int = MAX_DELIVERIES
+    retry_s: tuple[float, float] = RETRY_S
+    retry: Retry = "in_order"
+    dead_letter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupInfo:
+    """``policy`` None: nobody has said, and the default holds."""
+
     group: str
     members: tuple[str, ...]
     streams: tuple[GroupStream, ...]
+    policy: GroupPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +149,7 @@ class Admin:
         )
 
     async def _pages(self, method: str, request: Any, reply_type: Any) -> list[Any]:
-        """All pages of a reply, of one node: another one that is asked in between is asked from the beginning."""
-        replies: list[Any] = []
-        request.page.SetInParent()
-        while True:
-            reply = await self._nodes.call(method, request, reply_type)
-            if replies and reply.node_id != replies[0].node_id:
-                replies.clear()
-                request.page.token = b""
-                continue
-            replies.append(reply)
-            if not reply.next_page:
-                return replies
-            if reply.next_page == request.page.token:
-                raise BadNode("the node gives the same page again", method=method)
-            request.page.token = reply.next_page
+        return await pages_of(self._nodes, method, request, reply_type)
 
     async def topics(self, pattern: str) -> list[TopicInfo]:
         replies = await self._pages("/weft.mesh.v1.Mesh/Topics", pb.TopicsRequest(pattern=pattern), pb.TopicsReply)
@@ -205,11 +206,19 @@ class Admin:
     async def groups(self, group: str) -> list[GroupInfo]:
         replies = await self._pages("/weft.mesh.v1.Admin/Groups", pb.GroupsRequest(group=group), pb.GroupsReply)
         members: dict[str, tuple[str, ...]] = {}
+        policies: dict[str, GroupPolicy] = {}
         streams: dict[str, list[GroupStream]] = {}
         for found in (each for reply in replies for each in reply.groups):
             members.setdefault(found.group, tuple(found.members))
             streams.setdefault(found.group, []).extend(map(_read_group_stream_untrusted, found.streams))
-        return [GroupInfo(name, members[name], tuple(streams[name])) for name in members]
+            if found.HasField("policy"):
+                policies[found.group] = _read_policy_untrusted(found.policy)
+        return [GroupInfo(name, members[name], tuple(streams[name]), policies.get(name)) for name in members]
+
+    async def set_group(self, group: str, policy: GroupPolicy) -> None:
+        wanted = policy_of(policy.max_deliveries, policy.retry_s, policy.retry, policy.dead_letter or None)
+        request = pb.SetGroupRequest(group=group, policy=wanted)
+        await self._nodes.call("/weft.mesh.v1.Admin/SetGroup", request, pb.SetGroupReply)
 
     async def explain(self, topic: str, origin: str) -> list[Recipient]:
         request = pb.ExplainRequest(topic=topic, origin=origin)
@@ -223,6 +232,33 @@ class Admin:
             raise UsageError("name one node only, the one that is to leave", nodes=", ".join(given))
         reply = await self._nodes.call_one(given[0], "/weft.mesh.v1.Admin/Leave", pb.LeaveRequest(), pb.LeaveReply)
         return str(reply.node_id)
+
+
+async def pages_of(nodes: Nodes, method: str, request: Any, reply_type: Any) -> list[Any]:
+    """All pages of a reply, of one node: another one that is asked in between is asked from the beginning."""
+    replies: list[Any] = []
+    request.page.SetInParent()
+    while True:
+        reply = await nodes.call(method, request, reply_type)
+        if replies and reply.node_id != replies[0].node_id:
+            replies.clear()
+            request.page.token = b""
+            continue
+        replies.append(reply)
+        if not reply.next_page:
+            return replies
+        if reply.next_page == request.page.token:
+            raise BadNode("the node gives the same page again", method=method)
+        request.page.token = reply.next_page
+
+
+def _read_policy_untrusted(policy: pb.GroupPolicy) -> GroupPolicy:
+    return GroupPolicy(
+        max_deliveries=policy.max_deliveries,
+        retry_s=(policy.retry_s_min, policy.retry_s_max),
+        retry="set_aside" if policy.set_aside else "in_order",
+        dead_letter=policy.dead_letter,
+    )
 
 
 def _read_positions_untrusted(found: pb.PositionsOfStream) -> StreamPositions:

@@ -7,14 +7,23 @@ of threads may use one client. A subscription is for one thread at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 from weft.client import client as asynchronous
-from weft.client.admin import GroupInfo, NodePositions, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
+from weft.client.admin import (
+    GroupInfo,
+    GroupPolicy,
+    NodePositions,
+    PeerInfo,
+    Recipient,
+    Status,
+    StreamPositions,
+    TopicInfo,
+)
 from weft.client.background import begin
 from weft.client.chunk import Published, Whole
 from weft.client.failing import WINDOW, Retry
@@ -24,7 +33,8 @@ from weft.client.requests import Request as AsyncRequest
 from weft.client.start import Where
 from weft.client.subscription import Commit
 from weft.client.subscription import Subscription as AsyncSubscription
-from weft.model import Position, Receipt, Stream
+from weft.model import EventId, Position, Receipt, Stream
+from weft.model.dead_letters import DeadLetter
 
 
 class Subscription:
@@ -255,6 +265,19 @@ class Client:
 
         return Subscription(self._thread, self._thread.run(open_it()))
 
+    def run(
+        self, handler: Callable[[Received], None], pattern: str, *, group: str, concurrency: int = 10, **options: Any
+    ) -> None:
+        """Have a function called with every event, on up to ``concurrency`` threads, until the client is closed. Takes
+        what ``weft.Client.run`` takes."""
+        with ThreadPoolExecutor(concurrency, "weft-handler") as threads:
+
+            async def handle(event: Received) -> None:
+                await asyncio.get_running_loop().run_in_executor(threads, handler, event)
+
+            work = self._client.run(handle, pattern, group=group, concurrency=concurrency, **options)
+            self._thread.run(work)
+
     def fetch(
         self,
         stream: Stream,
@@ -331,6 +354,18 @@ class Client:
 
     def groups(self, group: str = "") -> list[GroupInfo]:
         return self._thread.run(self._client.groups(group))
+
+    def set_group(self, group: str, policy: GroupPolicy) -> None:
+        self._thread.run(self._client.set_group(group, policy))
+
+    def dead_letters(self, group: str, event: EventId | None = None) -> list[DeadLetter]:
+        return self._thread.run(self._client.dead_letters(group, event))
+
+    def replay_dead(self, group: str, letters: Iterable[DeadLetter]) -> None:
+        self._thread.run(self._client.replay_dead(group, letters))
+
+    def drop_dead(self, group: str, letters: Iterable[DeadLetter]) -> None:
+        self._thread.run(self._client.drop_dead(group, letters))
 
     def explain(self, topic: str, origin: str = "") -> list[Recipient]:
         return self._thread.run(self._client.explain(topic, origin))

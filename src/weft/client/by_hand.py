@@ -8,7 +8,7 @@ answered: in order, everything behind it comes again after it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from weft.client.cursors import Place
@@ -17,6 +17,7 @@ from weft.client.received import Received, ReceivedBatch
 from weft.model import Batch, Epoch, EventId, Position, Stream
 from weft.model.offsets import OffsetRanges
 
+NOTHING_YET: Final = -1  # an offset before every other
 WINDOW_SHARE: Final = 4  # acknowledgements go out in quarters of the window: few messages, and the node is never idle
 
 
@@ -52,6 +53,9 @@ class HandIntake(EventIntake):
         self._run_epoch = Epoch(1)
         self._run_first = self._run_end = 0
         self._unsent = 0
+        # Who hands out what was taken, and hears when it comes again (place, behind which offset), and of answers.
+        self.on_given_back: Callable[[Place, int], None] = _nobody
+        self.on_answered: Callable[[Place], None] = _nobody
 
     # --- from the application --------------------------------------------------------------------------------------
 
@@ -95,6 +99,14 @@ class HandIntake(EventIntake):
         self.queue.appendleft(Queued(taken.batch.rest(offset), taken.credit_bytes))
         self.queued_bytes += taken.credit_bytes
         self._taken = Queued(taken.batch, 0)
+
+    def forget(self, events: Iterable[Received]) -> None:
+        """The application was given these, and has not begun with them: they come again."""
+        for event in events:
+            self._app_of((event.stream, event.epoch)).remove(event.offset, event.offset + 1)
+
+    def is_stalled(self, place: Place) -> bool:
+        return place in self._stalled
 
     @property
     def has_more(self) -> bool:
@@ -151,6 +163,9 @@ class HandIntake(EventIntake):
             self._stalled.pop(place, None)
         if rest:
             self._drop_queued({place})
+            self.on_given_back(place, event.offset)
+        if place not in self._stalled:
+            self.on_answered(place)
 
     def assigned(self, generation: int, positions: Iterable[Position], answer_by_s: float) -> None:
         now = {(each.stream, each.epoch) for each in positions}
@@ -159,6 +174,8 @@ class HandIntake(EventIntake):
         self._drop_queued(lost)
         for place in lost:
             self._stalled.pop(place, None)
+            self.on_given_back(place, NOTHING_YET)
+            self.on_answered(place)
         self._generation, self._answered, self._answer_by_s = generation, None, answer_by_s
 
     def disconnected(self) -> None:
@@ -168,10 +185,13 @@ class HandIntake(EventIntake):
         self._drop_queued({_place(queued.batch) for queued in self.queue})
         if self._taken is not None and self.events:
             self._drop_queued({_place(self._taken.batch)})
-        self._held.clear()
+        lost, self._held = self._held, set()
         self._refusals.clear()
         self._stalled.clear()
         self.credit_due_bytes = 0
+        for place in lost:
+            self.on_given_back(place, NOTHING_YET)
+            self.on_answered(place)
 
     def _drop_queued(self, places: set[Place]) -> None:
         kept = [queued for queued in self.queue if _place(queued.batch) not in places]
@@ -221,6 +241,10 @@ class HandIntake(EventIntake):
     def _ack_range(self, place: Place, first: int, end: int) -> None:
         self._app_of(place).remove(first, end)
         self._acked.setdefault(place, OffsetRanges()).add(first, end)
+
+
+def _nobody(*_: object) -> None:
+    """Nobody wants to know."""
 
 
 def _place(batch: ReceivedBatch) -> Place:

@@ -6,18 +6,30 @@ import asyncio
 import os
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from weft.client.admin import Admin, GroupInfo, NodePositions, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
+from weft.client.admin import (
+    Admin,
+    GroupInfo,
+    GroupPolicy,
+    NodePositions,
+    PeerInfo,
+    Recipient,
+    Status,
+    StreamPositions,
+    TopicInfo,
+)
 from weft.client.backoff import Draw
 from weft.client.chunk import Published, Whole
+from weft.client.dead_letters import DeadLetters
 from weft.client.errors import Backpressure, Closed, error_of
 from weft.client.failing import WINDOW, Retry, parse_failing
 from weft.client.fetch import Fetch
+from weft.client.handling import Handler, Handling
 from weft.client.hooks import Hooks
 from weft.client.nodes import Nodes
 from weft.client.options import ClientTls, Options, TlsFiles, parse_nodes
@@ -31,8 +43,9 @@ from weft.client.subscription import Commit, Subscription
 from weft.contexts import Context, chosen_context
 from weft.errors import UsageError
 from weft.limits import PARTITIONS_MAX
-from weft.model import Batch, Epoch, Position, Receipt, Stream, parse_pattern, parse_topic
+from weft.model import Batch, Epoch, EventId, Position, Receipt, Stream, parse_pattern, parse_topic
 from weft.model.batch_header import PRODUCER_BYTES
+from weft.model.dead_letters import DeadLetter
 from weft.model.owned import OWNED_ID_BYTES, OwnedKind, owned_topic
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -48,6 +61,7 @@ class Client:
         self._publisher = Publisher(nodes, producer, partitions)
         self._add = self._publisher.outbox.add  # looked up once, not for every event
         self._admin = Admin(nodes)
+        self._dead_letters = DeadLetters(nodes, self.publish)
         self._owner: str | None = None
         self._requester = Requester(self._inbox, self._publish_with, self.subscribe)
         self._subscriptions: set[Subscription] = set()
@@ -155,6 +169,45 @@ class Client:
         )
         self._subscriptions.add(subscription)
         return subscription
+
+    async def run(
+        self,
+        handler: Handler,
+        pattern: str,
+        *,
+        group: str,
+        concurrency: int = 10,
+        member: str = "",
+        start: Where | None = None,
+        window: int = WINDOW,
+        max_deliveries: int | None = None,
+        retry_s: tuple[float, float] | None = None,
+        retry: Retry | None = None,
+        dead_letter: str | None = None,
+    ) -> None:
+        """Have a function called with every event, as a member of a group, until this is cancelled.
+
+        At most ``concurrency`` run at once. Events with the same key of a stream are handled in their order, one after
+        the other; those without a key have no order. Who returns has handled the event. Who raises has refused it.
+        """
+        subscription = self.subscribe(
+            pattern,
+            group=group,
+            member=member,
+            start=start,
+            commit="manual",
+            window=window,
+            max_deliveries=max_deliveries,
+            retry_s=retry_s,
+            retry=retry,
+            dead_letter=dead_letter,
+        )
+        try:
+            handling = Handling(subscription, handler, concurrency)
+        except UsageError:
+            await subscription.close()
+            raise
+        await handling.run()
 
     async def fetch(
         self,
@@ -278,6 +331,23 @@ class Client:
 
     async def groups(self, group: str = "") -> list[GroupInfo]:
         return await self._admin.groups(group)
+
+    async def set_group(self, group: str, policy: GroupPolicy) -> None:
+        """What becomes of events that the group's readers cannot handle, from now on. Needs the right to administer."""
+        await self._admin.set_group(group, policy)
+
+    async def dead_letters(self, group: str, event: EventId | None = None) -> list[DeadLetter]:
+        """Events that the group's readers could not handle, of topics that this client may subscribe to, the oldest
+        first; or only the letter of one event."""
+        return await self._dead_letters.list(group, event)
+
+    async def replay_dead(self, group: str, letters: Iterable[DeadLetter]) -> None:
+        """Publish these events again to their topics, with the header ``weft-replay-of``, and drop the letters."""
+        await self._dead_letters.replay(group, letters, lambda _: None)
+
+    async def drop_dead(self, group: str, letters: Iterable[DeadLetter]) -> None:
+        """These letters are done with."""
+        await self._dead_letters.drop(group, (each.id for each in letters))
 
     async def explain(self, topic: str, origin: str = "") -> list[Recipient]:
         """Who would get an event of this topic published at ``origin`` (here), over which path, and why."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Final, Literal, Self
 
 from weft.client.background import begin
 from weft.client.by_hand import HandIntake
+from weft.client.cursors import Place
 from weft.client.errors import Closed, NodeShuttingDown, PositionUnknown, Unavailable, is_retryable
 from weft.client.failing import REASON_CHARS_MAX, RETRY_S_MAX, Failing
 from weft.client.hooks import LOG, notify
@@ -135,6 +136,18 @@ class Subscription:
     def put_back(self, offset: int) -> None:
         """For iterators over batches: of the batch in hand, what comes from this offset on was not handed out."""
         self._hand.put_back(offset)
+
+    def watch(self, given_back: Callable[[Place, int], None], answered: Callable[[Place], None]) -> None:
+        """For whoever hands events on: what comes again behind which offset, and when a refusal was answered."""
+        self._hand.on_given_back, self._hand.on_answered = given_back, answered
+
+    def is_stalled(self, place: Place) -> bool:
+        """Whether a refusal waits for its answer."""
+        return self._hand.is_stalled(place)
+
+    def forget(self, events: Iterable[Received]) -> None:
+        """These were handed out, and nobody has begun with them."""
+        self._hand.forget(events)
 
     @property
     def _hand(self) -> HandIntake:

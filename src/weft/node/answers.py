@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from heapq import nlargest
 
 from google.protobuf.message import DecodeError
 
 from weft import __version__
 from weft.core import Broker
+from weft.core.policy import GroupPolicy
 from weft.core.views import explain, link_lags
 from weft.errors import UsageError
 from weft.limits import LOOK_STREAMS_AT_ONCE
@@ -20,6 +21,7 @@ from weft.membership import Members, NodeState
 from weft.model import Batch, Epoch, NodeId, Position, Stream, Topic
 from weft.node.figures import GroupFigures
 from weft.port.pages import PageRoom
+from weft.transport.clients.values import policy_message
 from weft.transport.peers.watching import LinkView
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
@@ -39,6 +41,7 @@ class NodeAnswers:
         listeners: Callable[[], list[str]],
         draining: Callable[[], bool],
         leave: Callable[[], None],
+        set_group: Callable[[str, GroupPolicy], Awaitable[None]],
     ) -> None:
         self._broker = broker
         self._log = broker.log
@@ -49,6 +52,7 @@ class NodeAnswers:
         self._listeners = listeners
         self._draining = draining
         self._leave = leave
+        self._set_group = set_group
         self._started_at_s = time.monotonic()
 
     def status(self) -> pb.StatusReply:
@@ -116,6 +120,9 @@ class NodeAnswers:
             info.rtt_us = int((self._rtt_ms(node) or 0) * 1000)
         return info
 
+    async def set_group(self, group: str, policy: GroupPolicy) -> None:
+        await self._set_group(group, policy)
+
     # --- groups --------------------------------------------------------------------------------------------------
 
     async def groups(self, group: str, shown: Callable[[str], bool], room: PageRoom, token: bytes) -> pb.GroupsReply:
@@ -129,6 +136,9 @@ class NodeAnswers:
             info = reply.groups.add(group=name)
             if name != last or after is None:
                 info.members.extend(sorted(member.name for member in self._groups.members(name)))
+                policy = self._groups.policy(name)
+                if policy is not None:
+                    info.policy.CopyFrom(policy_message(policy))
             room.take(info.ByteSize())
             going_on = await self._group_streams(info, room, after if name == last else None)
             if going_on is not None:
@@ -196,7 +206,8 @@ class NodeAnswers:
         worst = nlargest(LOOK_STREAMS_AT_ONCE, behind)
         age_us = max((self._group_stream(position, "").lag_us for _, position in worst), default=0)
         members = len(self._groups.members(name))
-        return GroupFigures(name, members, sum(lag for lag, _ in behind), age_us / 1_000_000)
+        lag_events = sum(lag for lag, _ in behind)
+        return GroupFigures(name, members, lag_events, age_us / 1_000_000, *self._groups.failures(name))
 
     # --- routes --------------------------------------------------------------------------------------------------
 

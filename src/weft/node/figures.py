@@ -93,6 +93,8 @@ class GroupFigures:
     members: int
     lag_events: int
     lag_s: float
+    redelivered: int = 0  # by this node since it started
+    dead_letters: int = 0  # made by this node since it started
 
 
 @dataclass(frozen=True, slots=True)

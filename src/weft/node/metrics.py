@@ -106,6 +106,13 @@ GROUP_LAG_S: Final = Definition(
     "weft_group_lag_seconds", Kind.GAUGE, "Age of the oldest event that the group has not handled yet.", ("group",)
 )
 
+GROUP_REDELIVERIES: Final = Definition(
+    "weft_group_redeliveries_total", Kind.COUNTER, "Events given out again by this node, after they failed.", ("group",)
+)
+GROUP_DEAD_LETTERS: Final = Definition(
+    "weft_group_dead_letters_total", Kind.COUNTER, "Events put aside as dead letters by this node.", ("group",)
+)
+
 REFUSALS: Final = Definition(
     "weft_refusals_total",
     Kind.COUNTER,
@@ -337,6 +344,8 @@ def _of_mesh(figures: NodeFigures) -> Iterator[Metric]:
     yield _family(GROUP_MEMBERS, [((each.group,), each.members) for each in groups])
     yield _family(GROUP_LAG_EVENTS, [((each.group,), each.lag_events) for each in groups])
     yield _family(GROUP_LAG_S, [((each.group,), each.lag_s) for each in groups])
+    yield _family(GROUP_REDELIVERIES, [((each.group,), each.redelivered) for each in groups])
+    yield _family(GROUP_DEAD_LETTERS, [((each.group,), each.dead_letters) for each in groups])
 
 
 def _of_security(figures: NodeFigures) -> Iterator[Metric]:
@@ -383,6 +392,8 @@ def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:
         sum(each.members for each in rest),
         sum(each.lag_events for each in rest),
         max(each.lag_s for each in rest),
+        sum(each.redelivered for each in rest),
+        sum(each.dead_letters for each in rest),
     )
     return [*ordered[:GROUP_LABELS_MAX], joined]
 

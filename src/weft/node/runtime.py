@@ -259,6 +259,7 @@ class Node:
             self._listeners,
             lambda: self.clients.draining,
             self._asked_to_leave.set,
+            self.clients.set_group,
         )
 
     def _listeners(self) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from weft.core.groups import GroupSettings
 from weft.core.settings import BrokerSettings, InterestSettings
-from weft.core.topics import GROUPS, PLAIN_PREFIX, is_own
+from weft.core.topics import DEAD, GROUPS, PLAIN_PREFIX, is_own
 from weft.limits import BATCH_BYTES_MAX, MATCHES_KEPT_MAX, MIB, OFFSET_MAX, STAGING_AGE_S
 from weft.log.retention import RetentionRule
 from weft.model import Pattern, Topic, parse_pattern
@@ -22,6 +22,8 @@ from weft.transport.peers.settings import DropPolicy, LinkSettings
 from weft.wire.http2 import Http2Settings
 
 QUARANTINE_BYTES_MAX: Final = 256 * MIB  # of the quarantine in a node's log; half a million packets
+DEAD_AGE_S: Final = 90 * 86_400  # dead letters: somebody looks at them within a quarter, or never
+DEAD_BYTES_MAX: Final = 1024 * MIB  # of one group at one node; every node keeps them
 INBOX_AGE_S: Final = 3600  # replies to requests are read within seconds or never
 PLAIN_AGE_S: Final = 7 * 86_400  # how long a peer that knows only four messages may be away and miss nothing
 DECISIONS_AGE_S: Final = 90 * 86_400  # what a job has written last; a query that rested for longer is a new one
@@ -31,6 +33,7 @@ DECISIONS_BYTES_MAX: Final = 4 * BATCH_BYTES_MAX  # of one job: only the last de
 # The mesh's own topics keep to rules of their own, whatever the configuration says of ">".
 OWN_RULES: Final = (
     RetentionRule(GROUPS, stream_bytes_max=OFFSET_MAX),  # compacted instead
+    RetentionRule(DEAD, age_us_max=DEAD_AGE_S * 1_000_000, stream_bytes_max=DEAD_BYTES_MAX),
     RetentionRule(parse_pattern("weft.quarantine.>"), stream_bytes_max=QUARANTINE_BYTES_MAX),
     RetentionRule(parse_pattern("weft.inbox.>"), age_us_max=INBOX_AGE_S * 1_000_000),
     RetentionRule(parse_pattern("weft.staging.>"), age_us_max=STAGING_AGE_S * 1_000_000),

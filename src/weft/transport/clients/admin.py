@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from weft.core.groups import parse_group
+from weft.core.policy import GroupPolicy
 from weft.model import NodeId, Topic, parse_node_id, parse_topic
 from weft.port.access import Caller
 from weft.port.pages import PageRoom, limit_of, read_text_token_untrusted
+from weft.transport.clients.values import read_policy_untrusted
 from weft.wire.mesh import mesh_pb2 as pb
 
 
@@ -25,6 +27,9 @@ class Answers(Protocol):
         """Those that are shown, as far as there is room, from where the token of the last page says."""
 
     def explain(self, topic: Topic, origin: NodeId | None) -> pb.ExplainReply: ...
+
+    async def set_group(self, group: str, policy: GroupPolicy) -> None:
+        """Durable when it returns."""
 
     def leave(self) -> pb.LeaveReply:
         """Begin to shut down; what is under way is finished, this answer included."""
@@ -49,6 +54,11 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
             caller.check_group(parse_group(request.group))
         return await answers.groups(request.group, caller.may_see_group, _room(request), request.page.token)
 
+    async def set_group(request: pb.SetGroupRequest, caller: Caller) -> pb.SetGroupReply:
+        caller.check_admin(f"set what group {request.group} does with failing events")
+        await answers.set_group(request.group, read_policy_untrusted(request.policy))
+        return pb.SetGroupReply()
+
     def answering(what: str, answer: Callable[[Any], Any]) -> Method:
         async def method(request: Any, caller: Caller) -> Any:
             caller.check_admin(what)
@@ -61,6 +71,7 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
         "Peers": (answering("see the peers", peers), pb.PeersRequest),
         "Groups": (groups, pb.GroupsRequest),
         "Explain": (answering("see routes", explain), pb.ExplainRequest),
+        "SetGroup": (set_group, pb.SetGroupRequest),
         "Leave": (answering("have the node leave the mesh", lambda _: answers.leave()), pb.LeaveRequest),
     }
 

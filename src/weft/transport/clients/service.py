@@ -15,6 +15,7 @@ from weft.port.held import HeldBytes, Use
 from weft.port.node import MeshNode
 from weft.transport.clients.admin import Answers, admin_methods
 from weft.transport.clients.admitting import admitted
+from weft.transport.clients.dead_letters import DeadLetterQueries
 from weft.transport.clients.failing import failure_of
 from weft.transport.clients.publish import PublishStream
 from weft.transport.clients.queries import Queries
@@ -50,6 +51,7 @@ def mesh_handlers(node: MeshNode, access: Access) -> dict[str, Handler]:
             await queries.fetch(request, call, caller)
 
     queries = Queries(node)
+    dead = DeadLetterQueries(node)
     checking = asyncio.Lock()
     return {
         f"/{MESH}/Publish": publish,
@@ -58,6 +60,8 @@ def mesh_handlers(node: MeshNode, access: Access) -> dict[str, Handler]:
         f"/{MESH}/Positions": unary(access, node.held, queries.positions, pb.PositionsRequest),
         f"/{MESH}/Commit": unary(access, node.held, queries.commit, pb.CommitRequest),
         f"/{MESH}/Topics": unary(access, node.held, queries.topics, pb.TopicsRequest),
+        f"/{MESH}/DeadLetters": unary(access, node.held, dead.letters, pb.DeadLettersRequest),
+        f"/{MESH}/DropDeadLetters": unary(access, node.held, dead.drop, pb.DropDeadLettersRequest),
         f"/{MESH}/Whoami": unary(access, node.held, queries.whoami, pb.WhoamiRequest),
     }
 

@@ -237,6 +237,9 @@ class SubscribeStream:
         self._opened = pb.SubscribeOpened(
             node_id=self._node.node_id, epoch=self._node.log.epoch, addresses=self._node.addresses()
         )
+        policy = read_policy_untrusted(wanted.policy) if wanted.HasField("policy") else None
+        if policy is not None and policy.dead_letter:
+            self._caller.check_publish(policy.topic_of(wanted.group))  # the node publishes there on its behalf
         credit = min(wanted.credit_bytes, self._node.limits.credit_bytes_max)
         self._credit_bytes = credit
         usage = self._node.quotas.usage(self._caller)
@@ -254,7 +257,7 @@ class SubscribeStream:
             self._holding,
             self._caller.owner,
             window=wanted.window if wanted.group else 0,
-            policy=read_policy_untrusted(wanted.policy) if wanted.HasField("policy") else None,
+            policy=policy,
         )
 
     def _take(self, request: pb.SubscribeRequest) -> None:
