@@ -24,7 +24,7 @@ from weft.pipelines.archive import ArchiveSettings
 from weft.pipelines.audit import AuditSettings, Finding, Range, Side, StreamAudit, classified, compare
 from weft.pipelines.base import JobRun, Outcome
 from weft.pipelines.topics import topic_regex
-from weft.spark import survey as survey_room
+from weft.spark import surveyor as survey_room
 from weft.spark.options import parse_options
 from weft.testing import blocking_mesh
 from weft.testing.live_blocking import BlockingMesh
@@ -196,7 +196,7 @@ def test_a_table_is_audited_against_the_log(
 
 
 def test_members_that_are_not_named_are_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey_room, "ASKING_OTHERS", Options(connect_timeout_s=0.5, call_timeout_s=60))
+    monkeypatch.setattr(survey_room, "ASKING", Options(connect_timeout_s=0.5, call_timeout_s=60))
     with blocking_mesh(2) as two:
         with two.client("n1") as client:
             client.publish("plant.b", "1")

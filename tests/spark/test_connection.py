@@ -125,6 +125,6 @@ def test_keys_are_read_where_the_reference_says(tmp_path: Path, address: str) ->
     path.write_bytes(b"weft_k3_secret\n")
     with Connection((address,), insecure=True, token=f"file:{path}").new_client() as client:
         assert client.status().node_id == "n0"
-    access = Connection((address,), insecure=True, token=f"file:{path}")._access()
+    access = Connection((address,), insecure=True, token=f"file:{path}").access()
     assert access.token == "weft_k3_secret"
     assert "secret" not in repr(access)

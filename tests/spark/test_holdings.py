@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from weft.client import StreamPositions
 from weft.model import Epoch, NodeId, Stream, Topic
 from weft.spark.holdings import Copy, Held, resolve, union
-from weft.spark.offsets import EARLIEST, LATEST, Place
+from weft.spark.offsets import EARLIEST, LATEST, NamedOffsets, NamedTimes, Place
 from weft.spark.option_values import BadOption
 
 STREAM = Stream(Topic("a"), NodeId("n"), 0)
@@ -91,16 +91,31 @@ def test_places_by_name_and_by_time() -> None:
 @pytest.mark.parametrize(("given_", "wanted"), [(EARLIEST, 3), (LATEST, 10), (5, 5), (0, 0), (10, 10)])
 def test_places_by_offset(given_: int, wanted: int) -> None:
     holdings = {PLACE: held((3, 10)), OTHER: held((0, 5))}
-    assert resolve("x", {PLACE: given_}, holdings, otherwise="latest") == {PLACE: wanted, OTHER: 5}
+    assert resolve("x", NamedOffsets({PLACE: given_}), holdings, otherwise="latest") == {PLACE: wanted, OTHER: 5}
 
 
 def test_a_named_stream_that_is_not_there_is_kept_to_be_missed_later() -> None:
-    assert resolve("x", {OTHER: 5}, {PLACE: held((3, 10))}, otherwise="earliest") == {PLACE: 3, OTHER: 5}
+    assert resolve("x", NamedOffsets({OTHER: 5}), {PLACE: held((3, 10))}, otherwise="earliest") == {PLACE: 3, OTHER: 5}
 
 
 def test_places_that_cannot_be() -> None:
     holdings = {PLACE: held((3, 10))}
     with pytest.raises(BadOption, match=r"option x: a@n/0:e1 has no offset 11 yet \(earliest 3, latest 10\)"):
-        resolve("x", {PLACE: 11}, holdings, otherwise="earliest")
+        resolve("x", NamedOffsets({PLACE: 11}), holdings, otherwise="earliest")
     with pytest.raises(BadOption, match="option x names a@n/0:e2, which none of the nodes has"):
-        resolve("x", {OTHER: EARLIEST}, holdings, otherwise="earliest")
+        resolve("x", NamedOffsets({OTHER: EARLIEST}), holdings, otherwise="earliest")
+
+
+def test_places_by_topic_by_partition_and_by_stream() -> None:
+    """The closest counts; what nobody named is elsewhere."""
+    one, two = (Place(Stream(Topic("a"), NodeId("n"), number), Epoch(1)) for number in (1, 2))
+    holdings = {PLACE: held((3, 10)), one: held((0, 9)), two: held((0, 8)), OTHER: held((0, 7))}
+    named = NamedOffsets({Topic("a"): 4, (Topic("a"), 1): LATEST, two: EARLIEST})
+    assert resolve("x", named, holdings, otherwise="latest") == {PLACE: 4, OTHER: 4, one: 9, two: 0}
+    assert resolve("x", NamedOffsets({(Topic("a"), 2): 1}), holdings, otherwise="latest")[PLACE] == 10
+
+
+def test_times_of_some_topics() -> None:
+    holdings = {PLACE: held((3, 10), time_offset=7), OTHER: held((0, 5), time_offset=2)}
+    named = NamedTimes({PLACE: datetime(2026, 1, 1, tzinfo=UTC)})
+    assert resolve("x", named, holdings, otherwise="earliest") == {PLACE: 7, OTHER: 0}

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 
 from weft.limits import OFFSET_MAX
 from weft.model import Epoch, NodeId, Stream, Topic
-from weft.spark.offsets import EARLIEST, LATEST, BadOffsets, Place, from_json, parse_offsets, positions, to_json
+from weft.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    BadOffsets,
+    Place,
+    from_json,
+    parse_offsets,
+    parse_times,
+    positions,
+    time_of,
+    to_json,
+)
 from weft.spark.option_values import BadOption
 
 PLACES = st.builds(
@@ -69,10 +80,30 @@ def test_what_cannot_be_is_refused(given: object, message: str) -> None:
 
 def test_options_may_name_the_ends() -> None:
     offsets = parse_offsets("startingOffsets", '{"a": {"n/0/1": -2, "n/1/1": -1, "n/2/1": 5}}')
-    assert sorted(offsets.values()) == [EARLIEST, LATEST, 5]
+    assert sorted(offsets.by_key.values()) == [EARLIEST, LATEST, 5]
+    assert len(offsets.places()) == 3
 
 
-@pytest.mark.parametrize("text", ["", "newest", "{", '{"a": 1}', '{"a": {"n/0/1": -3}}', "[]"])
+def test_options_may_name_topics_and_partitions() -> None:
+    named = parse_offsets("startingOffsets", '{"a": -1, "b": {"1": 5}}')
+    assert dict(named.by_key) == {"a": LATEST, ("b", 1): 5}
+    assert (named.topics(), named.places()) == ({"a", "b"}, [])
+    times = parse_times("startingOffsetsByTimestamp", '{"a": 1000, "b": {"0": 2000}}')
+    assert dict(times.by_key) == {"a": time_of(1000), ("b", 0): time_of(2000)}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "latest", '{"a": -1}', '{"a": {"x": 1}}', '{"a": 1e99}', json.dumps({f"t{n}": n for n in range(65)})]
+)
+def test_bad_times_name_their_option(text: str) -> None:
+    with pytest.raises(BadOption, match="option startingOffsetsByTimestamp is milliseconds since 1970 in JSON"):
+        parse_times("startingOffsetsByTimestamp", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "newest", "{", '{"a": -3}', '{"a": {"65536": 1}}', '{"a.*": 1}', '{"a": true}', '{"a": {"n/0/1": -3}}', "[]"],
+)
 def test_bad_offsets_name_their_option(text: str) -> None:
     with pytest.raises(BadOption, match="option endingOffsets is earliest, latest or offsets in JSON"):
         parse_offsets("endingOffsets", text)

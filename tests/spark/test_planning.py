@@ -20,7 +20,6 @@ from weft.spark.planning import (
     describe,
     everything,
     fair_shares,
-    lacking,
     limited,
     losses,
     passed_over,
@@ -68,7 +67,6 @@ def test_what_others_have_more_of_is_known_by_stream(here: dict[Place, Held], th
         }
 
     assert sorted(events(everything(here))) == sorted(each_event(here))
-    assert lacking(here, there) == sorted({place for place, _ in each_event(there) - each_event(here)})
 
 
 # --- ranges ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import pickle
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +16,7 @@ from weft.errors import WeftError
 from weft.limits import OFFSET_MAX
 from weft.model import Epoch
 from weft.spark import connection as connection_room
+from weft.spark import reading as reading_room
 from weft.spark.connection import Connection
 from weft.spark.offsets import Place
 from weft.spark.options import COLUMNS
@@ -60,6 +63,8 @@ def test_the_next_node_is_asked_when_one_does_not_answer_or_lacks_it(
     client: Client, mesh: BlockingMesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_room, "CLIENT_OPTIONS", Options(connect_timeout_s=0.2))
+    monkeypatch.setattr(reading_room, "SPARK_UNAVAILABLE_S", 0.1)
+    monkeypatch.setattr(reading_room, "RETRY_S", 0.01)
     fill(client, "turn.a", map(str, range(5)))
     with blocking_mesh(["lone"]) as other:
         found = whole(client, "turn.a", NOWHERE, other.address("lone"), mesh.address("n0"))
@@ -109,3 +114,25 @@ def test_a_stream_that_vanished_is_lost_to_its_end(mesh: BlockingMesh, client: C
 )
 def test_where_events_go_on_is_what_the_node_says(failure: WeftError, wanted: int) -> None:
     assert goes_on(failure) == wanted
+
+
+@pytest.mark.req("SPK-01")
+def test_a_node_that_dies_in_mid_fetch_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only node that has the stream; Spark on local[*] would not try the task again."""
+    monkeypatch.setattr(connection_room, "CLIENT_OPTIONS", Options(connect_timeout_s=0.2, call_timeout_s=0.5))
+    with blocking_mesh(1) as lone:
+        with lone.client() as client:
+            fill(client, "dies.a", map(str, range(10)))
+            planned = whole(client, "dies.a", lone.address("n0"))
+        lone.kill("n0")
+        waits: list[float] = []
+
+        def wait(seconds: float) -> None:
+            """Where it would rest before it tries again, the node comes back."""
+            waits.append(seconds)
+            lone.restart("n0")
+
+        monkeypatch.setattr(reading_room, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
+        assert values(reading(lone.address("n0")), planned) == [b"%d" % number for number in range(10)]
+        assert len(waits) == 1
+        Connection((lone.address("n0"),), insecure=True).client().close()

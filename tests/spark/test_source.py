@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from tests.spark.meshes import OLD_EVENTS, fill, fill_old, let_retention_pass, until
 from weft.client import Options, Unavailable
 from weft.client.blocking import Client
-from weft.spark import survey as survey_room
+from weft.spark import surveyor as survey_room
 from weft.spark.offsets import Json
 from weft.spark.option_values import BadOption
 from weft.spark.options import parse_options
@@ -410,3 +410,56 @@ def test_readers_travel_before_they_are_used() -> None:
         pickle.loads(pickle.dumps(kind(parse_options(given("h:1", subscribe="a")))))
     reader = BatchReader(parse_options(given("h:1", subscribe="a")))
     assert list(reader.read(InputPartition(None))) == [], "Spark's own, when there is nothing to read"
+
+
+@pytest.mark.req("SPK-01")
+def test_too_little_is_left_for_a_later_batch(
+    mesh: BlockingMesh, client: Client, readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("weft.spark.source.time.monotonic", lambda: now_s)
+    fill(client, "few.a", "1")
+    options = {"minOffsetsPerTrigger": "3", "maxTriggerDelay": "60s", "startingOffsets": "earliest"}
+    reader = readers.stream(mesh.address("n0"), subscribe="few.a", **options)
+    end, found = step(reader, reader.initialOffset())
+    assert found == ["1"], "the first batch is not waited for"
+    fill(client, "few.a", "23")
+    assert step(reader, end) == (end, [])
+    fill(client, "few.a", "4")
+    end, found = step(reader, end)
+    assert found == list("234")
+    fill(client, "few.a", "5")
+    now_s += 59
+    assert step(reader, end) == (end, [])
+    now_s += 2
+    assert step(reader, end)[1] == ["5"], "it waits no longer than that"
+
+
+@pytest.mark.req("SPK-01")
+def test_offsets_and_times_of_topics_and_only_these(mesh: BlockingMesh, client: Client) -> None:
+    address = mesh.address("n0")
+    for topic in ("some.a", "some.b", "some.c"):
+        for second in range(4):
+            client.publish(topic, f"{topic[-1]}{second}", timestamp_us=second * 1_000_000)
+    places = {"subscribe": "some.*", "startingOffsets": '{"some.a": 3, "some.b": {"0": -1}}'}
+    assert sorted(batch(address, **places)) == ["a3", "c0", "c1", "c2", "c3"]
+    assert batch(address, **places, onlyNamed="true") == ["a3"]
+    times = {
+        "subscribe": "some.*",
+        "startingOffsetsByTimestamp": '{"some.a": 2000, "some.b": {"0": 3000}}',
+        "endingOffsetsByTimestamp": '{"some.a": 3000}',
+        "onlyNamed": "true",
+    }
+    assert sorted(batch(address, **times)) == ["a2", "b3"]
+    assert sorted(batch(address, assign='{"some.a": [0], "some.b": [7]}', columns="value")) == ["a0", "a1", "a2", "a3"]
+
+
+def test_a_new_topic_enters_at_its_own_time(mesh: BlockingMesh, client: Client, readers: Readers) -> None:
+    times = {"startingOffsetsByTimestamp": '{"own.a": 2000}'}
+    reader = readers.stream(mesh.address("n0"), subscribe="own.>", **times)
+    start = reader.initialOffset()
+    for topic in ("own.a", "own.b"):
+        for second in range(4):
+            client.publish(topic, f"{topic[-1]}{second}", timestamp_us=second * 1_000_000)
+    entered, _ = step(reader, start)
+    assert sorted(step(reader, entered)[1]) == ["a2", "a3", "b0", "b1", "b2", "b3"]

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.meshes import fill
 from weft.client.blocking import Client
-from weft.spark.options import BATCH_OPTIONS, COLUMNS, SOURCE_OPTIONS, STREAM_OPTIONS
+from weft.spark.options import ALIASES, BATCH_OPTIONS, COLUMNS, REFUSED, SOURCE_OPTIONS, STREAM_OPTIONS
 from weft.testing.live_blocking import BlockingMesh
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
@@ -30,6 +30,17 @@ def test_every_option_and_column_is_told() -> None:
     assert {name for name, kind in told.items() if kind == "`read`"} == set(BATCH_OPTIONS)
     assert {name for name, kind in told.items() if kind == "`readStream`"} == set(STREAM_OPTIONS)
     assert [row[0].strip("`") for row in table_below("Columns")] == list(COLUMNS)
+
+
+@pytest.mark.req("SPK-01")
+def test_what_people_know_from_kafka_is_told() -> None:
+    section = PAGE.split("## Coming from Kafka\n")[1].split("\n## ")[0]
+    for name in {*ALIASES} - {"path"}:
+        assert f"`{name}`" in section, name
+    for name in REFUSED:
+        assert name in section or name.startswith(("kafka.", "fetchOffset.", "startingOffsetsBy", "kafkaConsumer.")), (
+            name
+        )
 
 
 @pytest.mark.xdist_group("spark")

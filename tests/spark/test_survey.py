@@ -8,12 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.spark.meshes import fill
 from tests.spark.secured_pair import run_with_spark, secured_pair
-from weft.client import Member, NodePositions, StreamPositions, Unavailable
+from weft.client import Member, NodePositions, Options, StreamPositions, Unavailable
 from weft.model import Epoch, NodeId, Stream, Topic
-from weft.spark.survey import Survey, left_out, listed
+from weft.spark import surveyor as surveyor_room
+from weft.spark.options import parse_options
+from weft.spark.source import BatchReader
+from weft.spark.survey import Survey, listed
+from weft.spark.surveyor import MemberUnread
 
 # As a user writes it: reads by patterns that tell them apart in what is said.
 PROGRAM = """
@@ -27,31 +32,45 @@ options = {**reads[-1], "startingOffsets": "earliest", "maxEventsPerTrigger": "1
 stream = spark.readStream.format("weft").options(**options).load()
 query = stream.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 query.awaitTermination()
-print(json.dumps([*counts, len(query.recentProgress)]))
+batches = query.recentProgress
+print(json.dumps([*counts, sum(each.numInputRows for each in batches), len(batches)]))
 spark.stop()
 """
 
 
 @pytest.mark.xdist_group("spark")
 @pytest.mark.req("SPK-01")
-def test_a_read_that_leaves_out_a_node_with_more_events_says_so(tmp_path: Path) -> None:
-    with secured_pair(tmp_path) as pair, pair.second_node():
-        for address, topics in ((pair.first, ("plant.a", "site.a")), (pair.second, ("plant.b",))):
-            with pair.client(address) as client:
-                for topic in topics:
-                    fill(client, topic, "123")
-        one, both = pair.first, f"{pair.first},{pair.second}"
-        named = [("plant.*", both), ("site.*", one), ("plant.>", one), ("*.*", one)]
-        reads = [{**pair.options, "subscribe": pattern, "nodes": nodes} for pattern, nodes in named]
-        ended = run_with_spark([sys.executable, "-c", PROGRAM, tmp_path / "checkpoint", json.dumps(reads)])
+def test_a_job_that_names_one_node_reads_the_mesh(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what it cannot ask is an error, or is said once."""
+    with secured_pair(tmp_path) as pair:
+        at_a = {**pair.options, "nodes": pair.first}
+        with pair.second_node() as second:
+            for address, topics in ((pair.first, ("plant.a", "site.a")), (pair.second, ("plant.b",))):
+                with pair.client(address) as client:
+                    for topic in topics:
+                        fill(client, topic, "123")
+            for pattern, members, wanted in (
+                ("plant.*,!*.c", "all", 6),
+                ("plant.>", "named", 3),
+                (">,!site.a", "all", 6),
+            ):
+                options = {**at_a, "subscribe": pattern, "members": members}
+                assert spark.read.format("weft").options(**options).load().count() == wanted
+            assert second.end() == 0
+        monkeypatch.setattr(surveyor_room, "SPARK_UNAVAILABLE_S", 0.1)
+        monkeypatch.setattr(surveyor_room, "ASKING", Options(connect_timeout_s=0.5, call_timeout_s=60))
+        with pytest.raises(MemberUnread, match=rf"b \({pair.second}\) cannot be asked: .* members=reachable"):
+            BatchReader(parse_options({**at_a, "subscribe": "plant.>"})).partitions()
+        lenient = {**at_a, "subscribe": "site.>,none.a", "members": "reachable"}
+        ended = run_with_spark([sys.executable, "-c", PROGRAM, tmp_path / "checkpoint", json.dumps([lenient, lenient])])
     assert ended.status == 0, ended.err[-5000:]
     *counts, micro_batches = json.loads(ended.out)
-    assert counts == [6, 3, 3]
+    assert counts == [3, 3]
     assert micro_batches >= 3, "each could have said it again"
-    warnings = [line for line in ended.err.splitlines() if "are not read" in line]
-    assert ["plant.>" in line for line in warnings] == [True, False], "of the batch and the stream that leave out b"
-    assert "*.*" in warnings[1]
-    assert all(f"b ({pair.second})" in line and "plant.b@b" in line for line in warnings)
+    for text in (f"b ({pair.second}) cannot be asked", "no topic of the mesh matches none.a yet"):
+        assert len([line for line in ended.err.splitlines() if text in line]) == 2, "of batch and stream, once each"
 
 
 # --- without Spark ---------------------------------------------------------------------------------------------------
@@ -78,22 +97,6 @@ def test_nodes_that_did_not_answer_are_known_by_id_if_somebody_knows_it() -> Non
     ]
     named_otherwise = {"localhost:1": answer("a", members=[B]), "localhost:2": answer("b", members=[A])}
     assert Survey(named_otherwise, {}).unread() == []
-
-
-@pytest.mark.parametrize(
-    ("there", "told"),
-    [
-        ([], []),
-        ([("t", 5)], []),
-        ([("t", 5), ("empty", 0)], []),
-        ([("t", 6)], ["b (b:1) is not named in option nodes and has more of t@a/0:e1"]),
-        ([("t", 5), ("u", 1)], ["b (b:1) is not named in option nodes and has more of u@a/0:e1"]),
-    ],
-)
-def test_only_nodes_with_more_events_are_left_out(there: list[tuple[str, int]], told: list[str]) -> None:
-    survey = Survey({"a:1": answer("a", ("t", 5), members=[B])}, {})
-    around = Survey({**survey.answers, "b:1": answer("b", *there, members=[A])}, {})
-    assert list(map(str, left_out(survey, around))) == told
 
 
 def test_a_long_list_is_cut() -> None:

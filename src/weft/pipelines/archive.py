@@ -19,13 +19,14 @@ import pyarrow as pa
 from pydantic import Field
 
 from weft.configuration import Section
-from weft.model import matches, parse_pattern, parse_topic
+from weft.model import parse_topic
 from weft.pipelines import lake
 from weft.pipelines.archive_events import Events, TopicColumn, bucket, first_token
 from weft.pipelines.base import Streaming
 from weft.pipelines.ranges import only_ranges, read_ranges
 from weft.pipelines.settings import SourceSection, StreamingSettings
 from weft.spark.offsets import place_of, to_json
+from weft.spark.selection import parse_selection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,7 +97,7 @@ def start(spark: SparkSession, settings: ArchiveSettings) -> Sequence[StreamingQ
     return [writer.trigger(**settings.run.trigger_arguments()).start()]
 
 
-def archived(spark: SparkSession, table: lake.TableSettings, pattern: str) -> str | None:
+def archived(spark: SparkSession, table: lake.TableSettings, subscribe: str) -> str | None:
     """Where to go on if the checkpoint is lost, as the option startingOffsets: behind what the table has.
 
     Spark would begin anew, and every event that is still in the log would be in the table twice.
@@ -107,11 +108,11 @@ def archived(spark: SparkSession, table: lake.TableSettings, pattern: str) -> st
     if not (files := opened.files()):
         return None
     streams = opened.read(spark, files).groupBy(*STREAM_COLUMNS).agg(f.max("offset").alias("last")).collect()
-    wanted = parse_pattern(pattern)
+    wanted = parse_selection("subscribe", subscribe)
     known = {
         place_of(row.topic, row.origin, row.partition, row.epoch): row.last + 1
         for row in streams
-        if matches(wanted, parse_topic(row.topic))
+        if wanted.selects_topic(parse_topic(row.topic))
     }
     return json.dumps(to_json(known)) if known else None
 

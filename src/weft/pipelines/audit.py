@@ -24,11 +24,12 @@ from weft.configuration import Section
 from weft.pipelines import lake
 from weft.pipelines.base import Job, JobRun, Outcome
 from weft.pipelines.ranges import read_planned
-from weft.pipelines.settings import JobSettings, PatternText
+from weft.pipelines.settings import JobSettings, SelectionText
 from weft.pipelines.topics import selects
-from weft.spark.options import SourceOptions, parse_options
+from weft.spark.options import Members, SourceOptions, parse_options
 from weft.spark.planning import everything
-from weft.spark.survey import Survey, Surveyor, Unread, listed
+from weft.spark.survey import Survey, Unread, listed
+from weft.spark.surveyor import Surveyor
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -45,7 +46,9 @@ StreamKey = tuple[str, str, int, int]  # the columns of STREAM
 class AuditSection(Section):
     """What to compare, and how strictly."""
 
-    subscribe: PatternText = Field(description="Topics, by pattern; others in the table are not looked at.")
+    subscribe: SelectionText = Field(
+        description="Topics and patterns, with commas; others in the table are not looked at."
+    )
     ignore_tail: bool = Field(
         default=False, description="Do not mind that the last events of a stream are missing: the archive still runs."
     )
@@ -156,8 +159,8 @@ def run(spark: SparkSession, settings: AuditSettings, run: JobRun) -> Outcome:
 
 def ask_all(options: SourceOptions) -> Survey:
     """What the named nodes have, and the other members of the mesh; Unavailable if none of the named ones answers."""
-    with closing(Surveyor(options.connection, options.subscribe)) as surveyor:
-        return surveyor.look_around(surveyor.look(complete=False))
+    with closing(Surveyor.of(options, Members.REACHABLE)) as surveyor:
+        return surveyor.look(complete=False)
 
 
 def _unknown(audits: Sequence[StreamAudit], survey: Survey) -> list[Unread]:

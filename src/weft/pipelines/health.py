@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from weft.configuration import Section
 from weft.limits import HEALTH_INTERVAL_S_MAX
-from weft.model import Pattern, Topic, matches
+from weft.model import Topic
 from weft.pipelines import lake
 from weft.pipelines.base import Streaming, read_topics
 from weft.pipelines.derived_tables import REJECTED, Interval, ddl, is_misdated, to_decode, with_times
@@ -22,6 +22,7 @@ from weft.pipelines.devices.node_health import Rules
 from weft.pipelines.devices.output import HealthOutput
 from weft.pipelines.devices.tables import ALERTS, NODES, OUTPUT
 from weft.pipelines.settings import SourceSection, StreamingSettings, TopicText
+from weft.spark.selection import parse_selection
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -83,7 +84,7 @@ class HealthSettings(StreamingSettings):
                 raise ValueError("alert_topic needs [source]: alerts of history are no news")
             if self.alert_topic.startswith("weft."):
                 raise ValueError("alert_topic: topics below weft. belong to the mesh")
-            if matches(Pattern(self.source.subscribe), Topic(self.alert_topic)):
+            if parse_selection("subscribe", self.source.subscribe).selects_topic(Topic(self.alert_topic)):
                 raise ValueError("alert_topic is among the topics that [source] reads")
         return self
 

@@ -33,7 +33,7 @@ from weft.pipelines.replay_plan import (
     plan,
     wait_s,
 )
-from weft.pipelines.settings import JobSettings, PatternText
+from weft.pipelines.settings import JobSettings, SelectionText
 from weft.pipelines.topics import selects
 from weft.spark.connection import Connection
 from weft.spark.sink_books import Books
@@ -60,7 +60,7 @@ BURST_S: Final = 10.0  # what a step is worth at the wanted rate: a Spark job a 
 class ReplaySection(Section):
     """What to replay, and where to."""
 
-    topics: PatternText = Field(description="Topics in the table, by pattern.")
+    topics: SelectionText = Field(description="Topics in the table: names and patterns, with commas.")
     starting_timestamp: AwareDatetime | None = Field(default=None, description="Events from this time on.")
     ending_timestamp: AwareDatetime | None = Field(default=None, description="Events before this time.")
     prefix: str = Field(

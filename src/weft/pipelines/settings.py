@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -16,7 +17,9 @@ from pydantic import AfterValidator, Field
 from weft.configuration import Section
 from weft.errors import UsageError
 from weft.limits import OFFSET_MAX
-from weft.model import parse_pattern, parse_topic
+from weft.model import parse_topic
+from weft.spark.options import Members
+from weft.spark.selection import parse_selection
 
 AVAILABLE_NOW: Final = "available-now"
 INTERVAL: Final = re.compile(r"[1-9][0-9]{0,6} (millisecond|second|minute|hour)s?")
@@ -46,7 +49,7 @@ def _name(text: str) -> str:
     return text
 
 
-PatternText = Annotated[str, _checked_by(parse_pattern)]
+SelectionText = Annotated[str, _checked_by(partial(parse_selection, "subscribe"))]
 TopicText = Annotated[str, _checked_by(parse_topic)]
 Trigger = Annotated[str, AfterValidator(_trigger)]
 Name = Annotated[str, AfterValidator(_name)]
@@ -82,7 +85,13 @@ class MeshSection(Section):
 class SourceSection(Section):
     """What to read from the mesh."""
 
-    subscribe: PatternText = Field(description="Topics, by pattern.")
+    subscribe: SelectionText = Field(
+        description="Topics and patterns, with commas between them; `!` before one leaves out what it selects."
+    )
+    members: Members = Field(
+        default=Members.REACHABLE,
+        description="Whose events: of `all` members of the mesh, of those `reachable`, or of the `named` nodes.",
+    )
     starting: Literal["earliest", "latest"] = Field(default="earliest", description="Where the first run begins.")
     starting_timestamp: datetime | None = Field(default=None, description="Begin at this time instead.")
     max_events_per_trigger: int | None = Field(default=None, ge=1, le=OFFSET_MAX)
@@ -100,6 +109,7 @@ class SourceSection(Section):
         timestamp = self.starting_timestamp
         named = {
             "subscribe": self.subscribe,
+            "members": self.members.value,
             "startingOffsets": None if timestamp else self.starting,
             "startingTimestamp": None if timestamp is None else timestamp.isoformat(),
             "maxEventsPerTrigger": self.max_events_per_trigger,

@@ -5,15 +5,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from weft.spark.selection import parse_selection
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def selects(pattern: str) -> Column:
-    """Whether the column ``topic`` is one that the pattern selects."""
+def selects(subscribe: str) -> Column:
+    """Whether the column ``topic`` is one that a list of topics and patterns selects."""
     from pyspark.sql import functions as f
 
-    return f.col("topic").rlike(topic_regex(pattern))
+    selection = parse_selection("subscribe", subscribe)
+    wanted = f.col("topic").rlike("|".join(map(topic_regex, selection.patterns)))
+    if not selection.excluded:
+        return wanted
+    return wanted & ~f.col("topic").rlike("|".join(map(topic_regex, selection.excluded)))
 
 
 def topic_regex(pattern: str) -> str:

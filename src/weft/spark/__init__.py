@@ -7,10 +7,10 @@ What source and sink share:
 - ``option_values``: options as Spark hands them over. ``connection``: where to connect and as whom, in every process.
 - ``source``: the classes that Spark calls; thin around the rest.
 
-Reading, from what is asked to what Spark gets; only ``survey`` and ``reading`` talk to nodes:
+Reading, from what is asked to what Spark gets; only ``surveyor`` and ``reading`` talk to nodes:
 
-- ``options``: what can be asked. ``offsets``: how far streams are read, as checkpoints have it.
-- ``survey`` asks every node what it has, ``holdings`` is what they have together.
+- ``options``: what can be asked. ``selection``: which streams. ``offsets``: how far, as checkpoints have it.
+- ``surveyor`` asks every node what it has; a ``survey`` is who said what, ``holdings`` what they have together.
 - ``planning``: ranges, limits, partitions, losses. ``reading`` is an executor at work, ``rows`` makes its Arrow.
 
 Writing begins at ``sink``; ``staging`` tells how a row gets there exactly once.

@@ -82,7 +82,7 @@ class Connection:
 
     def client(self, *nodes: str) -> Client:
         """This process' client of these nodes, or of all. It is shared: do not close it."""
-        access = self._access()
+        access = self.access()
         key = (os.getpid(), nodes or self.addresses(), access)
         with _LOCK:
             client = _CLIENTS.get(key)
@@ -92,27 +92,28 @@ class Connection:
 
     def new_client(self, *nodes: str, options: Options | None = None) -> Client:
         """A client of one's own, to be closed."""
-        return self._access().connect(nodes or self.addresses(), options)
+        return self.access().connect(nodes or self.addresses(), options)
 
     def secret(self) -> bytes:
         """What only those know who have this connection's API key. Without a key, everybody does."""
-        return sha256(b"weft spark\0" + (self._access().token or "").encode()).digest()
+        return sha256(b"weft spark\0" + (self.access().token or "").encode()).digest()
 
-    def _access(self) -> _Access:
+    def access(self) -> Access:
+        """What this connection's security comes to on this machine, now: a file may have been replaced."""
         token = None if self.token is None else _read_token(self.token)
         if self.insecure:
-            return _Access(token, None, insecure=True)
+            return Access(token, None, insecure=True)
         if self.tls_root is not None:
             certificate, key = (
                 None if each is None else find_file(each) for each in (self.tls_certificate, self.tls_key)
             )
-            return _Access(token, TlsFiles(find_file(self.tls_root), certificate, key), insecure=False)
+            return Access(token, TlsFiles(find_file(self.tls_root), certificate, key), insecure=False)
         found = chosen_context(self.context, os.environ)
-        return _Access(found.token if token is None else token, tls_files(found), insecure=found.insecure)
+        return Access(found.token if token is None else token, tls_files(found), insecure=found.insecure)
 
 
 @dataclass(frozen=True, slots=True)
-class _Access:
+class Access:
     """What a connection's security comes to on this machine, now. A new key makes a new client."""
 
     token: str | None = field(repr=False)
@@ -133,7 +134,7 @@ class _Access:
 
 
 # By process too: connections and threads do not survive a fork, and Spark's workers are forked.
-_CLIENTS: Final[dict[tuple[int, tuple[str, ...], _Access], Client]] = {}
+_CLIENTS: Final[dict[tuple[int, tuple[str, ...], Access], Client]] = {}
 _LOCK: Final = threading.Lock()
 
 

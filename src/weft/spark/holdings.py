@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import assert_never
 
 from weft.client import StreamPositions
-from weft.spark.offsets import EARLIEST, LATEST, Place
+from weft.spark.offsets import EARLIEST, LATEST, NamedOffsets, NamedTimes, Place
 from weft.spark.option_values import BadOption
 from weft.spark.options import Edge, Where
 
@@ -88,20 +89,32 @@ def _time_offset(said: Sequence[StreamPositions]) -> int | None:
 
 
 def resolve(option: str, where: Where, held: Holdings, *, otherwise: Edge) -> dict[Place, int]:
-    """A place as an offset in every stream; ``otherwise`` is for streams that offsets in JSON do not name."""
+    """A place as an offset in every stream; ``otherwise`` is for streams that JSON does not name.
+
+    For times, ``held`` has to be what was found when these times were asked for.
+    """
     match where:
         case str():
             return {place: _edge(stream, where) for place, stream in held.items()}
         case datetime():
+            return {place: _at_time(stream) for place, stream in held.items()}
+        case NamedTimes():
             return {
-                place: stream.latest if stream.time_offset is None else stream.time_offset
+                place: _edge(stream, otherwise) if where.of(place) is None else _at_time(stream)
                 for place, stream in held.items()
             }
-        case _:
+        case NamedOffsets():
             found = {place: _edge(stream, otherwise) for place, stream in held.items()}
-            for place, offset in where.items():
-                found[place] = _named(option, place, offset, held.get(place))
+            for place in {*held, *where.places()}:
+                if (offset := where.of(place)) is not None:
+                    found[place] = _named(option, place, offset, held.get(place))
             return found
+        case _:
+            assert_never(where)
+
+
+def _at_time(stream: Held) -> int:
+    return stream.latest if stream.time_offset is None else stream.time_offset
 
 
 def _edge(stream: Held, edge: Edge) -> int:

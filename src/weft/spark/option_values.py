@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from weft.errors import UsageError
 
-FLAGS = {"true": True, "false": False}
+FLAGS: Final = {"true": True, "false": False}
+UNITS_S: Final = {
+    unit: seconds
+    for units, seconds in (
+        ("ms millisecond milliseconds", 0.001),
+        ("s second seconds", 1.0),
+        ("m min minute minutes", 60.0),
+        ("h hour hours", 3600.0),
+        ("d day days", 86_400.0),
+    )
+    for unit in units.split()
+}
+DURATION: Final = re.compile(rf"(\d{{1,9}}) ?({'|'.join(UNITS_S)})")
 
 
 class BadOption(UsageError):
     """An option that there is not, or that cannot have this value."""
 
 
-def by_name(given: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
-    """The options under the names that they are documented by. Spark hands them over in lower case."""
-    names = {name.lower(): name for name in known}
-    found = {}
+def by_name(
+    given: Mapping[str, str],
+    known: Sequence[str],
+    *,
+    aliases: Mapping[str, str] | None = None,
+    refused: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The options under the names that they are documented by. Spark hands them over in lower case.
+
+    ``aliases`` are other names for some of them; ``refused`` are names that people may try, and what to use instead.
+    """
+    names = {name.lower(): name for name in known} | {name.lower(): to for name, to in (aliases or {}).items()}
+    advice = {name.lower(): text for name, text in (refused or {}).items()}
+    found: dict[str, str] = {}
     for name, value in given.items():
         if name.lower() not in names:
+            if name.lower() in advice:
+                raise BadOption(f"there is no option {name}: {advice[name.lower()]}")
             raise BadOption(f"no such option {name!r}", known=", ".join(sorted(known)))
-        found[names[name.lower()]] = str(value).strip()
+        known_as = names[name.lower()]
+        if known_as in found:
+            raise BadOption(f"option {known_as} is given twice, once by another name: give it once")
+        found[known_as] = str(value).strip()
     return found
 
 
@@ -37,6 +66,15 @@ def parse_count(name: str, value: str, least: int, most: int) -> int:
     if number is None or not least <= number <= most:
         raise BadOption(f"option {name} is a number from {least} to {most}, not {value!r}")
     return number
+
+
+def parse_duration(name: str, value: str, most_s: float) -> float:
+    """A time such as ``15m``, ``30 seconds`` or ``500ms``, in seconds."""
+    found = DURATION.fullmatch(value.lower())
+    seconds = int(found[1]) * UNITS_S[found[2]] if found else None
+    if seconds is None or not 0 < seconds <= most_s:
+        raise BadOption(f"option {name} is a time such as 15m, 30s or 500ms, at most {most_s:g} s, not {value!r}")
+    return seconds
 
 
 def parse_list(value: str) -> tuple[str, ...]:

@@ -4,47 +4,102 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
+from enum import StrEnum
 from typing import Final, Literal
 
 from weft.limits import OFFSET_MAX
-from weft.model import BadPattern, Pattern, matches, parse_pattern
 from weft.spark.connection import CONNECTION_OPTIONS, Connection
-from weft.spark.offsets import Place, parse_offsets
-from weft.spark.option_values import BadOption, by_name, parse_count, parse_flag, parse_list
+from weft.spark.offsets import (
+    MILLISECONDS_MAX,
+    Named,
+    NamedOffsets,
+    NamedTimes,
+    Place,
+    parse_offsets,
+    parse_times,
+    time_of,
+)
+from weft.spark.option_values import BadOption, by_name, parse_count, parse_duration, parse_flag, parse_list
+from weft.spark.selection import Selection, parse_assigned, parse_selection
 
 SPARK_PARTITIONS_MAX: Final = 100_000  # tasks of one job; Spark's scheduler gets slow before that
+SPARK_TRIGGER_DELAY_S: Final = 900.0  # as the Kafka source waits for minOffsetsPerTrigger
+SPARK_TRIGGER_DELAY_S_MAX: Final = 86_400.0 * 365  # a year: who waits for longer has stopped
 
 
 Edge = Literal["earliest", "latest"]
-Where = Edge | datetime | Mapping[Place, int]
+Where = Edge | datetime | NamedOffsets | NamedTimes
 EDGES: Final[tuple[Edge, ...]] = ("earliest", "latest")
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECONDS_MAX: Final = 253_402_300_799_999  # the year 9999, where Python's dates end
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers", "origin", "epoch")
-BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp")
-STREAM_OPTIONS: Final = ("maxEventsPerTrigger", "maxBytesPerTrigger", "group")
+BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+STREAM_OPTIONS: Final = (
+    "maxEventsPerTrigger",
+    "minEventsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "group",
+)
 SOURCE_OPTIONS: Final = (
     *CONNECTION_OPTIONS,
     *BATCH_OPTIONS,
     *STREAM_OPTIONS,
     "subscribe",
+    "exclude",
+    "assign",
+    "members",
     "startingOffsets",
     "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "onlyNamed",
     "minPartitions",
     "failOnDataLoss",
+    "includeHeaders",
     "columns",
 )
+# The Kafka source's names for the same, and where load() puts what it is given.
+ALIASES: Final = {
+    "subscribePattern": "subscribe",
+    "path": "subscribe",
+    "maxOffsetsPerTrigger": "maxEventsPerTrigger",
+    "minOffsetsPerTrigger": "minEventsPerTrigger",
+}
+KAFKA: Final = "kafka."
+# What the Kafka source has and this one has not.
+REFUSED: Final = {
+    "kafka.bootstrap.servers": "the nodes of a mesh are named by option nodes, or by context",
+    "kafka.group.id": "a job reports its progress under option group; offsets are Spark's, in the checkpoint",
+    "groupIdPrefix": "a job reports its progress under option group; offsets are Spark's, in the checkpoint",
+    "kafka.security.protocol": "use context, or tlsRoot with tlsCertificate and tlsKey, and token",
+    "kafka.isolation.level": "an event is seen when it is durable; there are no transactions to wait for",
+    "startingOffsetsByTimestampStrategy": "a time after the last event is the end of the stream; leave it out",
+    "maxRecordsPerPartition": "tasks are cut by bytes: use minPartitions to have more of them",
+    "kafkaConsumer.pollTimeoutMs": "a task waits a minute for a node that does not answer; leave it out",
+    "fetchOffset.numRetries": "a task tries again for a minute by itself; leave it out",
+    "fetchOffset.retryIntervalMs": "a task tries again every second by itself; leave it out",
+}
+
+
+class Members(StrEnum):
+    """Whose events are read."""
+
+    ALL = "all"  # of every member of the mesh; one that cannot be asked is an error
+    REACHABLE = "reachable"  # of every member that answers; the others are warned of
+    NAMED = "named"  # of the nodes in option nodes, or in the context, and no others
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     connection: Connection
-    subscribe: Pattern
+    selection: Selection
+    members: Members | None  # None: all for a batch, those that are reachable for a stream
     starting: Where | None  # None: the earliest for a batch, the latest for a stream
     ending: Where
+    only_named: bool  # leave out streams that offsets in JSON do not name
     events_max: int | None  # of one micro-batch
+    events_min: int | None
+    trigger_delay_s: float  # how long to wait for events_min
     bytes_max: int | None
     partitions_min: int | None
     fail_on_data_loss: bool
@@ -58,6 +113,13 @@ class SourceOptions:
     def check_stream(self) -> None:
         self._refuse(BATCH_OPTIONS, "for read: a stream has no end")
 
+    def is_read(self, place: Place) -> bool:
+        """Whether this job reads this stream at all."""
+        if not self.selection.selects(place):
+            return False
+        named = [where for where in (self.starting, self.ending) if isinstance(where, Named)]
+        return not self.only_named or any(where.of(place) is not None for where in named)
+
     def _refuse(self, names: tuple[str, ...], why: str) -> None:
         for name in names:
             if name in self.given:
@@ -66,14 +128,27 @@ class SourceOptions:
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """All options of the source, or BadOption for the first one that is wrong."""
-    options = by_name(given, SOURCE_OPTIONS)
-    pattern = _pattern(options)
+    for name in given:
+        if name.lower().startswith(KAFKA) and name.lower() not in REFUSED:
+            raise BadOption(f"option {name} is for Kafka's consumer, which is not there: leave it out (docs/spark.md)")
+    options = by_name(given, SOURCE_OPTIONS, aliases=ALIASES, refused=REFUSED)
+    selection = _selection(options)
+    starting, ending = _where(options, "starting", selection), _where(options, "ending", selection)
+    only_named = parse_flag("onlyNamed", options.get("onlyNamed", "false"))
+    if only_named and not isinstance(starting, Named) and not isinstance(ending, Named):
+        raise BadOption("option onlyNamed needs offsets or times in JSON that name streams or topics")
+    if "maxTriggerDelay" in options and "minEventsPerTrigger" not in options:
+        raise BadOption("option maxTriggerDelay is how long to wait for minEventsPerTrigger: give both")
     return SourceOptions(
         connection=Connection.from_options(options),
-        subscribe=pattern,
-        starting=_where(options, "starting", pattern),
-        ending=_where(options, "ending", pattern) or "latest",
+        selection=selection,
+        members=_members(options),
+        starting=starting,
+        ending=ending or "latest",
+        only_named=only_named,
         events_max=_count(options, "maxEventsPerTrigger", OFFSET_MAX),
+        events_min=_count(options, "minEventsPerTrigger", OFFSET_MAX),
+        trigger_delay_s=_delay(options),
         bytes_max=_count(options, "maxBytesPerTrigger", OFFSET_MAX),
         partitions_min=_count(options, "minPartitions", SPARK_PARTITIONS_MAX),
         fail_on_data_loss=parse_flag("failOnDataLoss", options.get("failOnDataLoss", "true")),
@@ -83,13 +158,33 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     )
 
 
-def _pattern(options: Mapping[str, str]) -> Pattern:
-    if not options.get("subscribe"):
-        raise BadOption("option subscribe is missing: the topic or pattern to read, such as plant.>")
+def _selection(options: Mapping[str, str]) -> Selection:
+    if ("subscribe" in options) == ("assign" in options):
+        raise BadOption(
+            "options subscribe and assign contradict each other: give one of them"
+            if "assign" in options
+            else "option subscribe is missing: the topics or patterns to read, such as plant.>"
+        )
+    if "assign" in options:
+        if "exclude" in options:
+            raise BadOption("options assign and exclude contradict each other: leave the topic out of assign")
+        return parse_assigned(options["assign"])
+    return parse_selection("subscribe", options["subscribe"], options.get("exclude", ""))
+
+
+def _members(options: Mapping[str, str]) -> Members | None:
+    if "members" not in options:
+        return None
     try:
-        return parse_pattern(options["subscribe"])
-    except BadPattern as error:
-        raise BadOption(f"option subscribe: {error}") from None
+        return Members(options["members"].lower())
+    except ValueError:
+        raise BadOption(f"option members is one of {', '.join(Members)}, not {options['members']!r}") from None
+
+
+def _delay(options: Mapping[str, str]) -> float:
+    if "maxTriggerDelay" not in options:
+        return SPARK_TRIGGER_DELAY_S
+    return parse_duration("maxTriggerDelay", options["maxTriggerDelay"], SPARK_TRIGGER_DELAY_S_MAX)
 
 
 def _count(options: Mapping[str, str], name: str, most: int) -> int | None:
@@ -97,36 +192,48 @@ def _count(options: Mapping[str, str], name: str, most: int) -> int | None:
 
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    columns = parse_list(options.get("columns", ",".join(COLUMNS)))
+    has_headers = parse_flag("includeHeaders", options.get("includeHeaders", "true"))
+    known = [name for name in COLUMNS if has_headers or name != "headers"]
+    columns = parse_list(options.get("columns", ",".join(known)))
     unknown = next((name for name in columns if name not in COLUMNS), None)
     if unknown is not None or not columns:
         raise BadOption(f"option columns: there is no column {unknown!r}", known=", ".join(COLUMNS))
+    if not has_headers and "headers" in columns:
+        raise BadOption("options columns and includeHeaders contradict each other: give one of them")
     return columns
 
 
-def _where(options: Mapping[str, str], side: Literal["starting", "ending"], pattern: Pattern) -> Where | None:
-    by_offset, by_time = f"{side}Offsets", f"{side}Timestamp"
-    if by_offset in options and by_time in options:
-        raise BadOption(f"options {by_offset} and {by_time} contradict each other: give one of them")
-    if by_time in options:
-        return parse_time(by_time, options[by_time])
-    if by_offset not in options:
+def _where(options: Mapping[str, str], side: Literal["starting", "ending"], selection: Selection) -> Where | None:
+    names = (f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp")
+    given = [name for name in names if name in options]
+    if len(given) > 1:
+        raise BadOption(f"options {given[0]} and {given[1]} contradict each other: give one of them")
+    if not given:
         return None
-    text = options[by_offset]
+    name, text = given[0], options[given[0]]
+    if name == names[1]:
+        return parse_time(name, text)
     for edge in EDGES:
-        if text.lower() == edge:
+        if text.lower() == edge and name == names[0]:
             return edge
-    offsets = parse_offsets(by_offset, text)
-    for place in offsets:
-        if not matches(pattern, place.stream.topic):
-            raise BadOption(f"option {by_offset} names {place.stream.topic}, which option subscribe does not select")
-    return offsets
+    where = parse_offsets(name, text) if name == names[0] else parse_times(name, text)
+    _check_selected(name, where, selection)
+    return where
+
+
+def _check_selected(option: str, where: NamedOffsets | NamedTimes, selection: Selection) -> None:
+    for topic in sorted(where.topics()):
+        if not selection.selects_topic(topic):
+            raise BadOption(f"option {option} names {topic}, which option subscribe does not select")
+    for place in where.places():
+        if not selection.selects(place):
+            raise BadOption(f"option {option} names {place}, which option assign does not select")
 
 
 def parse_time(option: str, text: str) -> datetime:
     """ISO 8601 with a zone, or milliseconds since 1970 as the Kafka source takes them."""
     if text.isascii() and text.isdigit():
-        return EPOCH + timedelta(milliseconds=parse_count(option, text, 0, MILLISECONDS_MAX))
+        return time_of(parse_count(option, text, 0, MILLISECONDS_MAX))
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

@@ -74,18 +74,9 @@ def readable(offsets: Offsets, held: Holdings) -> dict[Place, int]:
 
 def everything(held: Holdings) -> list[Range]:
     """All that is held."""
-    return ranges(*_edges(held), held)[0]
-
-
-def lacking(held: Holdings, elsewhere: Holdings) -> list[Place]:
-    """Streams of which there are events elsewhere that are not held."""
-    _, lost = ranges(*_edges(elsewhere), held)
-    return sorted({loss.place for loss in lost})
-
-
-def _edges(held: Holdings) -> tuple[Offsets, Offsets]:
-    """Where streams begin and end."""
-    return {place: each.earliest for place, each in held.items()}, {place: each.latest for place, each in held.items()}
+    start = {place: each.earliest for place, each in held.items()}
+    end = {place: each.latest for place, each in held.items()}
+    return ranges(start, end, held)[0]
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
@@ -106,6 +97,11 @@ def limited(
     if wanted and not any(taken.values()):
         taken = {max(wanted, key=lambda place: (wanted[place], place)): 1}
     return {place: start[place] + taken.get(place, 0) if place in wanted else offset for place, offset in end.items()}
+
+
+def is_worth_waiting(new_events: int, events_min: int | None, waited_s: float, delay_s: float) -> bool:
+    """Whether a micro-batch should rather come later, with more in it."""
+    return events_min is not None and 0 < new_events < events_min and waited_s < delay_s
 
 
 def fair_shares(wanted: Mapping[Place, int], limit: int) -> dict[Place, int]:

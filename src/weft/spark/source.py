@@ -10,6 +10,7 @@ There is no ``pushFilters``: Spark lets filters of one use of a DataFrame leak i
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -30,17 +31,29 @@ from pyspark.sql.types import StructType
 
 from weft.errors import WeftError
 from weft.spark.holdings import Holdings, resolve
-from weft.spark.offsets import Json, Offsets, Place, from_json, to_json
-from weft.spark.options import SourceOptions, Where, parse_options
-from weft.spark.planning import DataLoss, Loss, Range, describe, limited, losses, passed_over, ranges, readable, split
+from weft.spark.offsets import Json, NamedTimes, Offsets, Place, from_json, to_json
+from weft.spark.options import Members, SourceOptions, Where, parse_options
+from weft.spark.planning import (
+    DataLoss,
+    Loss,
+    Range,
+    describe,
+    is_worth_waiting,
+    limited,
+    losses,
+    passed_over,
+    ranges,
+    readable,
+    split,
+)
 from weft.spark.reading import Reading
 from weft.spark.rows import schema_of
 from weft.spark.sink import BatchSink, StreamSink
-from weft.spark.survey import Survey, Surveyor, left_out, listed
+from weft.spark.survey import Survey, listed
+from weft.spark.surveyor import Surveyor, When
 
-SPARK_OTHERS_ASKED_MAX: Final = 64  # nodes that a job does not name and asks whether they have more, to warn of it
 LOG: Final = logging.getLogger("weft.spark")
-UNTIL_COPIED: Final = ". While the query runs, they are copied to the nodes that it asks, and read when they are there"
+UNTIL_THEN: Final = ". They are read when these nodes answer, or when another node has copied them"
 
 
 @dataclass(frozen=True)
@@ -82,14 +95,14 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        with closing(Surveyor(options.connection, options.subscribe)) as surveyor:
+        with closing(Surveyor.of(options, Members.ALL)) as surveyor:
             starting = options.starting or "earliest"
-            survey = surveyor.look(_time(starting), complete=options.fail_on_data_loss)
-            _warn(options, surveyor, survey)
+            survey = surveyor.look(_when(starting), complete=options.fail_on_data_loss)
+            _warn(options, survey)
             held = survey.held
             start = resolve("startingOffsets", starting, held, otherwise="earliest")
-            if isinstance(options.ending, datetime):
-                held = surveyor.look(options.ending, complete=options.fail_on_data_loss).held
+            if (ends := _when(options.ending)) is not None:
+                held = surveyor.look(ends, complete=options.fail_on_data_loss).held
             end = resolve("endingOffsets", options.ending, held, otherwise="latest")
         found, lost = ranges(start, end, held)
         _report(options, lost)
@@ -112,6 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None  # where Trigger.AvailableNow ends
         self._committed: Json | None = None
         self._told: set[Loss] = set()
+        self._read_last_s: float | None = None
 
     # --- what Spark asks, in this order ----------------------------------------------------------------------------
 
@@ -119,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark asks twice, to plan the first batch and to read it, and new streams may come in between."""
         if self._initial is None:
             where = self._options.starting or "latest"
-            held = self._look(_time(where), complete=True).held
+            held = self._look(_when(where), complete=True).held
             self._initial = to_json(resolve("startingOffsets", where, held, otherwise="earliest"))
         return self._initial
 
@@ -130,7 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self._options.bytes_max is None else ReadMaxBytes(self._options.bytes_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        held = self._look().held
+        held = self._look(patient=True).held
         self._target = {place: stream.latest for place, stream in held.items()}
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Json:  # noqa: N802
@@ -142,6 +156,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = readable(first, held)
         if self._target is not None:
             end = {place: max(first[place], min(offset, self._target.get(place, 0))) for place, offset in end.items()}
+        if self._rather_waits(first, end):
+            return to_json(begun)
         events_max, bytes_max = self._limits(limit)
         end = limited(first, end, held, events_max=events_max, bytes_max=bytes_max)
         return to_json(end | self._entering(begun, held))
@@ -169,15 +185,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- how it is answered ----------------------------------------------------------------------------------------
 
-    def _look(self, timestamp: datetime | None = None, *, complete: bool = False) -> Survey:
+    def _look(self, when: When = None, *, complete: bool = False, patient: bool = False) -> Survey:
         if self._surveyor is None:
-            self._surveyor = Surveyor(self._options.connection, self._options.subscribe)
+            self._surveyor = Surveyor.of(self._options, Members.REACHABLE)
         is_first = self._survey is None
-        self._survey = self._surveyor.look(timestamp, complete=complete)
+        self._survey = self._surveyor.look(when, complete=complete, patient=patient)
         if is_first:
-            _warn(self._options, self._surveyor, self._survey, UNTIL_COPIED)
+            _warn(self._options, self._survey, UNTIL_THEN)
         self._surveyor.hold()
         return self._survey
+
+    def _rather_waits(self, first: Offsets, end: Offsets) -> bool:
+        """Whether there is too little for a micro-batch yet. A run that is to end reads what there is."""
+        new_events = sum(end[place] - offset for place, offset in first.items())
+        now_s = time.monotonic()
+        waited_s = now_s - self._read_last_s if self._read_last_s is not None else now_s
+        least = self._options.events_min if self._target is None and self._read_last_s is not None else None
+        if is_worth_waiting(new_events, least, waited_s, self._options.trigger_delay_s):
+            return True
+        if new_events or self._read_last_s is None:
+            self._read_last_s = now_s
+        return False
 
     def _commit(self, begun: Offsets, held: Holdings) -> None:
         """Spark is done with everything before ``begun``. That nobody can be told of it is no reason to stop."""
@@ -209,9 +237,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not new:
             return {}
         starting = self._options.starting
-        if isinstance(starting, datetime):
-            held = self._look(starting).held
-        where: Where = starting if isinstance(starting, datetime) else "earliest"
+        where: Where = "earliest"
+        if isinstance(starting, datetime | NamedTimes):
+            where, held = starting, self._look(starting).held
         found = resolve("startingTimestamp", where, held, otherwise="earliest")
         return {place: offset for place, offset in found.items() if place in new}
 
@@ -228,16 +256,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return self._options.events_max, self._options.bytes_max
 
 
-def _time(where: Where) -> datetime | None:
-    return where if isinstance(where, datetime) else None
+def _when(where: Where) -> When:
+    """What has to be asked of nodes to know where this is."""
+    return where if isinstance(where, datetime | NamedTimes) else None
 
 
-def _warn(options: SourceOptions, surveyor: Surveyor, survey: Survey, advice: str = "") -> None:
-    """Say which nodes may have events that are not read. This process' standard error is that of the driver."""
-    around = surveyor.look_around(survey, others_max=SPARK_OTHERS_ASKED_MAX)
-    if found := left_out(survey, around):
-        nodes = listed(list(map(str, found)))
-        LOG.warning("%s: events that only these nodes have are not read: %s%s", options.subscribe, nodes, advice)
+def _warn(options: SourceOptions, survey: Survey, advice: str = "") -> None:
+    """Say what is not read, and what there is none of. This process' standard error is that of the driver."""
+    wants_members = options.members is not Members.NAMED
+    if unread := [each for each in survey.unread() if wants_members or each.address in survey.silent]:
+        nodes = listed(list(map(str, unread)))
+        LOG.warning("%s: events that only these nodes have are not read: %s%s", options.selection, nodes, advice)
+    if unmatched := options.selection.unmatched(place.stream.topic for place in survey.held):
+        LOG.warning("no topic of the mesh matches %s yet", listed(unmatched))
 
 
 def _report(options: SourceOptions, lost: Sequence[Loss]) -> None:

@@ -1,0 +1,296 @@
+"""Asking the nodes of a mesh what they have: those that are named, and the other members that these tell of.
+
+All are asked at once, each in a thread of its own. A node that did not answer is not waited for again: it is asked in
+the background, and counts from when it answers. So one dead node costs a job a few seconds, once.
+
+Nodes copy a stream only while somebody there wants it. So a streaming job holds a subscription as long as it lives and
+reads nothing from it: it makes the events of the whole mesh come to one of the job's nodes as well, from which they can
+be read when the node that accepted them is out of reach.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from datetime import datetime
+from typing import Final, NoReturn, TypeAlias
+
+from weft.client import NodePositions, Options, StreamPositions, Unavailable
+from weft.client.blocking import Client
+from weft.client.errors import is_retryable
+from weft.errors import UsageError, WeftError
+from weft.limits import MEMBERS_MAX
+from weft.spark.connection import Access, Connection
+from weft.spark.holdings import Holdings
+from weft.spark.offsets import NamedTimes, Offsets, Place, positions
+from weft.spark.options import Members, SourceOptions
+from weft.spark.selection import Selection
+from weft.spark.survey import Survey, listed
+
+SPARK_UNAVAILABLE_S: Final = 60.0  # for nodes to come back before a query fails: a restart takes less
+SPARK_ASK_S: Final = 10.0  # for one node's positions; a hundred thousand streams take some seconds
+SPARK_PATIENT_S: Final = 2 * SPARK_ASK_S  # to connect, and to be told, on a machine that is busy
+SPARK_GRACE_S: Final = 5.0  # for nodes that are slower than the others, once: later they are not waited for
+SPARK_ASKED_AT_ONCE: Final = 64  # threads, most of which wait for a node; a mesh of 1,000 is asked in 16 rounds
+LOG: Final = logging.getLogger("weft.spark")
+ASKING: Final = Options(connect_timeout_s=SPARK_ASK_S / 2, call_timeout_s=SPARK_ASK_S, open_timeout_s=SPARK_ASK_S)
+# The smallest credit there is, and nothing to wait for at the end: what came is not looked at.
+HOLDING: Final = Options(credit_bytes=1, connect_timeout_s=SPARK_ASK_S, close_timeout_s=0.1)
+RETRY_S: Final = 1.0  # between two rounds of asking while nobody answers
+
+When: TypeAlias = datetime | NamedTimes | None  # where in streams these times lie is asked for, too
+
+
+class MemberUnread(UsageError):
+    """A member of the mesh cannot be asked what it has, and the job wants all of them."""
+
+
+class Surveyor:
+    """Asks on behalf of one job. For one process and one thread; close it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        selection: Selection,
+        *,
+        members: Members = Members.REACHABLE,
+        is_read: Callable[[Place], bool] | None = None,
+    ) -> None:
+        self._connection = connection
+        self._selection = selection
+        self._members = members
+        self._is_read = is_read or selection.selects
+        self._named = connection.addresses()
+        self._others: dict[str, str] = {}  # the addresses of members that are not named, by id
+        self._nodes: dict[str, _AskedNode] = {}
+        self._silent: dict[str, WeftError] = {}
+        self._holder: tuple[Access, Client] | None = None
+        self._pool = ThreadPoolExecutor(SPARK_ASKED_AT_ONCE, thread_name_prefix="weft-survey")
+
+    @classmethod
+    def of(cls, options: SourceOptions, members: Members) -> Surveyor:
+        """For a source; ``members`` is for when no option says it."""
+        return cls(options.connection, options.selection, members=options.members or members, is_read=options.is_read)
+
+    def look(self, when: When = None, *, complete: bool, patient: bool = True) -> Survey:
+        """What is there. Waits a while for a node to answer; with ``complete`` for all that are named, and for all
+        other members if the job wants them all. Who is ``patient`` waits for slow nodes.
+        Unavailable, MemberUnread."""
+        give_up_s = time.monotonic() + SPARK_UNAVAILABLE_S
+        while True:
+            survey = self._look_once(when, patient=patient or complete)
+            if not self._lacks(survey, complete):
+                return survey
+            if time.monotonic() > give_up_s or not _may_come_back(survey):
+                self._give_up(survey, complete)
+            time.sleep(RETRY_S)
+
+    def hold(self) -> None:
+        """From now on, events from everywhere come to one of our nodes; to be tried again if nobody answers."""
+        try:
+            access = self._connection.access()
+            if self._holder is not None and self._holder[0] == access:
+                return
+            self._release()
+            client = self._connection.new_client(*self._named, options=HOLDING)
+        except WeftError as error:
+            LOG.warning("cannot subscribe, so events of other nodes do not come: %s", error)
+            return
+        self._holder = access, client
+        for pattern in self._selection.asked():
+            client.subscribe(pattern, start="latest")
+
+    def commit(self, group: str, offsets: Offsets, held: Holdings) -> None:
+        """Report how far a job is, each stream where it is known, as far as these nodes answer; WeftError."""
+        for address in (*self._named, *self._others.values()):
+            known = {
+                place: offset
+                for place, offset in offsets.items()
+                if place in held and held[place].home_of(offset) == address
+            }
+            if known and address not in self._silent:
+                self._node(address).client().commit(group, positions(known))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        nodes, self._nodes = self._nodes, {}
+        for node in nodes.values():
+            node.close()
+        self._release()
+
+    # --- one round -----------------------------------------------------------------------------------------------
+
+    def _look_once(self, when: When, *, patient: bool) -> Survey:
+        answers = self._asked((*self._named, *self._others.values()), when, patient=patient)
+        if answers and self._members is not Members.NAMED:
+            answers |= self._asked(self._learned(Survey(answers, self._silent)), when, patient=patient)
+        wanted = {*self._named, *self._others.values()}
+        return Survey(answers, {address: error for address, error in self._silent.items() if address in wanted})
+
+    def _learned(self, survey: Survey) -> list[str]:
+        """Take up members that are new or have moved, and let go of those that are none any more; who is new."""
+        missing = survey.missing_members()
+        self._others = {node: at for node, at in self._others.items() if node in missing or at in survey.answers}
+        new: list[str] = []
+        for node, member in missing.items():
+            address = member.addresses[0] if member.addresses else None
+            if address is None or address in survey.silent or len(self._others) >= MEMBERS_MAX:
+                continue
+            self._others[node] = address
+            new.append(address)
+        return new
+
+    def _asked(self, addresses: Iterable[str], when: When, *, patient: bool) -> dict[str, NodePositions]:
+        """What these nodes say, all of them asked at once; who does not answer is then among the silent."""
+        calls = {address: self._node(address).ask(self._pool, when) for address in addresses}
+        waited = [
+            call
+            for address, call in calls.items()
+            if address not in self._silent or (patient and self._is_wanted(address))
+        ]
+        wait(waited or calls.values(), SPARK_PATIENT_S if patient else SPARK_GRACE_S)
+        answers: dict[str, NodePositions] = {}
+        for address, call in calls.items():
+            if not call.done():
+                self._fell_silent(address, Unavailable("it has not answered yet"))
+                continue
+            self._node(address).forget(when)
+            match call.result():
+                case NodePositions() as said:
+                    answers[address] = said
+                    self._silent.pop(address, None)
+                case WeftError() as error:
+                    if address in self._named and not is_retryable(error):
+                        raise error
+                    self._fell_silent(address, error)
+        return answers
+
+    def _is_wanted(self, address: str) -> bool:
+        """Whether a job that wants to be complete cannot do without this node."""
+        return self._members is Members.ALL or address in self._named
+
+    def _fell_silent(self, address: str, error: WeftError) -> None:
+        if address not in self._silent:
+            LOG.warning("node %s does not answer: %s", address, error)
+        self._silent[address] = error
+
+    def _node(self, address: str) -> _AskedNode:
+        if address not in self._nodes:
+            self._nodes[address] = _AskedNode(self._connection, address, self._selection.asked(), self._is_read)
+        return self._nodes[address]
+
+    # --- who is missing ------------------------------------------------------------------------------------------
+
+    def _lacks(self, survey: Survey, complete: bool) -> bool:
+        if not survey.answers:
+            return True
+        if not complete:
+            return False
+        return bool(survey.unread() if self._members is Members.ALL else set(self._named) & survey.silent.keys())
+
+    def _give_up(self, survey: Survey, complete: bool) -> NoReturn:
+        missing = set(self._named) & survey.silent.keys()
+        if survey.answers and complete and not missing:
+            raise MemberUnread(
+                f"events of the mesh may be missing: {listed(list(map(str, survey.unread())))}. Option "
+                "members=reachable reads what there is and warns, members=named reads the named nodes only"
+            )
+        reasons = "; ".join(f"{address}: {error}" for address, error in survey.silent.items())
+        what = "not all nodes of the job answer" if complete else "none of the job's nodes answers"
+        raise Unavailable(what, waited_s=SPARK_UNAVAILABLE_S, reasons=reasons)
+
+    def _release(self) -> None:
+        if self._holder is not None:
+            with suppress(WeftError):
+                self._holder[1].close()
+            self._holder = None
+
+
+class _AskedNode:
+    """One node: its client, and the calls that are under way."""
+
+    def __init__(
+        self, connection: Connection, address: str, patterns: Sequence[str], is_read: Callable[[Place], bool]
+    ) -> None:
+        self._connection = connection
+        self._address = address
+        self._patterns = patterns
+        self._is_read = is_read
+        self._calls: list[tuple[When, Future[NodePositions | WeftError]]] = []
+        self._lock = threading.Lock()  # calls for different times may be under way together
+        self._access: Access | None = None
+        self._client: Client | None = None
+        self._is_closed = False
+
+    def ask(self, pool: ThreadPoolExecutor, when: When) -> Future[NodePositions | WeftError]:
+        """The call that is under way for this, or a new one."""
+        for asked, call in self._calls:
+            if asked == when:
+                return call
+        call = pool.submit(self._answer, when)
+        self._calls.append((when, call))
+        return call
+
+    def forget(self, when: When) -> None:
+        """The call for this is done with."""
+        self._calls = [(asked, call) for asked, call in self._calls if asked != when]
+
+    def client(self) -> Client:
+        """With the key of now: one that was replaced is taken up, and the old one's client is closed."""
+        with self._lock:
+            access = self._connection.access()
+            if self._client is None or self._access != access:
+                self._drop()
+                self._client, self._access = self._connection.new_client(self._address, options=ASKING), access
+            return self._client
+
+    def close(self) -> None:
+        """Without waiting for a client that is just being made: its thread sees to that."""
+        self._is_closed = True
+        if self._lock.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                self._lock.release()
+
+    def _drop(self) -> None:
+        if self._client is not None:
+            with suppress(WeftError):
+                self._client.close()
+            self._client = None
+
+    def _answer(self, when: When) -> NodePositions | WeftError:
+        """In a thread of its own. Whatever is wrong with the node is for the caller to tell."""
+        try:
+            return self._positions(self.client(), when)
+        except WeftError as error:
+            return error
+        finally:
+            if self._is_closed:
+                self.close()
+
+    def _positions(self, client: Client, when: When) -> NodePositions:
+        streams: dict[Place, StreamPositions] = {}
+        answers: list[NodePositions] = []
+        for at in _times(when):
+            for pattern in self._patterns:
+                answers.append(client.node_positions(pattern, timestamp=at))
+                for each in answers[-1].streams:
+                    place = Place(each.stream, each.epoch)
+                    if self._is_read(place) and (not isinstance(when, NamedTimes) or when.of(place) in (None, at)):
+                        streams[place] = each
+        return NodePositions(answers[0].node_id, tuple(streams.values()), answers[-1].members)
+
+
+def _times(when: When) -> Sequence[datetime | None]:
+    """What a node can be asked for, one at a time."""
+    return sorted(set(when.by_key.values())) or [None] if isinstance(when, NamedTimes) else [when]
+
+
+def _may_come_back(survey: Survey) -> bool:
+    """Whether waiting helps: a node that refuses goes on refusing, and one without an address cannot be asked."""
+    return all(map(is_retryable, survey.silent.values())) and (not survey.answers or bool(survey.silent))
