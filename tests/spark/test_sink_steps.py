@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import count
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from weft.client import PositionExpired, Unavailable
-from weft.client.blocking import Client
+from weft.client import Options, PositionExpired, Unavailable
+from weft.client.blocking import Client, connect
 from weft.errors import UsageError
 from weft.model import Batch, Receipt
 from weft.spark import sink_calls, sink_rows, sink_steps
@@ -98,6 +98,10 @@ class Dying:
             future.result(TIMEOUT_S)
             raise Crash
         return future
+
+    def check_publish(self, topics: Sequence[str]) -> None:
+        """Changes nothing, so to die here is to die before the step that follows."""
+        self._client.check_publish(topics)
 
     def fetch_many(self, *arguments: Any, **named: Any) -> Any:
         self._step()
@@ -267,6 +271,9 @@ class Forgetful:
         self._is_gone = is_gone
         self.publish_batch_nowait = client.publish_batch_nowait
 
+    def check_publish(self, topics: Sequence[str]) -> None:
+        self._client.check_publish(topics)
+
     def fetch_many(self, stream: Any, *arguments: Any) -> Any:
         if self._is_gone(stream.topic):
             raise PositionExpired("retention has passed it", earliest=99)
@@ -325,7 +332,8 @@ def test_a_decision_that_somebody_else_wrote_is_read_with_care(client: Client) -
 
 def test_a_node_that_is_gone_is_named_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink_calls, "SINK_NODE_TIMEOUT_S", 0.2)
-    with blocking_mesh(nodes=1) as mesh, mesh.client() as client:
+    quick = Options(call_timeout_s=0.5)
+    with blocking_mesh(nodes=1) as mesh, connect([mesh.address("n0")], insecure=True, options=quick) as client:
         job = Job(client)
         staged = job.staged([("a", 1)])
         mesh.kill("n0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from weft.client.failing import MAX_DELIVERIES, RETRY_S, Retry, policy_of
 from weft.client.nodes import Nodes
 from weft.client.refs import read_position_untrusted, read_stream_untrusted
 from weft.errors import UsageError
+from weft.limits import WHOAMI_TOPICS_MAX
 from weft.model import Epoch, Position, Stream
 from weft.model.owned import OWNER
 from weft.wire.mesh import mesh_pb2 as pb
@@ -158,6 +160,11 @@ class Admin:
             for reply in replies
             for found in reply.topics
         ]
+
+    async def check_publish(self, topics: Sequence[str]) -> None:
+        for first in range(0, len(topics), WHOAMI_TOPICS_MAX):
+            request = pb.WhoamiRequest(publish_to=topics[first : first + WHOAMI_TOPICS_MAX])
+            await self._nodes.call("/weft.mesh.v1.Mesh/Whoami", request, pb.WhoamiReply)
 
     async def owner(self) -> str:
         reply = await self._nodes.call("/weft.mesh.v1.Mesh/Whoami", pb.WhoamiRequest(), pb.WhoamiReply)

@@ -346,6 +346,9 @@ class Client:
     def owner(self) -> str:
         return self._thread.run(self._client.owner())
 
+    def check_publish(self, topics: Sequence[str]) -> None:
+        self._thread.run(self._client.check_publish(topics))
+
     def status(self) -> Status:
         return self._thread.run(self._client.status())
 

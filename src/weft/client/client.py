@@ -323,6 +323,10 @@ class Client:
             self._owner = await self._admin.owner()
         return self._owner
 
+    async def check_publish(self, topics: Sequence[str]) -> None:
+        """Raise NotAllowed if this client may not publish to one of these topics; nothing is published."""
+        await self._admin.check_publish(list(map(parse_topic, topics)))
+
     async def status(self) -> Status:
         return await self._admin.status()
 

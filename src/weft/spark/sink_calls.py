@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Final
 
@@ -29,6 +29,17 @@ def put(client: Client, topic: Topic, payload: bytes) -> Future[Receipt]:
             try:
                 client.wait_for_room(SINK_NODE_TIMEOUT_S)
             except TimeoutError:
+                raise _silent() from None
+
+
+def check_publish(client: Client, topics: Sequence[str]) -> None:
+    """Raise NotAllowed unless all of these may be published to, or Unavailable."""
+    give_up_s = time.monotonic() + SINK_NODE_TIMEOUT_S
+    while True:
+        try:
+            return client.check_publish(topics)
+        except Unavailable:
+            if time.monotonic() > give_up_s:
                 raise _silent() from None
 
 

@@ -13,12 +13,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from weft.client import OutOfSequence, PositionExpired, PositionUnknown
+from weft.client import NotAllowed, OutOfSequence, PositionExpired, PositionUnknown
 from weft.client.blocking import Client
 from weft.limits import STAGING_AGE_S
 from weft.model import BadBatch, Batch, Receipt, Topic
 from weft.spark.sink_books import Books
-from weft.spark.sink_calls import StagingLost, now_us, payloads, put, receipt_of
+from weft.spark.sink_calls import StagingLost, check_publish, now_us, payloads, put, receipt_of
 from weft.spark.sink_rows import batches, gathered
 from weft.spark.staging import BadDecision, Decided, Entry, Staged, StagedBatch, Target, Writing, decide, entries, runs
 
@@ -47,7 +47,9 @@ def stage(client: Client, writing: Writing, task: int, rows: Iterable[pa.RecordB
 
 def commit(books: Books, number: int, tasks: Iterable[Staged], copies: int) -> None:
     """Bring a write to where it belongs, once: what an earlier attempt decided counts, what it did is not repeated."""
-    decided = books.decided(decide(number, tasks))
+    mine = decide(number, tasks)
+    _check_rights(books.client, mine)
+    decided = books.decided(mine)
     if decided is not None:
         _apply(books.client, books.writing, decided, copies, books.secret)
         books.applied(number)
@@ -55,7 +57,17 @@ def commit(books: Books, number: int, tasks: Iterable[Staged], copies: int) -> N
 
 def commit_unnamed(client: Client, writing: Writing, tasks: Iterable[Staged], copies: int) -> None:
     """The same for a write that nobody can repeat, because nobody knows its id: there is nothing to be decided."""
-    _apply(client, writing, decide(0, tasks), copies, secret=b"")
+    mine = decide(0, tasks)
+    _check_rights(client, mine)
+    _apply(client, writing, mine, copies, secret=b"")
+
+
+def _check_rights(client: Client, decided: Decided) -> None:
+    """All topics of a write, or none of it is decided or published."""
+    try:
+        check_publish(client, sorted({topic for topic, _ in decided.targets}))
+    except NotAllowed as error:
+        raise NotAllowed(f"nothing of this write was published: {error.what}", **error.facts) from None
 
 
 def _apply(client: Client, writing: Writing, decided: Decided, copies: int, secret: bytes) -> None:

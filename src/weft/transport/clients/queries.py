@@ -7,12 +7,12 @@ from contextlib import closing
 from typing import Final
 
 from weft.errors import UsageError, WeftError
-from weft.limits import MIB
+from weft.limits import MIB, WHOAMI_TOPICS_MAX
 from weft.log import Log, StreamInfo
 from weft.log.errors import EventsLost, PositionExpired
 from weft.model import COLUMNS, Batch, Epoch, Pattern, Position, Stream
 from weft.port.access import Caller
-from weft.port.errors import error_message
+from weft.port.errors import TooLarge, error_message
 from weft.port.groups import check_group
 from weft.port.held import Holding, Use
 from weft.port.node import MeshNode
@@ -23,7 +23,7 @@ from weft.port.pages import (
     read_text_token_untrusted,
     stream_token,
 )
-from weft.port.topics import streams_of, topics_of
+from weft.port.topics import read_topic_untrusted, streams_of, topics_of
 from weft.transport.clients.values import (
     fetched_parts,
     read_pattern_untrusted,
@@ -133,6 +133,11 @@ class Queries:
         return pb.TopicsReply(topics=topics, next_page=last.encode(), node_id=self._node.node_id)
 
     async def whoami(self, request: pb.WhoamiRequest, caller: Caller) -> pb.WhoamiReply:
+        """Who is calling; refused as a publish would be if it may not publish to the topics that it asks about."""
+        if len(request.publish_to) > WHOAMI_TOPICS_MAX:
+            raise TooLarge("too many topics in one message", have=len(request.publish_to), limit=WHOAMI_TOPICS_MAX)
+        for topic in request.publish_to:
+            caller.check_publish(read_topic_untrusted(topic))
         return pb.WhoamiReply(who=caller.who, owner=caller.owner)
 
     # --- groups --------------------------------------------------------------------------------------------------

@@ -501,8 +501,10 @@ class TopicInfo(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., streams: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ...) -> None: ...
 
 class WhoamiRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("publish_to",)
+    PUBLISH_TO_FIELD_NUMBER: _ClassVar[int]
+    publish_to: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, publish_to: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WhoamiReply(_message.Message):
     __slots__ = ("who", "owner")
