@@ -24,6 +24,8 @@ COMMAND: Final = (sys.executable, "-c", "from weft.cli.main import main; main()"
 FREE_PORTS: Final = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 # A start writes ahead 66 MiB otherwise: that is a user's disk, once; here it would be thousands of times.
 SHORT_LOG: Final = {"WEFT_STORAGE_PREPARED_BYTES": str(1024 * 1024)}
+# Tests read the metrics of nodes that know no key; tests/console has what strangers get otherwise.
+OPEN_METRICS: Final = {"WEFT_ADMIN_METRICS": "open"}
 END_TIMEOUT_S: Final = 60  # a bound, not an expectation: the machine may be busy
 
 
@@ -92,17 +94,22 @@ class RunningNode:
 
 @contextmanager
 def up(
-    data: Path, *flags: str, config: Path | None = None, stdin: str = "", files_max: int | None = None
+    data: Path,
+    *flags: str,
+    config: Path | None = None,
+    stdin: str = "",
+    files_max: int | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[RunningNode]:
     """On free ports, unless flags say otherwise. Contexts are written to ``config``, or beside ``data``. ``files_max``:
-    how many files it may have open."""
+    how many files it may have open. ``environ``: further variables."""
     command = [*COMMAND, "up", "--data", str(data), *FREE_PORTS, "--log-format", "json", *flags]
     if files_max is not None:
         command = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files_max), *command]
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
-    environ |= SHORT_LOG
-    environ["WEFT_CONFIG_DIR"] = str(config or data.with_name(f"{data.name}-config"))
-    with started(command, environ, stdin) as node:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+    own |= {**SHORT_LOG, **OPEN_METRICS, **(environ or {})}
+    own["WEFT_CONFIG_DIR"] = str(config or data.with_name(f"{data.name}-config"))
+    with started(command, own, stdin) as node:
         yield node
 
 

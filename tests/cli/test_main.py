@@ -28,6 +28,7 @@ NAMES = {
     "lag": CLIENT_OPTIONS,
     "explain": ["--origin", *CLIENT_OPTIONS],
     "status": CLIENT_OPTIONS,
+    "console": ["--open", "--node", "--insecure", "--context"],
     "context add": ["--node", "--insecure", "--token", "--tls-root", "--tls-certificate", "--tls-key", "--use"],
     "context list": ["--json"],
     "context use": [],

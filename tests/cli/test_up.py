@@ -181,6 +181,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.grpc_address = "127.0.0.1:7400"
+        self.console_url = ""
         self.protection = Plain(CONFIG)
         self.calls: list[str] = []
         self.failure: StorageError | None = None

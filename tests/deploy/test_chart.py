@@ -67,7 +67,11 @@ def test_a_node_takes_the_configuration_and_has_time_to_end() -> None:
 
 @pytest.mark.req("OPS-01")
 def test_probes_ask_what_a_node_answers() -> None:
-    asked = dict(re.findall(r"(\w+)Probe: \{ httpGet: \{ path: (/\w+), port: admin", TEMPLATES["statefulset.yaml"]))
+    asked = dict(
+        re.findall(
+            r"(\w+)Probe: \{ httpGet: \{ path: (/\w+), port: admin, scheme: HTTPS", TEMPLATES["statefulset.yaml"]
+        )
+    )
     assert asked == {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}
 
 

@@ -97,7 +97,7 @@ def test_readiness_metrics_and_status(tmp_path: Path) -> None:
                 'weft_group_lag_events{group="billing"} 2.0',
             ):
                 assert line in metrics, line
-            assert "phase: running" in (await get(node, "")).text
+            assert "<title>Weft</title>" in (await get(node, "")).text, "the console"
             status = await client.call("Status", pb.StatusRequest(), pb.StatusReply, "Admin")
             assert (status.node_id, status.nodes_known, status.draining) == ("a", 1, False)
             assert status.events >= 2

@@ -1,4 +1,4 @@
-"""Commands that ask a node: ``topics``, ``peers``, ``groups``, ``lag``, ``explain``, ``status``; and ``leave``."""
+"""Commands that ask a node: ``topics``, ``groups``, ``lag``, ``status``, ``console`` and others."""
 
 from __future__ import annotations
 
@@ -71,6 +71,18 @@ def explain(
     from weft.cli.views import show_explanation
 
     show_explanation(Where(node, insecure, context), topic, origin, json)
+
+
+def console(
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
+    node: Nodes = None,
+    insecure: Insecure = False,
+    context: ContextName = None,
+) -> None:
+    """Say where a node's console is, and how to sign in."""
+    from weft.cli.views import show_console
+
+    show_console(Where(node, insecure, context), open_it)
 
 
 def status(json: Json = False, node: Nodes = None, insecure: Insecure = False, context: ContextName = None) -> None:

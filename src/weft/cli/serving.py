@@ -136,6 +136,9 @@ def _say_ready(config: NodeConfig, node: Node) -> None:
             f"at {node.grpc_address}.",
             soft_wrap=True,
         )
+    if node.console_url:
+        key = "" if config.insecure else ", for whoever has an API key (weft console)"
+        err.print(escape(f"console at {node.console_url}{key}"), style="dim", soft_wrap=True)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 

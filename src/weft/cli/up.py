@@ -33,7 +33,7 @@ def up(
     ] = None,
     admin: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="For metrics and health.", show_default="127.0.0.1:7480"),
+        typer.Option(metavar="HOST:PORT", help="For console, metrics and health.", show_default="127.0.0.1:7480"),
     ] = None,
     ca_listen: Annotated[
         str | None,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import webbrowser
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from rich.markup import escape
 
-from weft.cli.connection import with_client
+from weft.cli.connection import choose_target, with_client
 from weft.cli.console import err, out
 from weft.cli.options import Where
 from weft.cli.tables import human_bytes, human_time, print_json, print_table
 from weft.client import GroupInfo, GroupStream, PeerInfo, Status, TopicInfo
+from weft.contexts import contexts_path
 from weft.errors import UsageError
 from weft.model import Position
 
@@ -195,11 +198,37 @@ def _status_facts(status: Status) -> Iterable[tuple[str, str]]:
     yield "log", f"{status.streams:,} streams, {status.events:,} events, {human_bytes(status.log_bytes)}"
     yield "mesh", f"{status.nodes_known:,} nodes known, {status.peers_connected:,} linked"
     yield "listens on", ", ".join(status.listeners)
+    if status.console:
+        yield "console", status.console
 
 
 def _print_facts(facts: Iterable[tuple[str, str]]) -> None:
     for name, value in facts:
         out.print(f"{name}: {escape(value)}", soft_wrap=True)
+
+
+# --- the console ---------------------------------------------------------------------------------------------------
+
+
+def show_console(where: Where, open_it: bool) -> None:
+    """The address on standard output, and what else there is to know on standard error."""
+    status = with_client(where, lambda client: client.status())
+    if not status.console:
+        raise UsageError(f"node {status.node_id} has no console: its configuration says so (admin.console)")
+    out.print(escape(status.console), soft_wrap=True)
+    err.print(escape(_console_hint(where)), style="dim", soft_wrap=True)
+    if status.console.startswith("https:"):
+        hint = "its certificate is the mesh's own: a browser asks before it trusts it, or trusts the mesh's root"
+        err.print(escape(hint), style="dim", soft_wrap=True)
+    if open_it and not webbrowser.open(status.console):
+        raise UsageError("no browser was found here: open the address yourself")
+
+
+def _console_hint(where: Where) -> str:
+    target = choose_target(where, os.environ)
+    if target.context.insecure:
+        return "it asks for no key: the node is insecure"
+    return f"sign in with an API key: the one of your context is in {contexts_path(os.environ)}, as its token"
 
 
 # --- leaving -----------------------------------------------------------------------------------------------------

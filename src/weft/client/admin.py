@@ -71,6 +71,7 @@ class Status:
     nodes_known: int
     listeners: tuple[str, ...]
     draining: bool
+    console: str = ""  # where its console is; empty if there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,7 @@ class Admin:
             nodes_known=reply.nodes_known,
             listeners=tuple(reply.listeners),
             draining=reply.draining,
+            console=reply.console,
         )
 
     async def peers(self) -> list[PeerInfo]:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ class GuardedProtocol(H11Protocol):
         super().__init__(*arguments, **more)
         self._deadline: asyncio.TimerHandle | None = None
         self._has_spoken = False
+        self._is_streaming = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
@@ -53,7 +54,33 @@ class GuardedProtocol(H11Protocol):
             self._expect()
         super().data_received(data)
 
+    # --- answers that go on for long -----------------------------------------------------------------------------
+
+    def begin_stream(self) -> None:
+        """The answer goes on until somebody ends it: from now on there is a deadline only while it is not read."""
+        self._is_streaming = True
+        self._relax()
+        if self.flow.write_paused:
+            self._expect()
+
+    def go_on(self) -> None:
+        """Another part of it leaves: the connection is not idle."""
+        self.guest.was_active(self.loop.time())
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._is_streaming and self._deadline is None:
+            self._expect()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._is_streaming:
+            self._relax()
+
+    # --- ends ----------------------------------------------------------------------------------------------------
+
     def on_response_complete(self) -> None:
+        self._is_streaming = False
         self._relax()
         self.guest.was_active(self.loop.time())
         super().on_response_complete()
@@ -77,8 +104,16 @@ class GuardedProtocol(H11Protocol):
 class HttpServer(uvicorn.Server):
     """Without signal handlers: signals are the node's business. ``config.http`` is a GuardedProtocol."""
 
-    def __init__(self, config: uvicorn.Config, listening: socket.socket, door: Door) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        listening: socket.socket,
+        door: Door,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        """``tls`` is asked at every connection, so a renewed certificate counts from the next one on."""
         super().__init__(config)
+        self._tls = tls
         self.settled = asyncio.Event()  # it listens
         self._listening = listening
         self._door = door
@@ -104,10 +139,9 @@ class HttpServer(uvicorn.Server):
     async def _connect(self, connected: socket.socket, guest: Guest, port: int) -> None:
         loop = asyncio.get_running_loop()
         make = partial(self._protocol, guest)
-        if isinstance(self.config.ssl, ssl.SSLContext):
-            await loop.connect_accepted_socket(
-                make, connected, ssl=self.config.ssl, ssl_handshake_timeout=REQUEST_S_MAX
-            )
+        context = self.config.ssl if self._tls is None else self._tls()
+        if isinstance(context, ssl.SSLContext):
+            await loop.connect_accepted_socket(make, connected, ssl=context, ssl_handshake_timeout=REQUEST_S_MAX)
         else:
             await loop.connect_accepted_socket(make, connected)
 
@@ -115,5 +149,6 @@ class HttpServer(uvicorn.Server):
         kind = self.config.http_protocol_class
         assert issubclass(kind, GuardedProtocol), "what is served here has a door"
         made = kind(self.config, self.server_state, self.lifespan.state)
+        made.app_state = {**self.lifespan.state, "connection": made}  # an application may answer for long
         made.guest = guest
         return made

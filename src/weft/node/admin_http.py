@@ -1,13 +1,15 @@
-"""The admin HTTP server: ``/metrics``, ``/healthz``, ``/readyz``, and a page that says so.
+"""The admin HTTP server: ``/healthz`` and ``/readyz`` for everybody, ``/metrics`` and the console for those with a key.
 
-It runs in the node's own event loop: an answer on ``/healthz`` shows that the loop turns. It takes GET only, reads no
-bodies and changes nothing.
+It runs in the node's own event loop: an answer on ``/healthz`` shows that the loop turns. Where there is no console,
+``/`` says what there is.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import uvicorn
@@ -19,11 +21,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from weft import __version__
+from weft.console.app import Console, refusal
 from weft.doors import Door, Doorkeeper
 from weft.doors.accepting import listen_on
 from weft.doors.descriptors import ADMIN_CONNECTIONS_MAX
 from weft.doors.http import GuardedProtocol, HttpServer, http_limits
-from weft.errors import UsageError
+from weft.errors import UsageError, WeftError
 from weft.transport.addresses import Address
 
 PORT: Final = "admin"  # the name of its door
@@ -46,13 +49,33 @@ class NodeView(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class AdminOptions:
+    """``console`` knows who has which rights; its pages are served if ``shows_console``. With ``is_open``, metrics and
+    facts are for everybody."""
+
+    console: Console | None = None
+    shows_console: bool = False
+    is_open: bool = True
+
+
 class AdminServer:
     """``start`` listens (``port`` is then the real one), ``stop`` lets answers finish. ``door`` says how many
     connections there may be: when there are too many, the one that has been idle longest is closed."""
 
-    def __init__(self, host: str, port: int, view: NodeView, door: Door | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        view: NodeView,
+        door: Door | None = None,
+        options: AdminOptions | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
         self._wanted = Address(host, port)
         self._view = view
+        self._options = options or AdminOptions()
+        self._tls = tls
         self._door = door or Doorkeeper().door(PORT, http_limits(ADMIN_CONNECTIONS_MAX), apart=True)
         self._server: HttpServer | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -66,21 +89,24 @@ class AdminServer:
         except OSError as error:
             raise UsageError(f"cannot serve admin HTTP on {self._wanted}: {error.strerror}") from None
         self.port = listening.getsockname()[1]
-        self._server = HttpServer(_config(self._view), listening, self._door)
+        config = _config(application(self._view, self._options))
+        self._server = HttpServer(config, listening, self._door, self._tls)
         self._serving = asyncio.create_task(self._server.serve(), name="weft-admin")
         await self._server.settled.wait()
 
     async def stop(self) -> None:
         if self._server is None or self._serving is None:
             return
+        if self._options.console is not None:
+            await self._options.console.close()
         self._server.should_exit = True
         await self._serving
         self._serving = None
 
 
-def _config(view: NodeView) -> uvicorn.Config:
+def _config(application: Starlette) -> uvicorn.Config:
     return uvicorn.Config(
-        application(view),
+        application,
         http=GuardedProtocol,
         lifespan="off",
         log_config=None,
@@ -97,8 +123,14 @@ def _config(view: NodeView) -> uvicorn.Config:
 # --- pages -------------------------------------------------------------------------------------------------------
 
 
-def application(view: NodeView) -> Starlette:
-    async def metrics(_: Request) -> Response:
+def application(view: NodeView, options: AdminOptions) -> Starlette:
+    async def metrics(request: Request) -> Response:
+        if not options.is_open:
+            assert options.console is not None, "somebody has to know the keys"
+            try:
+                await options.console.check_metrics(request)
+            except WeftError as error:
+                return refusal(error)
         return Response(generate_latest(view.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def health(_: Request) -> Response:
@@ -109,11 +141,12 @@ def application(view: NodeView) -> Starlette:
         return JSONResponse({"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
 
     async def index(_: Request) -> Response:
-        return PlainTextResponse(_index(view.status()))
+        return PlainTextResponse(_index(view.status() if options.is_open else {}))
 
+    shown = options.console.routes() if options.console is not None and options.shows_console else [Route("/", index)]
     return Starlette(
         routes=[
-            Route("/", index),
+            *shown,
             Route("/metrics", metrics),
             Route("/healthz", health),
             Route("/readyz", readiness),

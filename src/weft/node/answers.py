@@ -42,7 +42,9 @@ class NodeAnswers:
         draining: Callable[[], bool],
         leave: Callable[[], None],
         set_group: Callable[[str, GroupPolicy], Awaitable[None]],
+        about: Callable[[], pb.StatusReply],
     ) -> None:
+        """``about``: what the parts around the broker add to the status."""
         self._broker = broker
         self._log = broker.log
         self._groups = broker.group_work.groups
@@ -53,11 +55,12 @@ class NodeAnswers:
         self._draining = draining
         self._leave = leave
         self._set_group = set_group
+        self._about = about
         self._started_at_s = time.monotonic()
 
     def status(self) -> pb.StatusReply:
         states = list(self._log.states())
-        return pb.StatusReply(
+        reply = pb.StatusReply(
             node_id=self._broker.me,
             epoch=self._log.epoch,
             version=__version__,
@@ -70,6 +73,8 @@ class NodeAnswers:
             listeners=self._listeners(),
             draining=self._draining(),
         )
+        reply.MergeFrom(self._about())
+        return reply
 
     def leave(self) -> pb.LeaveReply:
         self._leave()
@@ -117,6 +122,8 @@ class NodeAnswers:
             info.connected = True
             info.dialled_by_us = link.dialled_by_us
             info.queue_frames = link.queue_frames
+            info.bytes_sent, info.bytes_received = link.bytes_sent, link.bytes_received
+            info.messages_sent, info.messages_received = link.messages_sent, link.messages_received
             info.rtt_us = int((self._rtt_ms(node) or 0) * 1000)
         return info
 

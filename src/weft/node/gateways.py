@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from structlog.stdlib import BoundLogger
 
-from weft.gateway import Gateway
+from weft.gateway import BridgeGateway, DatagramGateway, Gateway, RequestGateway
 from weft.node.answers import NodeAnswers
 from weft.node.config import NodeConfig
 from weft.node.entrances import Entrances
 from weft.node.protection import Plain, Protection, Secured
 from weft.port.node import MeshNode
+from weft.wire.mesh import mesh_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,28 @@ class Surroundings:
 def make_gateways(node: Surroundings) -> tuple[Gateway, ...]:
     wanted = (_exmp(node), _emm(node), _coaty(node))
     return tuple(each for each in wanted if each is not None)
+
+
+def gateway_info(gateway: Gateway) -> pb.GatewayInfo:
+    """What it has done, for operators."""
+    info = pb.GatewayInfo(listeners=gateway.listeners)
+    if isinstance(gateway, DatagramGateway):
+        info.protocol = "emm"
+        info.verdicts.update(gateway.fates())
+        info.refused.update(gateway.rejected())
+    elif isinstance(gateway, BridgeGateway):
+        figures = gateway.bridge_figures()
+        info.protocol = "coaty"
+        info.verdicts.update({f"in: {fate}": count for fate, count in figures.events_in.items()})
+        info.verdicts.update({f"out: {fate}": count for fate, count in figures.events_out.items()})
+        refused = {"topics": figures.topics_refused, "connections": figures.connections_refused}
+        info.refused.update(refused | {"distrusted": figures.distrusted})
+    elif isinstance(gateway, RequestGateway):
+        answered = gateway.request_figures()
+        info.protocol = "exmp"
+        info.verdicts.update({f"{operation}: {said}": count for (operation, said), count in answered.requests.items()})
+        info.refused.update({"connections": answered.connections_refused})
+    return info
 
 
 def _exmp(node: Surroundings) -> Gateway | None:

@@ -210,8 +210,8 @@ class Metrics(Collector):
         self._read = read
         self._peers: dict[str, PeerFigures] = {}
         self._other_peers = PeerFigures()
-        self._published = _Flow()
-        self._delivered = _Flow()
+        self._published = Flow()
+        self._delivered = Flow()
         self._refused: dict[str, int] = {}
         self._sync_s = Histogram(SYNC_BUCKETS_S)
         self.registry = CollectorRegistry()
@@ -238,6 +238,11 @@ class Metrics(Collector):
 
     def delivered(self, events: int, size: int) -> None:
         self._delivered.add(events, size)
+
+    @property
+    def flows(self) -> tuple[Flow, Flow]:
+        """What was taken from clients, and what was sent to subscribers."""
+        return self._published, self._delivered
 
     def refused(self, code: str) -> None:
         if code not in self._refused and len(self._refused) >= REFUSAL_LABELS_MAX:
@@ -321,7 +326,7 @@ class Metrics(Collector):
 
 
 @dataclass(slots=True)
-class _Flow:
+class Flow:
     """Batches one way. Mutable: added to for every batch."""
 
     batches: int = 0

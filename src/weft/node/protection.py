@@ -69,6 +69,9 @@ class Plain:
 
     grpc_context = None  # TLS for gRPC: none
 
+    def web_context(self) -> ssl.SSLContext:
+        raise AssertionError("without certificates there is no TLS")
+
     async def start(self, renewed: Callable[[], None], ca_door: Door) -> None:
         pass
 
@@ -129,6 +132,10 @@ class Secured:
         """The same for gRPC. A renewed certificate counts from the next connection on; open ones stay as they are."""
         return self._contexts.http2
 
+    def web_context(self) -> ssl.SSLContext:
+        """The same for browsers, which are not asked for a certificate."""
+        return self._contexts.web
+
     @property
     def _contexts(self) -> _Contexts:
         current = self._rotation.current
@@ -137,7 +144,7 @@ class Secured:
             http2 = for_http2(make())
             if self._config.security.client_certificates == "required":
                 http2.verify_mode = ssl.CERT_REQUIRED
-            self._made = _Contexts(current, make(), http2)
+            self._made = _Contexts(current, make(), http2, server_context(self._identity_file))
         return self._made
 
     def certificate(self) -> Credentials:
@@ -223,6 +230,7 @@ class _Contexts:
     of: Credentials
     plain: ssl.SSLContext
     http2: ssl.SSLContext
+    web: ssl.SSLContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from weft.console.app import Console
 from weft.core import Broker
 from weft.core import messages as core
 from weft.doors.descriptors import FileLimit, file_limit
@@ -28,11 +29,12 @@ from weft.node.admin_http import AdminServer
 from weft.node.answers import NodeAnswers
 from weft.node.clients import Clients
 from weft.node.config import NodeConfig
+from weft.node.console import admin_options, console_parts, console_url, figures_of, make_console
 from weft.node.disk_watch import DiskWatch
 from weft.node.enrolling import is_ca_here, read_token, wanted_node_id
 from weft.node.entrances import Entrances
 from weft.node.figures import NodeFigures
-from weft.node.gateways import Surroundings, make_gateways
+from weft.node.gateways import Surroundings, gateway_info, make_gateways
 from weft.node.identity import settle_node_id
 from weft.node.incarnation import next_incarnation
 from weft.node.logs import node_logger
@@ -54,6 +56,7 @@ from weft.transport.addresses import Address
 from weft.transport.clients.service import admin_handlers, mesh_handlers
 from weft.transport.grpc.server import Handler, Server
 from weft.transport.peers.links import PeerLinks
+from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.lives import RUN_BYTES, Life
 
 SWITCH_INTERVAL_S: Final = 0.0005  # the syncing thread gets the interpreter back sooner: receipts are quicker
@@ -83,6 +86,7 @@ class Node:
         self.grpc_address = ""
         self.advertised = ""  # the same, as others are told
         self.admin_address = ""
+        self.console_url = ""  # empty: there is none
         self.node_id: NodeId
         self.log: Log
         self.members: Members
@@ -93,6 +97,7 @@ class Node:
         self.protection: Protection
         self.gateways: tuple[Gateway, ...] = ()
         self._refusals: Refusals
+        self._console: Console
         self._entrances: Entrances
         self._metrics: Metrics
         self._machinery: Machinery
@@ -138,8 +143,12 @@ class Node:
         self._metrics = Metrics(self._figures)
         self._entrances = Entrances(config, self._files or file_limit(), self._refusals.turned_away)
         self._entrances.log(self._logger)
-        await self._start_admin()
-        self.protection = await self._make_protection(token)
+        if config.admin_has_tls:  # health is told over TLS, too, so it takes a certificate first
+            self.protection = await self._make_protection(token)
+            await self._start_admin()
+        else:
+            await self._start_admin()
+            self.protection = await self._make_protection(token)
         await self._open_log()
         handlers: dict[str, Handler] = {}
         server = self._make_server(handlers)
@@ -154,6 +163,7 @@ class Node:
         await server.start()
         await self.links.start()
         await self._start_gateways()
+        self._console.attach(console_parts(config, self.clients, self.answers, self.protection, self._topics))
 
     def _settle_node_id(self, token: Secret[str] | None) -> NodeId:
         wanted = wanted_node_id(self.config, token)
@@ -168,11 +178,15 @@ class Node:
         return await Secured.prepare(self.config, self.node_id, token, self._refusals, self._logger)
 
     async def _start_admin(self) -> None:
-        wanted = self.config.listen.admin
-        admin = AdminServer(wanted.host, wanted.port, self, self._entrances.admin())
+        config, wanted = self.config, self.config.listen.admin
+        self._console = make_console(config, self.node_id)
+        tls = self.protection.web_context if config.admin_has_tls else None
+        options = admin_options(config, self._console)
+        admin = AdminServer(wanted.host, wanted.port, self, self._entrances.admin(), options, tls)
         await admin.start()
         self._parts.push_async_callback(admin.stop)
         self.admin_address = str(Address(wanted.host, admin.port))
+        self.console_url = console_url(config, self.admin_address)
 
     async def _open_log(self) -> None:
         data, storage = self.config.node.data, self.config.storage
@@ -260,7 +274,15 @@ class Node:
             lambda: self.clients.draining,
             self._asked_to_leave.set,
             self.clients.set_group,
+            self._about,
         )
+
+    def _about(self) -> pb.StatusReply:
+        about = figures_of(self._metrics, self.clients, self.protection)
+        about.console = self.console_url
+        about.gateways.extend(map(gateway_info, self.gateways))
+        about.not_ready.extend(self.ready_reasons())
+        return about
 
     def _listeners(self) -> list[str]:
         others = (listener for gateway in self.gateways for listener in gateway.listeners)

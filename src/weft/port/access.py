@@ -53,6 +53,11 @@ class Caller:
         return self._acl.who
 
     @property
+    def acl(self) -> Acl:
+        """The rights of now, for showing them: checks are made by the methods below."""
+        return self._acl
+
+    @property
     def quota(self) -> Quota | None:
         """Of its own, if it has one."""
         return None

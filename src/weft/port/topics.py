@@ -18,7 +18,7 @@ from weft.port.access import Caller
 from weft.port.pages import PageRoom
 from weft.wire.mesh import mesh_pb2 as pb
 
-TOPIC_INFO_BYTES: Final = 40  # about, of what is told of a topic beside its name
+TOPIC_INFO_BYTES: Final = 50  # about, of what is told of a topic beside its name
 TOPICS_KEPT_MAX: Final = 16_384  # names that were found good: they come again with every batch
 
 
@@ -49,6 +49,7 @@ async def topics_of(
         topic = found[-1]
         topic.streams += 1
         topic.events += info.end - info.start
+        topic.published += info.end
         topic.bytes += info.bytes
         topic.last_timestamp_us = max(topic.last_timestamp_us, info.latest_us, 0)
     return found, ""

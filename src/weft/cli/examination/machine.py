@@ -38,11 +38,11 @@ def _odd_settings(config: NodeConfig) -> Iterator[Finding]:
         yield warning(
             "settings", "insecure: plain text, no keys", "leave --insecure out, unless nobody else uses this machine"
         )
-    if not config.listen.admin.is_loopback:
+    if not config.listen.admin.is_loopback and config.admin.metrics == "open":
         yield warning(
             "settings",
-            f"metrics and health are plain HTTP for everybody who reaches {config.listen.admin}",
-            "let listen.admin be a loopback address, or let a firewall see to who gets there",
+            f"metrics are for everybody who reaches {config.listen.admin}",
+            'set admin.metrics = "key", or let a firewall see to who gets there',
         )
     listening = [door for door in config.named_addresses() if door.way is not Way.OUT and door.address.port]
     places = [(door.address, door.way) for door in listening]

@@ -79,7 +79,7 @@ def node(patient: Patient) -> Iterator[Finding]:
     admin = patient.config.listen.admin
     host = "127.0.0.1" if admin.is_wildcard else admin.host
     try:
-        connection = http.client.HTTPConnection(host, admin.port, timeout=PATIENCE_S)
+        connection = _admin_connection(host, admin.port, patient.config.admin_has_tls)
         try:
             connection.request("GET", "/readyz")
             status, body = _answer(connection)
@@ -97,6 +97,16 @@ def node(patient: Patient) -> Iterator[Finding]:
         yield ok("node", "it runs and is ready")
     else:
         yield bad("node", f"it runs and is not ready: {'; '.join(reasons)}", "see to the reason that it gives")
+
+
+def _admin_connection(host: str, port: int, has_tls: bool) -> http.client.HTTPConnection:
+    """Health is told to everybody, so it does not matter who proves to be there: ``certificates`` looks at that."""
+    if not has_tls:
+        return http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return http.client.HTTPSConnection(host, port, timeout=PATIENCE_S, context=context)
 
 
 def _answer(connection: http.client.HTTPConnection) -> tuple[int, bytes]:

@@ -15,6 +15,7 @@ from weft.model import Pattern, Topic, matches
 from weft.node.config.gateways import GatewaySection
 from weft.node.config.named_addresses import NamedAddress, named_addresses
 from weft.node.config.sections import (
+    AdminSection,
     GroupsSection,
     LimitsSection,
     LinkSection,
@@ -55,6 +56,7 @@ class NodeConfig(Section):
     )
     node: NodeSection = NodeSection()
     listen: ListenSection = ListenSection()
+    admin: AdminSection = AdminSection()
     security: SecuritySection = SecuritySection()
     link: LinkSection = LinkSection()
     membership: MembershipSection = MembershipSection()
@@ -105,6 +107,11 @@ class NodeConfig(Section):
                 f"localhost) only, which is not so for {', '.join(outside)}"
             )
         return self
+
+    @property
+    def admin_has_tls(self) -> bool:
+        """Whether the admin port speaks TLS. On a loopback address nobody else listens (ADR 38)."""
+        return not self.insecure and (self.admin.tls == "always" or not self.listen.admin.is_loopback)
 
     def named_addresses(self) -> Iterator[NamedAddress]:
         """Every address that this node listens on or sends to."""

@@ -48,6 +48,7 @@ from weft.transport.peers.settings import DropPolicy, LinkSettings
 
 GIB: Final = 1024 * MIB
 HOUR_S: Final = 3600.0
+DAY_S: Final = 24 * HOUR_S
 YEAR_S: Final = 365.25 * 24 * HOUR_S
 US_PER_S: Final = 1_000_000
 
@@ -136,9 +137,34 @@ class ListenSection(Section):
         default=None,
         description="Where others are told to find this node, if not where it listens. Port 0: the same port.",
     )
-    admin: Listen = Field(default=Address("127.0.0.1", 7480), description="Metrics, health and readiness, over HTTP.")
+    admin: Listen = Field(
+        default=Address("127.0.0.1", 7480), description="Console, metrics, health and readiness, over HTTP."
+    )
     ca: Listen | None = Field(
         default=None, description="This node's CA, over HTTPS, for nodes and clients that enrol or renew. Unset: not."
+    )
+
+
+class AdminSection(Section):
+    """What is served at `listen.admin` beside health and readiness ([console.md](console.md))."""
+
+    console: bool = Field(default=True, description="The console: the mesh in a browser, for whoever has an API key.")
+    metrics: Literal["key", "open"] = Field(
+        default="key",
+        description="Whether `/metrics` wants an API key with the admin right (`Authorization: Bearer`), or none. "
+        "An insecure node wants none.",
+    )
+    tls: Literal["auto", "always"] = Field(
+        default="auto",
+        description="TLS with this node's certificate: at every address but a loopback one, or always. "
+        "An insecure node has none.",
+    )
+    session_s: Seconds = knob(8 * HOUR_S, 60.0, 7 * DAY_S, "How long somebody stays signed in to the console, at most.")
+    idle_s: Seconds = knob(HOUR_S / 2, 60.0, 7 * DAY_S, "The same without a page open.")
+    ask_others: bool = Field(
+        default=True,
+        description="The console asks other nodes, too, with the key that signed in. Otherwise it shows of them what "
+        "gossip tells.",
     )
 
 

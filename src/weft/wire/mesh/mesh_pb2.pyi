@@ -487,18 +487,20 @@ class TopicsReply(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
 
 class TopicInfo(_message.Message):
-    __slots__ = ("topic", "streams", "events", "bytes", "last_timestamp_us")
+    __slots__ = ("topic", "streams", "events", "bytes", "last_timestamp_us", "published")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     LAST_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     streams: int
     events: int
     bytes: int
     last_timestamp_us: int
-    def __init__(self, topic: _Optional[str] = ..., streams: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ...) -> None: ...
+    published: int
+    def __init__(self, topic: _Optional[str] = ..., streams: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ..., published: _Optional[int] = ...) -> None: ...
 
 class WhoamiRequest(_message.Message):
     __slots__ = ("publish_to",)
@@ -604,7 +606,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("node_id", "epoch", "version", "uptime_s", "streams", "events", "log_bytes", "peers_connected", "nodes_known", "listeners", "draining")
+    __slots__ = ("node_id", "epoch", "version", "uptime_s", "streams", "events", "log_bytes", "peers_connected", "nodes_known", "listeners", "draining", "console", "counters", "gateways", "certificate_end_s", "not_ready")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -616,6 +618,11 @@ class StatusReply(_message.Message):
     NODES_KNOWN_FIELD_NUMBER: _ClassVar[int]
     LISTENERS_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
+    CONSOLE_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    GATEWAYS_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_END_S_FIELD_NUMBER: _ClassVar[int]
+    NOT_READY_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     epoch: int
     version: str
@@ -627,7 +634,54 @@ class StatusReply(_message.Message):
     nodes_known: int
     listeners: _containers.RepeatedScalarFieldContainer[str]
     draining: bool
-    def __init__(self, node_id: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., uptime_s: _Optional[int] = ..., streams: _Optional[int] = ..., events: _Optional[int] = ..., log_bytes: _Optional[int] = ..., peers_connected: _Optional[int] = ..., nodes_known: _Optional[int] = ..., listeners: _Optional[_Iterable[str]] = ..., draining: bool = ...) -> None: ...
+    console: str
+    counters: Counters
+    gateways: _containers.RepeatedCompositeFieldContainer[GatewayInfo]
+    certificate_end_s: int
+    not_ready: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[str] = ..., uptime_s: _Optional[int] = ..., streams: _Optional[int] = ..., events: _Optional[int] = ..., log_bytes: _Optional[int] = ..., peers_connected: _Optional[int] = ..., nodes_known: _Optional[int] = ..., listeners: _Optional[_Iterable[str]] = ..., draining: bool = ..., console: _Optional[str] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., gateways: _Optional[_Iterable[_Union[GatewayInfo, _Mapping]]] = ..., certificate_end_s: _Optional[int] = ..., not_ready: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Counters(_message.Message):
+    __slots__ = ("published_events", "published_bytes", "delivered_events", "delivered_bytes", "clients", "subscriptions")
+    PUBLISHED_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    published_events: int
+    published_bytes: int
+    delivered_events: int
+    delivered_bytes: int
+    clients: int
+    subscriptions: int
+    def __init__(self, published_events: _Optional[int] = ..., published_bytes: _Optional[int] = ..., delivered_events: _Optional[int] = ..., delivered_bytes: _Optional[int] = ..., clients: _Optional[int] = ..., subscriptions: _Optional[int] = ...) -> None: ...
+
+class GatewayInfo(_message.Message):
+    __slots__ = ("protocol", "listeners", "verdicts", "refused")
+    class VerdictsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class RefusedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    VERDICTS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    protocol: str
+    listeners: _containers.RepeatedScalarFieldContainer[str]
+    verdicts: _containers.ScalarMap[str, int]
+    refused: _containers.ScalarMap[str, int]
+    def __init__(self, protocol: _Optional[str] = ..., listeners: _Optional[_Iterable[str]] = ..., verdicts: _Optional[_Mapping[str, int]] = ..., refused: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class PeersRequest(_message.Message):
     __slots__ = ("page",)
@@ -646,7 +700,7 @@ class PeersReply(_message.Message):
     def __init__(self, peers: _Optional[_Iterable[_Union[PeerInfo, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
 
 class PeerInfo(_message.Message):
-    __slots__ = ("node_id", "addresses", "state", "incarnation", "epoch", "connected", "dialled_by_us", "rtt_us", "queue_frames", "lag_events", "neighbours", "interest", "trouble")
+    __slots__ = ("node_id", "addresses", "state", "incarnation", "epoch", "connected", "dialled_by_us", "rtt_us", "queue_frames", "lag_events", "neighbours", "interest", "bytes_sent", "bytes_received", "messages_sent", "messages_received", "trouble")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -659,6 +713,10 @@ class PeerInfo(_message.Message):
     LAG_EVENTS_FIELD_NUMBER: _ClassVar[int]
     NEIGHBOURS_FIELD_NUMBER: _ClassVar[int]
     INTEREST_FIELD_NUMBER: _ClassVar[int]
+    BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_SENT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     addresses: _containers.RepeatedScalarFieldContainer[str]
@@ -672,8 +730,12 @@ class PeerInfo(_message.Message):
     lag_events: int
     neighbours: _containers.RepeatedScalarFieldContainer[str]
     interest: _containers.RepeatedScalarFieldContainer[str]
+    bytes_sent: int
+    bytes_received: int
+    messages_sent: int
+    messages_received: int
     trouble: str
-    def __init__(self, node_id: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., connected: bool = ..., dialled_by_us: bool = ..., rtt_us: _Optional[int] = ..., queue_frames: _Optional[int] = ..., lag_events: _Optional[int] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ..., trouble: _Optional[str] = ...) -> None: ...
+    def __init__(self, node_id: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., connected: bool = ..., dialled_by_us: bool = ..., rtt_us: _Optional[int] = ..., queue_frames: _Optional[int] = ..., lag_events: _Optional[int] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., messages_sent: _Optional[int] = ..., messages_received: _Optional[int] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class GroupsRequest(_message.Message):
     __slots__ = ("group", "page")

@@ -1,0 +1,80 @@
+// Groups: services and Spark jobs alike, how far behind they are and were.
+import { el, facts, setText, Table, tag, to } from "./dom.js";
+import { get } from "./api.js";
+import { clock, count, duration } from "./format.js";
+
+const lagTag = (row) => (row.lag_events === 0 ? tag("up to date", "good") : tag(`${count(row.lag_events)} behind`, row.lag_us > 60_000_000 ? "bad" : "warn"));
+
+export function groupsPage(root, parameters, app) {
+  const table = new Table(
+    [
+      { title: "Group", make: (row) => el("a", { class: "name", href: to("group", { name: row.group }) }, row.group) },
+      { title: "Stand", renew: true, make: lagTag },
+      { title: "Oldest unhandled", num: true, text: (row) => (row.lag_us ? duration(row.lag_us / 1e6) : "–") },
+      { title: "Members", num: true, text: (row) => count(row.members.length) },
+      { title: "Streams", num: true, wide: true, text: (row) => count(row.streams) },
+      { title: "Topics", wide: true, text: (row) => row.topics.slice(0, 3).join(", ") + (row.topics.length > 3 ? ", …" : "") },
+    ],
+    (row) => row.group, "Groups", "No group has read anything yet. A group begins when somebody subscribes with its name.");
+  root.append(
+    el("div", { class: "head" }, el("div", {}, el("h1", {}, "Groups"), el("p", {}, "Services and Spark jobs in one view: how far they are behind. A job that reports its progress is a group without members."))),
+    el("section", { class: "card flush" }, table.element));
+  return { update: (snapshot) => table.update([...(snapshot.groups || [])].sort((a, b) => b.lag_events - a.lag_events || a.group.localeCompare(b.group))) };
+}
+
+export function groupPage(root, parameters, app) {
+  const name = parameters.get("name") || "";
+  const stand = el("span", {}), figures = el("div", {}), chart = el("div", { class: "chart" });
+  const said = el("p", { class: "hint" }), error = el("p", { class: "error", role: "alert" });
+  const table = new Table(
+    [
+      { title: "Stream", make: (row) => el("a", { class: "name", href: to("topic", { name: row.topic }) }, row.topic) },
+      { title: "Origin", text: (row) => `${row.origin}/${row.partition}` },
+      { title: "Handled", num: true, text: (row) => `${count(row.offset)} of ${count(row.latest)}` },
+      { title: "Lag", num: true, text: (row) => count(row.lag_events) },
+      { title: "Oldest", num: true, wide: true, text: (row) => (row.lag_us ? duration(row.lag_us / 1e6) : "–") },
+      { title: "Member", wide: true, text: (row) => row.member || "–" },
+    ],
+    (row) => `${row.topic}@${row.origin}/${row.partition}`, "Streams of this group", "It has no positions.");
+  root.append(
+    el("div", { class: "head" }, el("div", {}, el("p", { class: "small" }, el("a", { href: to("groups") }, "Groups")), el("h1", {}, name)), stand),
+    error, el("section", { class: "card" }, figures),
+    el("section", { class: "card" }, el("h2", {}, "Lag over the last hour"), chart, said),
+    el("section", { class: "card flush" }, el("h2", {}, "Streams"), table.element));
+  let plot = null, asking = false;
+  const draw = (history, now) => {
+    const points = history.length ? [...history, now] : [now];
+    setText(said, points.length < 3 ? "This node takes a point every ten seconds, as long as it runs." : `Now ${count(now[1])} events.`);
+    if (typeof uPlot === "undefined" || points.length < 2) return;
+    const data = [points.map((point) => point[0]), points.map((point) => point[1])];
+    if (plot) return plot.setData(data);
+    const color = (variable) => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+    const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } };
+    plot = new uPlot({ width: chart.clientWidth || 600, height: 260, legend: { show: false }, cursor: { y: false }, scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 10)] } },
+      axes: [{ ...axis, values: (_, times) => times.map((at) => clock(at * 1e6).slice(0, 8)) }, { ...axis, size: 64 }], series: [{ label: "time" }, { label: "events behind", stroke: color("--accent"), fill: color("--accent-wash"), width: 2, points: { show: false } }] }, data, chart);
+  };
+  const resized = () => plot?.setSize({ width: chart.clientWidth, height: 260 });
+  addEventListener("resize", resized);
+  return {
+    async update(snapshot) {
+      if (asking) return;
+      asking = true;
+      try {
+        const view = await get("group", { group: name });
+        setText(error, "");
+        stand.replaceChildren(lagTag(view));
+        figures.replaceChildren(facts([["Events behind", count(view.lag_events)], ["Oldest unhandled", view.lag_us ? duration(view.lag_us / 1e6) : "none"], ["Members", view.members.length ? view.members.join(", ") : "none"], ["Streams", count(view.streams)]]));
+        table.update(view.places);
+        draw(view.history, [snapshot.at_ms / 1000, view.lag_events, view.lag_us / 1e6]);
+      } catch (problem) {
+        setText(error, problem.message);
+      } finally {
+        asking = false;
+      }
+    },
+    leave() {
+      removeEventListener("resize", resized);
+      plot?.destroy();
+    },
+  };
+}
