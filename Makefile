@@ -20,7 +20,7 @@ help:  ## this list
 demo: $(READY)  ## a two-minute tour
 	@$(BIN)/python -m tools.demo
 
-test: $(READY) node peers  ## every test (under 10 minutes)
+test: $(READY) node peers browser  ## every test (under 10 minutes)
 	$(BIN)/pytest -n 2
 
 test-again: $(READY)  ## those that failed, one at a time; what passes now is flaky, and a bug to mend
@@ -80,7 +80,7 @@ $(STEP_CA):
 	GOBIN=$(@D) CGO_ENABLED=0 nice -n 19 go install github.com/smallstep/certificates/cmd/step-ca@$(STEP_CA_VERSION)
 
 clean:  ## remove what the other targets made
-	rm -rf .venv build $(NODE_DIR)/node_modules $(GRPC_DIR)/js/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build $(NODE_DIR)/node_modules $(BROWSER_DIR)/node_modules $(GRPC_DIR)/js/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -98,6 +98,20 @@ endif
 
 $(NODE_READY): $(NODE_DIR)/package-lock.json
 	cd $(NODE_DIR) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# The console's story in a browser needs packages, and a browser of the machine: none is downloaded.
+BROWSER_DIR := tests/console/browser
+.PHONY: browser
+ifneq ($(and $(shell command -v npm),$(shell command -v chromium chromium-browser google-chrome)),)
+browser: $(BROWSER_DIR)/node_modules/.ready
+else
+browser:
+	@echo "npm or a browser (chromium) not found: the console's story in a browser will be skipped"
+endif
+
+$(BROWSER_DIR)/node_modules/.ready: $(BROWSER_DIR)/package-lock.json
+	cd $(BROWSER_DIR) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Foreign gRPC peers of tests/interop/grpc. What cannot be built here is skipped by the tests, which say so.

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.console.signing import Place
+from tests.console.three_nodes import ThreeNodes, three_nodes
 from tests.up import up
 from weft.security import SALT_BYTES, SECRET_BYTES
 from weft.security.key_store import KeyRequest, create_key
+
+FEW = KeyRequest("few", ("orders.>",), ("orders.>",))
 
 
 @pytest.fixture(scope="package")
@@ -21,8 +24,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with up(data, "--node-id", "a") as node:
         token = node.context.token
         assert token is not None
-        yield Place(node, data, token, new_key(data, KeyRequest("few", ("orders.>",), ("orders.>",))))
+        yield Place(node, data, token, new_key(data, FEW))
         node.end_quietly()
+
+
+@pytest.fixture(scope="package")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
+    with three_nodes(tmp_path_factory.mktemp("mesh"), lambda data: new_key(data, FEW)) as mesh:
+        yield mesh
 
 
 def new_key(data: Path, wanted: KeyRequest) -> str:

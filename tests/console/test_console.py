@@ -115,7 +115,7 @@ def test_the_tail_shows_what_comes_and_only_that(place: Place) -> None:
     with signed_in(place.node, place.few) as http, signed_in(place.node, place.admin) as admin:
         publish(admin, "orders.tail", "before")
         stream = told(http, "/api/tail", pattern="orders.tail", key="k")
-        assert next(stream)[0] == "open"
+        assert next(stream)[0] == "ready"
         publish(admin, "orders.other", "elsewhere", key="k")
         publish(admin, "orders.tail", "without the key")
         publish(admin, "orders.tail", "after", key="k")

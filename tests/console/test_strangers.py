@@ -204,7 +204,7 @@ def test_a_revoked_key_is_out_at_once_with_what_it_has_open(place: Place) -> Non
     key = new_key(place.data, KeyRequest("gone", ("orders.>",), ("orders.>",)))
     with signed_in(place.node, key) as http:
         stream = told(http, "/api/tail", pattern="orders.>")
-        assert next(stream)[0] == "open"
+        assert next(stream)[0] == "ready"
         revoke_key(place.data, key.split("_")[1])
         name, said = next(stream)
         assert name == "over" and "revoked" in said["why"]
@@ -218,7 +218,7 @@ def test_requests_that_are_too_large_are_refused(place: Place) -> None:
         assert publish(http, "orders.large", "x" * 4_000_000).status_code == 413
         many = [told(http, "/api/tail", pattern="orders.>") for _ in range(6)]
         for each in many:
-            assert next(each)[0] == "open"
+            assert next(each)[0] == "ready"
         refused = http.get("/api/tail", params={"pattern": "orders.>"})
         assert refused.status_code == 503 and "too many live pages" in refused.text
         for each in many:

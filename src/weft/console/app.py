@@ -20,7 +20,7 @@ from starlette.routing import Route
 from weft.console.asking import Asker, Asking
 from weft.console.events import EventBrowser, Search
 from weft.console.guard import HEADERS, Guard, read_body_untrusted
-from weft.console.history import LagHistory
+from weft.console.history import INTERVAL_S, LagHistory
 from weft.console.publishing import WantedEvent, publish
 from weft.console.sessions import FEEDS_OF_SESSION_MAX, Session, Sessions
 from weft.console.streaming import Feed, Snapshots, Tail, history_view, live
@@ -37,7 +37,6 @@ from weft.wire.mesh import mesh_pb2 as pb
 
 SIGN_IN_BYTES_MAX: Final = 4 * KIB
 PUBLISH_BYTES_MAX: Final = 3 * MIB  # of a request: an event of 2 MiB as base64
-LAG_INTERVAL_S: Final = 10.0  # between two points of a group's history
 QUERY_CHARS_MAX: Final = 4 * KIB
 TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 NO_STORE: Final = {"cache-control": "no-store"}
@@ -75,7 +74,7 @@ class ConsoleParts:
     access: Access
     keys: Callable[[], Iterable[KeyRecord]]  # blocks
     topic_settings: Callable[[Topic], View]
-    group_lags: Callable[[], Iterable[tuple[str, int, float]]]
+    group_lags: Callable[[], Iterable[tuple[str, int, float]]]  # of groups that read here
 
 
 class Console:
@@ -94,7 +93,7 @@ class Console:
 
     def attach(self, parts: ConsoleParts) -> None:
         self._parts = parts
-        self._snapshots = Snapshots(parts.asking)
+        self._snapshots = Snapshots(parts.asking, self._history)
         self._events = EventBrowser(parts.asking)
         self._looking = asyncio.create_task(self._look(parts), name="weft-console")
 
@@ -116,7 +115,7 @@ class Console:
         while True:
             self._history.add(time.time(), parts.group_lags())
             self.sessions.end_old(time.monotonic())
-            await asyncio.sleep(LAG_INTERVAL_S)
+            await asyncio.sleep(INTERVAL_S)
 
     # --- routes --------------------------------------------------------------------------------------------------
 

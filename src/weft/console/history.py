@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-POINTS_MAX: Final = 360  # an hour, at one point every ten seconds
+INTERVAL_S: Final = 10.0  # between two points
+POINTS_MAX: Final = 360  # an hour of them
+AGE_S_MAX: Final = INTERVAL_S * POINTS_MAX
 GROUPS_MAX: Final = 256  # about 35 KiB each, so 9 MiB at worst; as many as the metrics tell apart
 
 
@@ -19,16 +21,31 @@ class Point(NamedTuple):
 
 
 class LagHistory:
+    """This node tells of the groups that read here, all the time; pages tell of all others, while somebody looks."""
+
     def __init__(self) -> None:
         self._points: dict[str, deque[Point]] = {}
 
     def add(self, at_s: float, lags: Iterable[tuple[str, int, float]]) -> None:
-        """What all groups of now lack. Those that are gone are forgotten; of too many, the first by name are kept."""
-        before, self._points = self._points, {}
-        for name, lag_events, lag_s in sorted(lags)[:GROUPS_MAX]:
-            points = before.get(name) or deque(maxlen=POINTS_MAX)
-            points.append(Point(at_s, lag_events, lag_s))
-            self._points[name] = points
+        """What groups lack now. A group has one point in an interval: the largest of those that were told, for a node
+        without a stream sees no lag in it."""
+        self._forget(at_s - AGE_S_MAX)
+        for name, lag_events, lag_s in lags:
+            points = self._points.get(name)
+            if points is None:
+                if len(self._points) >= GROUPS_MAX:
+                    continue
+                points = self._points[name] = deque(maxlen=POINTS_MAX)
+            if points and at_s < points[-1].at_s + INTERVAL_S / 2:
+                last = points[-1]
+                points[-1] = Point(last.at_s, max(last.lag_events, lag_events), max(last.lag_s, lag_s))
+            else:
+                points.append(Point(at_s, lag_events, lag_s))
+
+    def _forget(self, before_s: float) -> None:
+        """Groups of which nobody has told for long."""
+        for name in [name for name, points in self._points.items() if points[-1].at_s < before_s]:
+            del self._points[name]
 
     def of(self, group: str) -> list[Point]:
         """The oldest first."""

@@ -46,8 +46,10 @@ def said(event: str, value: object) -> bytes:
 class Snapshots:
     """The mesh as it is now, for each key that looks: asked for once, however many pages there are."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Asking, history: LagHistory) -> None:
+        """``history`` is told how far behind groups are, all over the mesh."""
         self._asking = asking
+        self._history = history
         self._taken: dict[str, tuple[float, asyncio.Task[View]]] = {}
 
     async def take(self, asker: Asker) -> View:
@@ -74,11 +76,10 @@ class Snapshots:
             asking.everywhere("Status", pb.StatusRequest(), asker),
             asking.everywhere("Groups", pb.GroupsRequest(page=pb.Page(limit=0)), asker),
         )
-        return (
-            view
-            | topics_view(found)
-            | {"mesh": mesh_view(asking.node.node_id, peers, statuses), "groups": groups_view(groups)}
-        )
+        lags = groups_view(groups)
+        self._history.add(time.time(), ((each["group"], each["lag_events"], each["lag_us"] / 1e6) for each in lags))
+        mesh = mesh_view(asking.node.node_id, peers, statuses)
+        return view | topics_view(found) | {"mesh": mesh, "groups": lags}
 
     async def close(self) -> None:
         tasks = [task for _, task in self._taken.values()]
@@ -160,7 +161,7 @@ class Tail:
             usage.subscribe()
             try:
                 number = self._node.subscribe(self, self._pattern, Edge.LATEST, TAIL_CREDIT_BYTES, "", "", holding)
-                yield said("open", {"pattern": self._pattern})
+                yield said("ready", {"pattern": self._pattern})
                 async for part in self._parts(feed):
                     yield part
                     taken = self._take_back()

@@ -62,12 +62,17 @@ def console_parts(
             "bytes": None if size == OFFSET_MAX else size,
         }
 
+    def group_lags() -> list[tuple[str, int, float]]:
+        """Of groups whose positions this node has: those that read here, or did."""
+        figures = answers.group_figures()
+        return [(each.group, each.lag_events, each.lag_s) for each in figures if clients.log.positions(each.group)]
+
     return ConsoleParts(
         Asking(clients, answers, clients.members, dial if config.admin.ask_others else None),
         protection.access,
         keys=lambda: () if config.insecure else read_keys(config.node.data),
         topic_settings=topic_settings,
-        group_lags=lambda: ((each.group, each.lag_events, each.lag_s) for each in answers.group_figures()),
+        group_lags=group_lags,
     )
 
 

@@ -58,12 +58,12 @@ export function eventsPage(root, parameters, app) {
   };
   const tail = () => {
     setText(error, "");
-    setText(status, "Waiting for the next event…");
+    setText(status, "Connecting…");
     list.replaceChildren();
     passedOver = 0;
     follow.setAttribute("aria-pressed", "true");
     setText(follow, "Stop");
-    close = stream("tail", query(), { events: (batch) => {
+    close = stream("tail", query(), { ready: () => setText(status, "Waiting for the next event…"), events: (batch) => {
       passedOver += batch.passed_over;
       list.prepend(...batch.events.reverse().map((event) => row(event, open)));
       while (list.children.length > SHOWN_MAX) list.lastChild.remove();

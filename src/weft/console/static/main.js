@@ -58,8 +58,10 @@ function show() {
   app.page = PAGES[name].show(root, parameters, app) || {};
   document.title = `${root.querySelector("h1")?.textContent || PAGES[name].title} · Weft`;
   for (const link of $("nav").querySelectorAll("a")) {
-    if (link.dataset.page === (PAGES[name].within || name)) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.page === (PAGES[name].within || name)) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "center" });
+    } else link.removeAttribute("aria-current");
   }
   if (app.live.snapshot) app.page.update?.(app.live.snapshot);
   scrollTo(0, 0);

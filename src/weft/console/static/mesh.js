@@ -97,7 +97,7 @@ class Picture {
     const turn = names.length === 2 ? Math.PI : -Math.PI / 2;
     names.forEach((name, index) => {
       const angle = turn + (2 * Math.PI * index) / names.length;
-      places.set(name, { x: WIDTH / 2 + wide * Math.cos(angle), y: RADIUS + 24 + high + high * Math.sin(angle) });
+      places.set(name, { isOnTop: Math.sin(angle) < -0.3, x: WIDTH / 2 + wide * Math.cos(angle), y: RADIUS + 62 + high + high * Math.sin(angle) });
     });
     return places;
   }
@@ -119,7 +119,7 @@ class Picture {
     const all = there === null && back === null ? null : (there || 0) + (back || 0);
     const busy = (all || 0) > 2048;
     shown.edge.setAttribute("class", busy ? "edge busy" : "edge");
-    shown.edge.style.strokeWidth = busy ? Math.min(2 + Math.log2(all / 2048) / 2, 8) : 2;
+    shown.edge.style.strokeWidth = busy ? Math.min(3 + Math.log2(all / 2048) / 2, 10) : 2;
     shown.pulse.setAttribute("class", (back || 0) > (there || 0) ? "pulse back" : "pulse");
     shown.pulse.setAttribute("visibility", busy ? "visible" : "hidden");
     const figures = [all === null ? null : byteRate(all), link.rtt_us ? `${(link.rtt_us / 1000).toFixed(1)} ms` : null];
@@ -128,13 +128,15 @@ class Picture {
 
   makeNode(node, place) {
     const group = svg("g", { class: "node" });
-    const sub = svg("text", { class: "sub", x: place.x, y: place.y + RADIUS + 38 });
+    const lines = place.isOnTop ? [-RADIUS - 34, -RADIUS - 16] : [RADIUS + 28, RADIUS + 47]; // away from the links
+    const name = svg("text", { class: "name", x: place.x, y: place.y + lines[0] });
+    const sub = svg("text", { class: "sub", x: place.x, y: place.y + lines[1] });
     const glyph = svg("text", { x: place.x, y: place.y + 6, "aria-hidden": "true" });
     group.append(
       svg("circle", { class: "halo", cx: place.x, cy: place.y, r: RADIUS + 8 }), svg("circle", { class: "body", cx: place.x, cy: place.y, r: RADIUS }),
-      glyph, svg("text", { class: "name", x: place.x, y: place.y + RADIUS + 22 }, shortened(node.id)), sub);
+      glyph, name, sub);
     const link = svg("a", { href: to("node", { id: node.id }), "data-node": node.id }, group);
-    this.nodes.set(node.id, { group, sub, glyph, link });
+    this.nodes.set(node.id, { group, name, sub, glyph });
     return link;
   }
 
@@ -143,8 +145,8 @@ class Picture {
     const flow = (this.app.live.rate(`node ${node.id} published`) || 0) + (this.app.live.rate(`node ${node.id} delivered`) || 0);
     shown.group.setAttribute("class", `node ${kind}`);
     setText(shown.glyph, { good: "✓", warn: "!", bad: "✕" }[kind] || "–");
-    setText(shown.sub, kind === "good" ? `${rate(flow)}${node.id === me ? " · you are here" : ""}` : word);
-    shown.link.setAttribute("aria-label", `${shortened(node.id)} ${shown.sub.textContent}, ${word}`);
+    setText(shown.name, node.id === me ? `${shortened(node.id)} (here)` : shortened(node.id));
+    setText(shown.sub, kind === "good" ? ` ${word} · ${rate(flow)}` : ` ${word}`);
   }
 }
 
