@@ -6,6 +6,7 @@ TOML is read by the standard library; YAML where PyYAML is installed (``weft[spa
 
 from __future__ import annotations
 
+import re
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,8 @@ from weft.model.topic import quoted
 
 CONFIG_FILE_BYTES_MAX: Final = 1 * MIB  # people write a few KiB; 1,024 tables of topics take 150
 SIMILAR: Final = 0.6  # how much of a name must be right to guess what was meant
+NAME_PART: Final = re.compile(r""""[^"]+"|'[^']+'|[^."']+""")
+NAME: Final = re.compile(rf"(?:{NAME_PART.pattern})(?:\.(?:{NAME_PART.pattern}))*")
 YAML_SUFFIXES: Final = frozenset({".yaml", ".yml"})
 
 M = TypeVar("M", bound=BaseModel)
@@ -101,12 +104,22 @@ def nested(flat: Mapping[str, object]) -> dict[str, Any]:
     """Values by dotted names as tables."""
     values: dict[str, Any] = {}
     for name, value in flat.items():
-        *sections, key = name.split(".")
+        *sections, key = split_name(name)
         table = values
         for section in sections:
             table = table.setdefault(section, {})
         table[key] = value
     return values
+
+
+def split_name(name: str) -> list[str]:
+    """The parts of a dotted name; a part in quotes may have dots, as in TOML: ``conf."spark.executor.memory"``."""
+    parts = [part.strip("\"'") for part in NAME_PART.findall(name)]
+    if NAME.fullmatch(name) is None:
+        raise BadConfig(
+            f"{quoted(name)} is no name of a setting: parts with dots between them, in quotes if they have dots"
+        )
+    return parts
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

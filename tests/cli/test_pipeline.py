@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import Weft
+from weft.configuration import flags
+from weft.errors import UsageError
 from weft.pipelines.base import Outcome
 from weft.pipelines.catalogue import CATALOGUE, Entry
 from weft.pipelines.records import QueryRecord, Records, RunRecord
-from weft.pipelines.submitting import outcome_lines
+from weft.pipelines.submitting import outcome_lines, read_overrides
 
 RUNNING = RunRecord("night", "archive", 1, "local[2]", "a.toml", 1, 2_000_000, "running")
 
@@ -56,6 +58,72 @@ def test_a_bad_file_is_refused_before_spark_starts(weft: Weft, tmp_path: Path, t
     assert outcome.status == 1
     assert said in outcome.err
     assert not (tmp_path / "runs").exists()
+
+
+ARCHIVE = """
+[mesh]
+nodes = ["127.0.0.1:1"]
+insecure = true
+[source]
+subscribe = "plant.>"
+[table]
+path = "{place}/table"
+[run]
+checkpoint = "{place}/checkpoint"
+"""
+
+
+@pytest.mark.req("SPK-03")
+@pytest.mark.parametrize(
+    ("pipeline", "settings", "said"),
+    [
+        ("archive", ["table.path=/proc/nope"], "table.path: cannot make the directory /proc/nope: "),
+        ("archive", ["table.path={place}/file"], "table.path: cannot make the directory {place}/file: File exists"),
+        ("archive", ["run.checkpoint={place}/file/c"], "run.checkpoint: cannot make the directory {place}/file/c: "),
+        ("archive", ["table.path=s3://bucket/events"], 'table.path = "s3://bucket/events": tables are in directories'),
+        ("archive", ["table.path=s3://bucket/events"], "s3: is not supported: mount the store"),
+        ("archive", ["mesh.nodes=[]", "mesh.insecure=false", "mesh.context=nowhere"], "no context is called 'nowhere'"),
+        ("archive", ["mesh.token='file:{place}/none'"], "option token: cannot read {place}/none"),
+        ("archive", ["mesh.insecure=false", "mesh.tls_root={place}/none"], "cannot read {place}/none"),
+        ("compact", [], "there is no delta table to read (setting table.path, table {place}/table)"),
+        ("audit", ["audit.subscribe='plant.>'"], "there is no delta table to read (setting table.path"),
+    ],
+)
+def test_what_can_be_known_is_said_before_spark_starts(
+    weft: Weft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: str, settings: list[str], said: str
+) -> None:
+    monkeypatch.setattr("weft.pipelines.running.session", None)  # to call it is an error
+    (tmp_path / "file").write_text("")
+    text = ARCHIVE.format(place=tmp_path)
+    if pipeline != "archive":
+        text = text.partition("[source]")[0] + f'[table]\npath = "{tmp_path}/table"\n'
+    file = tmp_path / "pipeline.toml"
+    file.write_text(text)
+    flags = [part for each in settings for part in ("--set", each.format(place=tmp_path))]
+    outcome = weft("pipeline", "run", pipeline, "--config", file, "--state-dir", tmp_path / "runs", *flags)
+    assert outcome.status == 1
+    assert said.format(place=tmp_path) in " ".join(outcome.err.split())
+    assert "Traceback" not in outcome.err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "wanted"),
+    [
+        ('spark.conf."spark.executor.memory"=1g', {"spark": {"conf": {"spark.executor.memory": "1g"}}}),
+        ("spark.conf.'spark.a=b'='x=y'", {"spark": {"conf": {"spark.a=b": "x=y"}}}),
+        ("run.trigger=5 seconds", {"run": {"trigger": "5 seconds"}}),
+        ("audit.ignore_tail=true", {"audit": {"ignore_tail": True}}),
+    ],
+)
+def test_settings_may_have_dots_in_quotes(setting: str, wanted: dict[str, object]) -> None:
+    assert flags(read_overrides([setting])).values == wanted
+
+
+@pytest.mark.parametrize("setting", ["=x", '"a=1', 'spark.conf."a=1', "a..b=1", ".a=1", 'a"b"=1', 'a.""=1'])
+def test_settings_without_a_name(setting: str) -> None:
+    with pytest.raises(UsageError, match=r"NAME=VALUE|is no name of a setting"):
+        flags(read_overrides([setting]))
 
 
 @pytest.mark.parametrize(

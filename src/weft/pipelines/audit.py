@@ -61,6 +61,9 @@ class AuditSettings(JobSettings):
     audit: AuditSection
     table: lake.TableSection
 
+    def uses_mesh(self) -> bool:
+        return True
+
 
 class Finding(StrEnum):
     """What can be said of a range of offsets."""

@@ -98,6 +98,9 @@ class ReplaySettings(JobSettings):
         )
         return "\n".join(("weft replay", *map(str, parts)))
 
+    def uses_mesh(self) -> bool:
+        return True
+
 
 def run(spark: SparkSession, settings: ReplaySettings, run: JobRun) -> Outcome:
     """Say what would be done; with ``execute``, do it."""

@@ -38,6 +38,10 @@ class ArchiveSection(lake.TableSection):
     since: AwareDatetime | None = Field(default=None, description="Events from this time on.")
     until: AwareDatetime | None = Field(default=None, description="Events before this time.")
 
+    @classmethod
+    def is_input(cls) -> bool:
+        return True
+
 
 class WindowSection(Section):
     """What a row stands for."""

@@ -17,14 +17,20 @@ import msgspec
 from weft.configuration import Source, flags, read_file, validated
 from weft.errors import UsageError, WeftError
 from weft.pipelines.base import Job, JobRun, Outcome, Streaming
+from weft.pipelines.checking import check, input_bytes
 from weft.pipelines.progress import line_of, read_progress
 from weft.pipelines.records import QueryRecord, Records, RunRecord
-from weft.pipelines.settings import AVAILABLE_NOW
-from weft.spark.session import session
+from weft.pipelines.settings import AVAILABLE_NOW, SparkSection
+from weft.pipelines.shuffling import SHUFFLE_PARTITIONS, choose_partitions
+from weft.spark.session import is_submitted, session
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+ADAPTIVE: Final = "spark.sql.adaptive.enabled"
+SLOW_START: Final = "Python worker failed to connect back"
+SLOW_STARTS_MAX: Final = 5  # each takes ten seconds
 LOOK_INTERVAL_S: Final = 0.5  # how soon a wish to stop and the end of a batch are seen
 
 
@@ -46,6 +52,8 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
         overrides["run.trigger"] = AVAILABLE_NOW
     settings = validated(pipeline.settings, [Source(str(wish.config), read_file(wish.config)), flags(overrides)])
     name = settings.name or pipeline.name
+    reads_tables = isinstance(pipeline, Job)
+    check(settings, reads_tables=reads_tables, submitted=is_submitted())
     with records.claim(name):
         spark_settings = settings.spark
         record = RunRecord(
@@ -61,12 +69,14 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
         records.write(record)
         try:
             say("starting Spark")
-            spark = session(f"weft {name}", master=spark_settings.master, conf=spark_settings.conf)
-            record = msgspec.structs.replace(record, master=spark.sparkContext.master, state="running")
+            spark = _session(name, spark_settings, is_job=reads_tables)
+            record = msgspec.structs.replace(record, master=spark.conf.get("spark.master", ""), state="running")
             try:
+                if SHUFFLE_PARTITIONS not in spark_settings.conf and not is_submitted():
+                    say(choose_partitions(spark, input_bytes(settings, reads_tables=reads_tables)))
                 match pipeline:
                     case Streaming():
-                        outcome, record = _watch(pipeline.start(spark, settings), record, records, say)
+                        outcome, record = _watch(started(pipeline, spark, settings, say), record, records, say)
                     case Job():
                         records.write(record)
                         outcome = pipeline.run(spark, settings, JobRun(wish.execute, say))
@@ -80,6 +90,27 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
             raise
         records.write(msgspec.structs.replace(record, updated_us=_now_us()))
     return outcome
+
+
+def _session(name: str, wanted: SparkSection, *, is_job: bool) -> SparkSession:
+    """Spark's own log is quiet: what ends a run is told in a sentence, by us. Jobs let Spark adapt its plans."""
+    defaults = {ADAPTIVE: "true"} if is_job else {}
+    return session(f"weft {name}", master=wanted.master, conf=defaults | wanted.conf, log_level="fatal")
+
+
+def started(
+    pipeline: Streaming[Any], spark: SparkSession, settings: Any, say: Callable[[str], None]
+) -> Sequence[StreamingQuery]:
+    """Its queries. A Spark Connect server gives the Python of ``foreachBatch`` ten seconds to begin; a busy machine
+    may not manage that, so it is tried again."""
+    for _ in range(SLOW_STARTS_MAX):
+        try:
+            return pipeline.start(spark, settings)
+        except Exception as error:  # of Spark, classic or Connect: they have no class in common
+            if SLOW_START not in str(error):
+                raise
+            say("Spark's Python did not begin in time; trying again")
+    return pipeline.start(spark, settings)
 
 
 def _check_wish(pipeline: Any, wish: Wish) -> None:

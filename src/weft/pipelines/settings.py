@@ -124,7 +124,9 @@ class SourceSection(Section):
 class SparkSection(Section):
     """The Spark session. Under ``spark-submit``, what that says counts."""
 
-    master: str | None = Field(default=None, description="Any Spark master; unset: local[*].")
+    master: str | None = Field(
+        default=None, description="Any Spark master, or `sc://host:port` for Spark Connect; unset: local[*]."
+    )
     conf: dict[str, str] = Field(default={}, description="Spark's own settings, by their names.")
 
 
@@ -147,6 +149,10 @@ class PipelineSettings(Section):
     name: Name | None = Field(default=None, description="What this run is called by `weft pipeline status`.")
     mesh: MeshSection = MeshSection()
     spark: SparkSection = SparkSection()
+
+    def uses_mesh(self) -> bool:
+        """Whether it talks to nodes: pipelines with a source do, if it is set."""
+        return getattr(self, "source", None) is not None
 
 
 class StreamingSettings(PipelineSettings):

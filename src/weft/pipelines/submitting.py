@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from weft.errors import UsageError, WeftError
 from weft.pipelines.base import Outcome
@@ -19,6 +20,8 @@ from weft.pipelines.catalogue import find
 from weft.pipelines.records import Records, default_directory
 from weft.pipelines.running import Wish, run
 from weft.visible import visible
+
+SETTING: Final = re.compile(r"""((?:"[^"]*"|'[^']*'|[^"'=])+)=""")
 
 
 def main(pipeline: Any, arguments: Sequence[str] | None = None) -> None:
@@ -41,17 +44,24 @@ def main(pipeline: Any, arguments: Sequence[str] | None = None) -> None:
 
 
 def read_overrides(settings: Sequence[str]) -> dict[str, object]:
-    """``name=value`` as values by dotted names. What is no TOML value is text."""
+    """``name=value`` as values by dotted names, with quotes around parts that have dots: ``spark.conf."spark.a.b"=1g``.
+    What is no TOML value is text."""
     overrides: dict[str, object] = {}
     for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--set takes NAME=VALUE, not '{setting}'")
+        name, text = _split(setting)
         try:
             overrides[name] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             overrides[name] = text
     return overrides
+
+
+def _split(setting: str) -> tuple[str, str]:
+    """Name and value: at the first ``=`` that is not within quotes."""
+    found = SETTING.match(setting)
+    if found is None:
+        raise UsageError(f"--set takes NAME=VALUE, not '{setting}'")
+    return found[1].strip(), setting[found.end() :]
 
 
 def outcome_lines(outcome: Outcome) -> list[str]:

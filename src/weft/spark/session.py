@@ -1,6 +1,7 @@
 """A Spark session with ``format("weft")`` in it, made so that Python sources work and a laptop is not exposed.
 
-Under ``spark-submit`` there is a session already: it is taken as it is.
+Under ``spark-submit`` there is a session already: it is taken as it is. With ``sc://host:port`` as the master, or in
+the variable SPARK_REMOTE, it is a session of a Spark Connect server, and there is no Java here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from weft.errors import UsageError
 from weft.spark.java import use_java
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL: Final = "local[*]"
+CONNECT: Final = "sc://"
+REMOTE_VARIABLE: Final = "SPARK_REMOTE"
+SUBMIT_VARIABLE: Final = "SPARK_SUBMIT_OPTS"  # Spark's start script hands them to the Java that it starts
+LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 DEFAULTS: Final = {
@@ -25,7 +30,6 @@ DEFAULTS: Final = {
     "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",  # measured best, as for the source's own batches
-    "spark.log.level": "ERROR",  # at WARN every session begins with a page of lines that nobody can act on
     "spark.sql.adaptive.enabled": "false",  # streaming turns it off anyway, with a warning for every query
 }
 # A driver that runs here listens here, and nowhere else.
@@ -37,7 +41,13 @@ LOCAL_DEFAULTS: Final = {
 }
 
 
-def session(app: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+def session(
+    app: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    log_level: Literal["error", "fatal"] = "error",
+) -> SparkSession:
     """The session there is, or a new one; ``register`` has been called on it."""
     prepare()
     from pyspark.sql import SparkSession
@@ -47,10 +57,18 @@ def session(app: str, *, master: str | None = None, conf: Mapping[str, str] | No
     given = dict(conf or {})
     master = master or given.pop("spark.master", None)
     builder = SparkSession.builder.appName(app)
-    if not _submitted():
+    settings = DEFAULTS | given
+    if (remote := _remote(master)) is not None:
+        _check_connect()
+        builder = builder.remote(remote)
+    elif not is_submitted():
+        use_java(cache_directory())
+        _quiet(log_level)
         builder = builder.master(master or LOCAL)
-    defaults = DEFAULTS | (LOCAL_DEFAULTS if (master or LOCAL).startswith("local") and not _submitted() else {})
-    for name, value in (defaults | given).items():
+        if (master or LOCAL).startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or Spark warns of the address that it guesses
+            settings = DEFAULTS | LOCAL_DEFAULTS | given
+    for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     register(spark)
@@ -58,20 +76,38 @@ def session(app: str, *, master: str | None = None, conf: Mapping[str, str] | No
 
 
 def prepare() -> None:
-    """What has to be so before Spark starts: a Java, and workers that run the Python that has Weft."""
+    """What has to be so before anything of Spark is imported: it is there, and workers run the Python that has Weft."""
     try:
         import pyspark  # noqa: F401
     except ImportError:
         raise UsageError("Spark is not installed here: pip install 'weft[spark]'") from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if not _submitted():
-        use_java(cache_directory())
 
 
 def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
 
 
-def _submitted() -> bool:
+def is_submitted() -> bool:
     """Whether spark-submit started us: its Java is running and waits for us at this port."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _remote(master: str | None) -> str | None:
+    """The Spark Connect server to use, if any."""
+    if master is None:
+        return os.environ.get(REMOTE_VARIABLE) or None
+    return master if master.startswith(CONNECT) else None
+
+
+def _check_connect() -> None:
+    try:
+        import pyspark.sql.connect.session  # noqa: F401
+    except ImportError as error:
+        raise UsageError(f"Spark Connect is not installed here: pip install 'weft[connect]' ({error})") from None
+
+
+def _quiet(log_level: str) -> None:
+    """Spark's Java reads this when it starts. Who has set something of the kind is left alone."""
+    if SUBMIT_VARIABLE not in os.environ and "SPARK_CONF_DIR" not in os.environ:
+        os.environ[SUBMIT_VARIABLE] = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} -Dweft.spark.log={log_level}"

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from weft.configuration import Section
 from weft.errors import UsageError
@@ -118,6 +118,22 @@ class TableSection(Section):
     identifier: str = Field(
         default=IDENTIFIER_DEFAULT, pattern=IDENTIFIER.pattern, description="Iceberg: its name in the catalog."
     )
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _is_directory(cls, path: object) -> object:
+        """A Path has lost what tells a store from a directory."""
+        text = str(path).removeprefix("file://")
+        if found := SCHEME.match(text):
+            raise ValueError(
+                f"tables are in directories that driver and executors see; {found[0]} is not supported: mount the store"
+            )
+        return text if isinstance(path, str) else path
+
+    @classmethod
+    def is_input(cls) -> bool:
+        """Whether the table is read, so that it has to be there."""
+        return False
 
     def settings(self, partition_by: tuple[str, ...] = (), sort_by: tuple[str, ...] = ()) -> TableSettings:
         """The table as a pipeline lays it out."""
