@@ -15,6 +15,7 @@ from weft.core.messages import (
     UNBOUNDED,
     AddCredit,
     Assigned,
+    BucketsFound,
     DamageFound,
     Deliver,
     Delivered,
@@ -190,6 +191,8 @@ class Actor:
                 self.receipts.update((each.request, each) for each in receipts)
             case Refused(request, error):
                 self.refused[request] = error
+            case BucketsFound():
+                pass
             case GroupMoved(request):
                 self.moved.append(request)
             case Opened(number, positions):

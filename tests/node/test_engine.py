@@ -62,6 +62,7 @@ class Bench:
             kick=self._kick,
             damaged=self.damage.append,
             failed=self.failures.append,
+            buckets_found=lambda: None,
             now_s=time.monotonic,
         )
         self.engine.links = self.links

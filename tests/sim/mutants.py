@@ -31,8 +31,7 @@ from weft.core.messages import (
     TellInterest,
 )
 from weft.core.plain import PLAIN_EPOCH
-from weft.core.routes import ALWAYS
-from weft.core.topics import selects
+from weft.core.topics import EVERYWHERE, selects
 from weft.errors import StorageError
 from weft.limits import KIB
 from weft.log.log import Advanced
@@ -185,7 +184,7 @@ class LeavesOneOut(Broker):
         told: list[Effect] = []
         for effect in super()._tell_interest(now_s):
             if isinstance(effect, TellInterest) and effect.summary is not None:
-                summary = summarize([*sorted(self.subscriptions.patterns())[1:], *ALWAYS], KIB)
+                summary = summarize([*sorted(self.subscriptions.patterns())[1:], *EVERYWHERE], KIB)
                 effect = replace(effect, summary=summary)
             told.append(effect)
         return told

@@ -9,7 +9,8 @@ docs/sdk.md shows how to use it. How it is made, from the outside in:
   ``session`` is one stream from one node, ``subscription`` goes from one session to the next.
 - Acknowledging by hand: ``by_hand`` knows what the application has and has settled, without any I/O; ``failing`` checks
   what is said of events that fail, ``dead_letters`` lists those that failed for good, ``handling`` calls a function.
-- ``fetch`` reads a range of a stream, ``requests`` asks and answers over topics; ``blocking`` is all of it on a thread.
+- ``fetch`` reads a range of a stream, ``requests`` asks and answers over topics, ``kv`` has keys and values;
+  ``blocking`` is all of it on a thread.
 - ``nodes`` has the channels and says where to try next, ``backoff`` when; ``duplex`` is gRPC's call with our errors.
 
 Nothing here imports what nodes are made of: the mesh is known by ``mesh.proto`` and the batch format alone.
@@ -41,16 +42,19 @@ from weft.client.errors import (
     NodeShuttingDown,
     NoReply,
     NotAllowed,
+    NotOwner,
     OutOfSequence,
     PositionExpired,
     PositionUnknown,
     PublishInDoubt,
+    RevisionConflict,
     SequenceReused,
     TooLarge,
     Unauthenticated,
     Unavailable,
 )
 from weft.client.hooks import Hooks
+from weft.client.kv import ABSENT, Bucket, BucketInfo, KvEntry, KvWatch
 from weft.client.options import ClientTls, Options, TlsFiles
 from weft.client.received import Received, ReceivedBatch
 from weft.client.requests import Request
@@ -58,9 +62,12 @@ from weft.client.subscription import Subscription
 from weft.model.dead_letters import DeadLetter
 
 __all__ = [
+    "ABSENT",
     "Backpressure",
     "BadNode",
     "BadRequest",
+    "Bucket",
+    "BucketInfo",
     "Busy",
     "Client",
     "ClientTls",
@@ -73,12 +80,15 @@ __all__ = [
     "GroupPolicy",
     "GroupStream",
     "Hooks",
+    "KvEntry",
+    "KvWatch",
     "LogCorrupt",
     "Member",
     "NoReply",
     "NodePositions",
     "NodeShuttingDown",
     "NotAllowed",
+    "NotOwner",
     "Options",
     "OutOfSequence",
     "PeerInfo",
@@ -90,6 +100,7 @@ __all__ = [
     "ReceivedBatch",
     "Recipient",
     "Request",
+    "RevisionConflict",
     "SequenceReused",
     "Status",
     "StreamPositions",

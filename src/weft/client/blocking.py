@@ -27,6 +27,9 @@ from weft.client.admin import (
 from weft.client.background import begin
 from weft.client.chunk import Published, Whole
 from weft.client.failing import WINDOW, Retry
+from weft.client.kv import Bucket as AsyncBucket
+from weft.client.kv import BucketInfo, Expected, KvEntry
+from weft.client.kv import KvWatch as AsyncKvWatch
 from weft.client.loop_thread import LoopThread
 from weft.client.received import Received, ReceivedBatch
 from weft.client.requests import Request as AsyncRequest
@@ -35,6 +38,7 @@ from weft.client.subscription import Commit
 from weft.client.subscription import Subscription as AsyncSubscription
 from weft.model import EventId, Position, Receipt, Stream
 from weft.model.dead_letters import DeadLetter
+from weft.model.key_value import HISTORY, Revision
 
 
 class Subscription:
@@ -119,6 +123,79 @@ class Request:
 
     def reply(self, payload: bytes | str, *, headers: Mapping[str, str] | None = None) -> Receipt:
         return self._thread.run(self._inner.reply(payload, headers=headers))
+
+
+class Bucket:
+    """A bucket of keys and values."""
+
+    def __init__(self, thread: LoopThread, inner: AsyncBucket) -> None:
+        self._thread = thread
+        self._inner = inner
+        self.name = inner.name
+
+    def get(self, key: str, *, at_least: Revision | str | None = None) -> KvEntry | None:
+        return self._thread.run(self._inner.get(key, at_least=at_least))
+
+    def keys(self, pattern: str = ">") -> list[str]:
+        return self._thread.run(self._inner.keys(pattern))
+
+    def entries(self, pattern: str = ">") -> list[KvEntry]:
+        return self._thread.run(self._inner.entries(pattern))
+
+    def history(self, key: str) -> list[KvEntry]:
+        return self._thread.run(self._inner.history(key))
+
+    def watch(self, pattern: str = ">", *, snapshot: bool = True) -> KvWatch:
+        async def open_it() -> AsyncKvWatch:
+            return self._inner.watch(pattern, snapshot=snapshot)
+
+        return KvWatch(self._thread, self._thread.run(open_it()))
+
+    def put(
+        self,
+        key: str,
+        value: bytes | str,
+        *,
+        ttl: float | None = None,
+        if_revision: Expected | None = None,
+        copies: int = 0,
+    ) -> Revision:
+        return self._thread.run(self._inner.put(key, value, ttl=ttl, if_revision=if_revision, copies=copies))
+
+    def delete(self, key: str, *, if_revision: Expected | None = None, copies: int = 0) -> Revision:
+        return self._thread.run(self._inner.delete(key, if_revision=if_revision, copies=copies))
+
+    def configure(self, *, owner: str = "", history: int = HISTORY, force: bool = False) -> None:
+        self._thread.run(self._inner.configure(owner=owner, history=history, force=force))
+
+
+class KvWatch:
+    """Changes of a bucket, as a plain iterator."""
+
+    def __init__(self, thread: LoopThread, inner: AsyncKvWatch) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> KvEntry:
+        return self.next()
+
+    def next(self, timeout_s: float | None = None) -> KvEntry:
+        """The next change. TimeoutError if none came in time: then the watch is over."""
+        return self._thread.run(self._inner.__anext__(), timeout_s)
+
+    def close(self) -> None:
+        self._thread.run(self._inner.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class Ahead:
@@ -325,6 +402,14 @@ class Client:
 
         for request in self._each(self._thread.run(open_it())):
             yield Request(self._thread, request)
+
+    # --- keys and values -------------------------------------------------------------------------------------------
+
+    def kv(self, bucket: str) -> Bucket:
+        return Bucket(self._thread, self._client.kv(bucket))
+
+    def buckets(self) -> list[BucketInfo]:
+        return self._thread.run(self._client.buckets())
 
     # --- positions and questions -----------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from weft.client.failing import WINDOW, Retry, parse_failing
 from weft.client.fetch import Fetch
 from weft.client.handling import Handler, Handling
 from weft.client.hooks import Hooks
+from weft.client.kv import Bucket, BucketInfo, buckets_of
 from weft.client.nodes import Nodes
 from weft.client.options import ClientTls, Options, TlsFiles, parse_nodes
 from weft.client.publisher import Publisher
@@ -255,6 +256,17 @@ class Client:
 
     async def _publish_with(self, topic: str, payload: bytes | str, headers: Mapping[str, str]) -> Receipt:
         return await self.publish(topic, payload, headers=headers)
+
+    # --- keys and values -------------------------------------------------------------------------------------------
+
+    def kv(self, bucket: str) -> Bucket:
+        """A bucket of keys and values. It need not be made first. See ``Bucket``."""
+        self._check_open()
+        return Bucket(self._nodes, bucket)
+
+    async def buckets(self) -> list[BucketInfo]:
+        """The buckets that this client may read."""
+        return await buckets_of(self._nodes)
 
     # --- positions -------------------------------------------------------------------------------------------------
 

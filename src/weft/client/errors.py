@@ -65,6 +65,15 @@ class SequenceReused(UsageError):
     used twice. These events are not in the log; the fact ``kept_at`` says where the others are."""
 
 
+class RevisionConflict(UsageError):
+    """The key is at another revision than the caller thinks, which the fact ``revision`` names. Nothing was written."""
+
+
+class NotOwner(UsageError):
+    """One node owns the bucket, which the fact ``owner`` names, and takes all writes; or none does, and then no node
+    can promise a revision."""
+
+
 class CopiesMissing(WeftError):
     """The events are durable where they were published, but not on as many nodes as asked for."""
 
@@ -119,6 +128,8 @@ CLASSES: Final[dict[int, type[WeftError]]] = {
     ErrorCode.ERROR_SEQUENCE_REUSED: SequenceReused,
     ErrorCode.ERROR_COPIES: CopiesMissing,
     ErrorCode.ERROR_CORRUPT: LogCorrupt,
+    ErrorCode.ERROR_CONFLICT: RevisionConflict,
+    ErrorCode.ERROR_NOT_OWNER: NotOwner,
 }
 
 STATUS_CLASSES: Final[dict[StatusCode, type[WeftError]]] = {

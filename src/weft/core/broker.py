@@ -13,6 +13,7 @@ from weft.core.beginnings import Beginnings
 from weft.core.group_work import GroupWork
 from weft.core.messages import (
     AddCredit,
+    BucketsFound,
     DropDead,
     Effect,
     Ended,
@@ -47,12 +48,13 @@ from weft.core.routes import Routes, told_interest
 from weft.core.settings import BrokerSettings
 from weft.core.subscriptions import Subscriptions
 from weft.core.timers import soonest
-from weft.core.topics import DEAD_PREFIX, GROUPS_PREFIX, selects
+from weft.core.topics import EVERYWHERE_PREFIXES, selects
 from weft.errors import UsageError
 from weft.limits import COPIES_MAX
 from weft.log import Appended, Log
 from weft.log.errors import SequenceReused
 from weft.model import NodeId, Pattern, Stream, Topic
+from weft.model.key_value import KV_PREFIX
 
 ROUTES_DELAY_S: Final = 0.01  # changes of the mesh that come together are looked at once
 INTEREST_DELAY_S: Final = 0.02  # subscriptions that come together are told together
@@ -85,7 +87,8 @@ class Broker:
         """Before any step: what the log knows of groups, and what this node wants of the mesh."""
         effects = self.group_work.start(now_s)
         self._interest_due_s = now_s
-        return [*effects, *self._settle(now_s)]
+        has_buckets = any(stream.topic.startswith(KV_PREFIX) for stream, _ in self._known)
+        return [*effects, *([BucketsFound()] if has_buckets else []), *self._settle(now_s)]
 
     # --- inputs and time -----------------------------------------------------------------------------------------
 
@@ -205,6 +208,8 @@ class Broker:
         info = self.log.info(stream, epoch)
         effects = self.subscriptions.stream_known(info)
         self.replication.stream_known(info)
+        if stream.topic.startswith(KV_PREFIX):
+            effects.append(BucketsFound())
         return [*effects, *self.group_work.stream_known(key, now_s)]
 
     # --- subscribers ---------------------------------------------------------------------------------------------
@@ -269,7 +274,7 @@ class Broker:
         return [tell]
 
     def _is_wanted_here(self, topic: Topic) -> bool:
-        if topic.startswith((GROUPS_PREFIX, DEAD_PREFIX)) or self.subscriptions.wants(topic):
+        if topic.startswith(EVERYWHERE_PREFIXES) or self.subscriptions.wants(topic):
             return True
         if topic in self.group_work.groups.dead_topics:
             return True

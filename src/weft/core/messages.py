@@ -388,6 +388,11 @@ class Receipted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class BucketsFound:
+    """The log has entries of buckets: somebody has to follow them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Receipts:
     """What one sync made safe."""
 
@@ -538,6 +543,7 @@ class TellInterest:
 
 Effect: TypeAlias = (
     Receipts
+    | BucketsFound
     | Refused
     | GroupMoved
     | Opened

@@ -7,13 +7,12 @@ from typing import Final
 
 from weft.core.messages import TellInterest
 from weft.core.settings import INTEREST_OWN_PATTERNS_MAX, InterestSettings
-from weft.core.topics import DEAD, GROUPS, is_own
+from weft.core.topics import EVERYWHERE, is_own
 from weft.membership import NodeState
 from weft.model import NodeId, Pattern, Topic
 from weft.routing import Interest, InterestTable, Topology, aggregate, begin_alike, summarize
 
 MERGED_PATTERNS_MAX: Final = 384  # merged with care in ten milliseconds; ten times as many take ten times as long
-ALWAYS: Final = (GROUPS, DEAD)  # every node knows where every group stands, and what its readers gave up on
 
 
 class Routes:
@@ -100,7 +99,7 @@ def _links(states: Iterable[NodeState]) -> dict[NodeId, Iterable[NodeId]]:
 def told_interest(patterns: set[Pattern], settings: InterestSettings) -> TellInterest:
     """What a node tells the mesh: its subscribers' patterns, and the mesh's own topics apart, so that widening one list
     does not lose the other. If one is widened, a summary says which of it is meant."""
-    wanted = patterns.union(ALWAYS)
+    wanted = patterns.union(EVERYWHERE)  # every node knows where groups stand, and all buckets
     summarizes = settings.filter_bytes_max > 0
     own = _told({each for each in wanted if is_own(each)}, INTEREST_OWN_PATTERNS_MAX, summarizes)
     users = _told({each for each in wanted if not is_own(each)}, settings.patterns_max, summarizes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, Generic, TypeVar
 
 from weft.model import Pattern, Topic, matches, parse_pattern
+from weft.model.key_value import KEY_VALUES, KV_PREFIX
 from weft.routing import Trie
 
 OWN_TOKEN: Final = "weft"  # noqa: S105  of topics, no secret
@@ -17,6 +18,8 @@ GROUPS: Final = parse_pattern("weft.groups.>")
 DEAD_PREFIX: Final = "weft.dead."
 DEAD: Final = parse_pattern("weft.dead.>")  # events that a group's readers could not handle
 PLAIN_PREFIX: Final = "weft.plain."
+EVERYWHERE_PREFIXES: Final = (GROUPS_PREFIX, DEAD_PREFIX, KV_PREFIX)  # every node has these
+EVERYWHERE: Final = (GROUPS, DEAD, KEY_VALUES)  # the same as patterns
 
 V = TypeVar("V", bound=str | int)
 

@@ -13,7 +13,7 @@ is done again by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -46,7 +46,7 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
+class Stretch:
     """The offsets from an index point up to the next one."""
 
     point: Point
@@ -72,15 +72,25 @@ def compact(
 
 
 def _compact(log: Log, state: StreamState, start: int, tombstones_before_us: int, keys_max: int) -> Compacted | None:
-    stretches = _settled(log, state)
+    stretches = settled(log, state)
     latest, end = _latest_offsets(log, state, stretches, keys_max)
     if end <= max(state.compacted, start):
         return None
+    return rewrite(log, state, start, stretches, end, lambda batch: _stays(batch, latest, tombstones_before_us))
+
+
+def rewrite(
+    log: Log, state: StreamState, start: int, stretches: list[Stretch], end: int, stays: Callable[[Batch], list[bool]]
+) -> Compacted | None:
+    """Take away what does not stay of these stretches, up to ``end``; None if the stream no longer begins at ``start``.
+
+    The caller holds ``log.maintenance``.
+    """
     kept = removed = 0
     saved: list[tuple[Point, int]] = []
     for stretch in stretches:
         before = _entries(log, state, stretch)
-        after = list(_joined(_compacted(before, end, latest, tombstones_before_us)))
+        after = list(_joined(_compacted(before, end, stays)))
         kept += sum(entry.events for entry in after if entry.end <= end)
         removed += sum(entry.events for entry in before) - sum(entry.events for entry in after)
         if after != before and not log.change(state, start, _replace(state, stretch.point.segment, before, after)):
@@ -94,16 +104,16 @@ def _compact(log: Log, state: StreamState, start: int, tombstones_before_us: int
     return Compacted(state.stream, state.epoch, end, removed, kept, size)
 
 
-def _settled(log: Log, state: StreamState) -> list[_Stretch]:
+def settled(log: Log, state: StreamState) -> list[Stretch]:
     """The stretches of a stream that are in table files."""
     durable = state.durable  # first: what is appended from now on has points of its own
     points = list(index.points(log.store, state.id))
     ends = [*(point.offset for point in points), durable][1:]
     settled = zip(points, ends, strict=True) if points else ()
-    return [_Stretch(point, end) for point, end in settled if point.segment <= log.flushed_segment]
+    return [Stretch(point, end) for point, end in settled if point.segment <= log.flushed_segment]
 
 
-def _entries(log: Log, state: StreamState, stretch: _Stretch) -> list[Entry]:
+def _entries(log: Log, state: StreamState, stretch: Stretch) -> list[Entry]:
     low, high = (keys.batch_key(stretch.point.segment, state.id, each) for each in (stretch.point.offset, stretch.end))
     found: list[Entry] = []
     at = stretch.point.offset
@@ -130,7 +140,7 @@ def _loss(log: Log, state: StreamState, first: int, end: int) -> Loss:
 
 
 def _latest_offsets(
-    log: Log, state: StreamState, stretches: list[_Stretch], keys_max: int
+    log: Log, state: StreamState, stretches: list[Stretch], keys_max: int
 ) -> tuple[dict[bytes, int], int]:
     """The last offset of each key among the events that no round has seen yet, and where they end.
 
@@ -153,14 +163,14 @@ def _latest_offsets(
     return latest, end
 
 
-def _compacted(before: list[Entry], end: int, latest: dict[bytes, int], tombstones_before_us: int) -> Iterator[Entry]:
+def _compacted(before: list[Entry], end: int, stays_of: Callable[[Batch], list[bool]]) -> Iterator[Entry]:
     """The entries with notes in the place of what is superseded."""
     for entry in before:
         if entry.kind is not Kind.BATCH or entry.end > end:
             yield entry
             continue
         batch = Batch.read_stored(entry.data)
-        stays = _stays(batch, latest, tombstones_before_us)
+        stays = stays_of(batch)
         if all(stays):
             yield entry
             continue

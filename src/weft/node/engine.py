@@ -48,7 +48,8 @@ class Links(Protocol):
 
 class Engine:
     """``serve`` performs what is for clients, ``news`` hears what was found out about others, ``kick`` has the log
-    synced, ``damaged`` hears of events that peers were to get and that the log has lost.
+    synced, ``damaged`` hears of events that peers were to get and that the log has lost, ``buckets_found`` that there
+    are buckets of keys and values to follow.
 
     An error in a step ends the engine: ``failed`` is told once, and nothing is stepped any more. ``now_s`` is a
     monotonic clock.
@@ -63,6 +64,7 @@ class Engine:
         kick: Callable[[], None],
         damaged: Callable[[StorageError], None],
         failed: Callable[[StorageError], None],
+        buckets_found: Callable[[], None],
         now_s: Callable[[], float],
     ) -> None:
         self.broker = broker
@@ -73,6 +75,7 @@ class Engine:
         self._kick = kick
         self._damaged = damaged
         self._failed = failed
+        self._buckets_found = buckets_found
         self._now_s = now_s
         self._loop = asyncio.get_running_loop()
         self._line: deque[tuple[Callable[[Any], None], core.Input | membership.Input | None]] = deque()
@@ -180,6 +183,8 @@ class Engine:
                     self._news(effect)
                 case core.SendCopies() | core.SendAcks() | core.SendResume() | core.SendPlain() | core.SendPlainAck():
                     self.links.send(effect)
+                case core.BucketsFound():
+                    self._buckets_found()
                 case _:
                     self._serve(effect)
 

@@ -17,12 +17,15 @@ from structlog.stdlib import BoundLogger
 
 from weft import membership
 from weft.core import Broker
+from weft.core.kv import KvSettings
 from weft.core.messages import Input
 from weft.core.settings import BrokerSettings
 from weft.errors import StorageError
 from weft.membership import Chance, Members, NodeState
+from weft.model import NodeId
 from weft.node.clients import Clients
 from weft.node.engine import Engine
+from weft.node.kv import KeyValues
 from weft.node.metrics import Metrics
 from weft.node.peers import LinkInputs, LinkNews
 from weft.node.refusals import Refusals
@@ -49,6 +52,7 @@ class MachinerySettings:
     broker: BrokerSettings
     clients: ClientLimits
     links: LinkSettings
+    kv: KvSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,12 @@ class Machinery:
             self.broker.group_work.dead_topic,
         )
         self.twins = TwinWatch(self.node_id, outside.life, outside.now_s, logger, failed)
+        self.kv = KeyValues(
+            self.clients,
+            settings.kv,
+            lambda: int((outside.now_s() + outside.wall_offset_s) * 1000),
+            self._epoch_of,
+        )
         news = LinkNews(metrics, logger, refusals, self._undial)
         self.engine = Engine(
             self.broker,
@@ -106,6 +116,7 @@ class Machinery:
             kick=storage.wake,
             damaged=self._on_damage,
             failed=failed,
+            buckets_found=self.kv.follow,
             now_s=outside.now_s,
         )
         self.links = PeerLinks(
@@ -162,6 +173,11 @@ class Machinery:
     def _other_states(self) -> list[NodeState]:
         """Also those that are down, or have said goodbye: they hold what was published there."""
         return [state for state in self.members.states.values() if state.node_id != self.node_id]
+
+    def _epoch_of(self, node: NodeId) -> int:
+        """Of the log that a node has now; 0 if nothing is known of it."""
+        state = self.members.states.get(node)
+        return 0 if state is None else state.epoch
 
     def _on_damage(self, error: StorageError) -> None:
         """A stream that peers want cannot be read on: the node goes on with the others."""

@@ -8,15 +8,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from structlog.stdlib import BoundLogger
 
+from weft.core.kv import KvSettings
 from weft.core.topics import GROUPS
 from weft.errors import StorageError
 from weft.log import Log
-from weft.log.compaction import compact
+from weft.log.compaction import Compacted, compact
+from weft.log.errors import DiskFull
+from weft.log.kv_compaction import WRITINGS_MAX, compact_bucket
 from weft.log.retention import RetentionRule, retain
 from weft.model import Topic, matches
+from weft.model.key_value import KEY_VALUES, Revision
 
 
 class Maintenance:
@@ -27,6 +32,7 @@ class Maintenance:
         log: Log,
         rules: Sequence[RetentionRule],
         wants_compaction: Callable[[Topic], bool],
+        buckets: BucketTidying,
         interval_s: float,
         on_changed: Callable[[], None],
         logger: BoundLogger,
@@ -34,6 +40,7 @@ class Maintenance:
         self._log = log
         self._rules = rules
         self._wants_compaction = wants_compaction
+        self._buckets = buckets
         self._interval_s = interval_s
         self._on_changed = on_changed
         self._logger = logger
@@ -56,6 +63,7 @@ class Maintenance:
         now_us = time.time_ns() // 1000
         self._retain(now_us)
         self._compact(now_us)
+        self._buckets.round(now_us // 1000, self._stopping)
         self._on_changed()
 
     def _retain(self, now_us: int) -> None:
@@ -85,12 +93,69 @@ class Maintenance:
                 self._logger.error("compaction_failed", stream=str(state.stream), epoch=state.epoch, error=str(error))
                 continue
             if done is not None and done.events_removed:
-                self._logger.info(
-                    "stream_compacted",
-                    stream=str(done.stream),
-                    epoch=done.epoch,
-                    end=done.end,
-                    removed=done.events_removed,
-                    kept=done.events_kept,
-                    bytes=done.bytes_removed,
-                )
+                _say_compacted(self._logger, done)
+
+
+class BucketTidying:
+    """Compaction of buckets of keys and values. ``gone`` hears, from the thread of maintenance, which keys have left
+    the log; what did not change, and has nothing that is due, is not looked at."""
+
+    def __init__(
+        self,
+        log: Log,
+        settings: KvSettings,
+        gone: Callable[[Topic, Sequence[tuple[str, Revision]]], None],
+        logger: BoundLogger,
+    ) -> None:
+        self._log = log
+        self._settings = settings
+        self._gone = gone
+        self._logger = logger
+        self._looked: dict[Topic, tuple[frozenset[tuple[int, int]], int | None]] = {}  # ends by stream, next due
+
+    def round(self, now_ms: int, stopping: threading.Event) -> None:
+        """Over all buckets. If more could go from the segment that is being written, it is ended."""
+        ends: dict[Topic, set[tuple[int, int]]] = {}
+        for state in self._log.states():
+            if matches(KEY_VALUES, state.stream.topic):
+                ends.setdefault(state.stream.topic, set()).add((state.id, state.durable))
+        wants_segment = False
+        for topic, stands in ends.items():
+            seen, due_ms = self._looked.get(topic, (frozenset(), None))
+            if stopping.is_set():
+                return
+            if seen != stands or (due_ms is not None and due_ms <= now_ms):
+                wants_segment = self._tidy(topic, frozenset(stands), now_ms) or wants_segment
+        if wants_segment:
+            with suppress(DiskFull):
+                self._log.begin_segment()
+
+    def _tidy(self, topic: Topic, stands: frozenset[tuple[int, int]], now_ms: int) -> bool:
+        """Whether a new segment is wanted."""
+        grace_ms, skew_ms = int(self._settings.grace_s * 1000), self._settings.skew_ms_max
+        try:
+            done = compact_bucket(self._log, topic, now_ms, grace_ms=grace_ms, skew_ms=skew_ms)
+        except StorageError as error:
+            self._logger.error("compaction_failed", bucket=topic, error=str(error))
+            return False
+        if done is None:
+            self._logger.warning("bucket_too_large", bucket=topic, limit=WRITINGS_MAX)
+            return False
+        for each in done.streams:
+            _say_compacted(self._logger, each)
+        if done.gone:
+            self._gone(topic, done.gone)
+        self._looked[topic] = (stands, now_ms if done.wants_segment else done.due_ms)
+        return done.wants_segment
+
+
+def _say_compacted(logger: BoundLogger, done: Compacted) -> None:
+    logger.info(
+        "stream_compacted",
+        stream=str(done.stream),
+        epoch=done.epoch,
+        end=done.end,
+        removed=done.events_removed,
+        kept=done.events_kept,
+        bytes=done.bytes_removed,
+    )

@@ -39,7 +39,7 @@ from weft.node.identity import settle_node_id
 from weft.node.incarnation import next_incarnation
 from weft.node.logs import node_logger
 from weft.node.machinery import Machinery, Outside
-from weft.node.maintenance import Maintenance
+from weft.node.maintenance import BucketTidying, Maintenance
 from weft.node.metrics import Metrics
 from weft.node.protection import Plain, Protection, Secured
 from weft.node.refusals import Refusals
@@ -154,7 +154,8 @@ class Node:
         server = self._make_server(handlers)
         self._make_machinery()
         access = self.protection.access
-        handlers |= mesh_handlers(self.clients, access) | admin_handlers(self.answers, access, self.clients.held)
+        handlers |= mesh_handlers(self.clients, self._machinery.kv, access)
+        handlers |= admin_handlers(self.answers, access, self.clients.held)
         handlers.update(self.links.handlers())
         self._machinery.engine.start()
         self._start_maintenance()
@@ -222,6 +223,7 @@ class Node:
             self.log,
             retention_rules(self.config),
             self._topics.compact,
+            BucketTidying(self.log, self._machinery.kv.settings, self._machinery.kv.forget, self._logger),
             self.config.storage.maintenance_interval_s,
             self._storage.wake_thread,
             self._logger,

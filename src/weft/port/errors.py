@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from weft.core.errors import CopiesMissing, MemberTaken, TopicReserved
+from weft.core.kv import ClockBehind, Overfull
 from weft.errors import PeerError, StorageError, UsageError, WeftError
 from weft.limits import ERROR_TEXT_CHARS_MAX
 from weft.log.errors import (
@@ -34,6 +35,14 @@ class ShuttingDown(WeftError):
     """This node is on its way out; go to another one."""
 
 
+class RevisionConflict(UsageError):
+    """The key is at another revision than the caller thinks: read it, and decide again."""
+
+
+class NotOwner(UsageError):
+    """One node owns the bucket, or none does, and this is not the one that can do this."""
+
+
 class TooLarge(UsageError):
     """More in one message than may be."""
 
@@ -54,6 +63,10 @@ CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
     (SequenceReused, pb.ERROR_SEQUENCE_REUSED),
     (CopiesMissing, pb.ERROR_COPIES),
     (Busy, pb.ERROR_BUSY),
+    (ClockBehind, pb.ERROR_BUSY),
+    (Overfull, pb.ERROR_NOT_ALLOWED),
+    (RevisionConflict, pb.ERROR_CONFLICT),
+    (NotOwner, pb.ERROR_NOT_OWNER),
     (ShuttingDown, pb.ERROR_SHUTTING_DOWN),
     (DiskFull, pb.ERROR_DISK_FULL),
     (EventsLost, pb.ERROR_CORRUPT),

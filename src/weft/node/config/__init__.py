@@ -17,6 +17,7 @@ from weft.node.config.named_addresses import NamedAddress, named_addresses
 from weft.node.config.sections import (
     AdminSection,
     GroupsSection,
+    KvSection,
     LimitsSection,
     LinkSection,
     ListenSection,
@@ -63,6 +64,7 @@ class NodeConfig(Section):
     storage: StorageSection = StorageSection()
     limits: LimitsSection = LimitsSection()
     groups: GroupsSection = GroupsSection()
+    kv: KvSection = KvSection()
     gateway: GatewaySection = GatewaySection()
     log: LogSection = LogSection()
     shutdown: ShutdownSection = ShutdownSection()

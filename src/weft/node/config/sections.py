@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 from weft.configuration import Section
 from weft.core.groups import GroupSettings
 from weft.core.groups.settings import RANGES as GROUP_RANGES
+from weft.core.kv import KvSettings
 from weft.core.settings import InterestSettings
 from weft.errors import UsageError
 from weft.limits import (
@@ -422,6 +423,42 @@ class GroupsSection(Section):
         *GROUP_RANGES["release_timeout_s"],
         "How long a member may take to let go of streams that go to another.",
     )
+
+
+class KvSection(Section):
+    """Buckets of keys and values, which every node holds."""
+
+    keys_max: Int = knob(
+        KvSettings().keys_max,
+        1000,
+        100_000_000,
+        "Keys of all buckets, about 500 bytes of memory each. Writes beyond that are refused here.",
+    )
+    buckets_max: Int = knob(KvSettings().buckets_max, 1, 100_000, "Buckets that can be made at this node.")
+    cache_bytes_max: Int = knob(
+        KvSettings().cache_bytes_max, 0, 64 * GIB, "Values kept in memory. Others are read from the log."
+    )
+    clock_skew_s_max: Seconds = knob(
+        KvSettings().skew_ms_max / 1000,
+        1,
+        HOUR_S,
+        "How far ahead the clock of another node may be. What it writes further ahead counts when its time comes.",
+    )
+    grace_s: Seconds = knob(
+        KvSettings().grace_s,
+        0,
+        YEAR_S,
+        "How long the log remembers that a key was deleted or has expired. Longer than any node is ever cut off.",
+    )
+
+    def settings(self) -> KvSettings:
+        return KvSettings(
+            keys_max=self.keys_max,
+            buckets_max=self.buckets_max,
+            cache_bytes_max=self.cache_bytes_max,
+            skew_ms_max=int(self.clock_skew_s_max * 1000),
+            grace_s=self.grace_s,
+        )
 
 
 class LogLevel(StrEnum):

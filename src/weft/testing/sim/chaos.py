@@ -17,6 +17,7 @@ from weft.membership import suspicion_timeout_s
 from weft.model import NodeId, parse_node_id, parse_pattern, parse_topic
 from weft.testing.sim.epilogue import Epilogue
 from weft.testing.sim.group_members import GroupBook, Member
+from weft.testing.sim.kv import SimKvClient
 from weft.testing.sim.network import Conditions
 from weft.testing.sim.node import LAG_S_MAX, SimNode
 from weft.testing.sim.plain_peers import PlainPeer
@@ -68,6 +69,7 @@ class Mix:
     tidy_s: float  # between rounds of retention and compaction; 0: there are none
     subscribers: int
     groups: int
+    kv_clients: int  # that write and read keys
     plain_peers: int
     mutual: float  # how often both of two nodes have the other's address, and dial
 
@@ -106,6 +108,7 @@ def draw(seed: int, *, large: bool) -> Mix:
         tidy_s=chance.choice([0.0, 0.0, 1.0, 3.0]),
         subscribers=chance.randint(1, 4),
         groups=chance.choice([0, 1, 1, 2]),
+        kv_clients=chance_of(seed, "kv").choice([0, 1, 2, 3]),
         plain_peers=chance.choice([0, 0, 0, 1, 2]),
         mutual=dice.choice([0.0, 0.5, 1.0]),
     )
@@ -174,6 +177,10 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
         subscriber.slow_s = chance.choice([0.01, 0.01, 1.0])
         world.subscribers.append(subscriber)
         world.schedule.at(chance.uniform(0.0, 12.0), subscriber.connect)
+    for number in range(mix.kv_clients):
+        client = SimKvClient(f"k{number}", world.schedule, chance_of(world.seed, f"kv{number}"), nodes, world.kv)
+        world.kv_clients.append(client)
+        world.schedule.at(chance_of(world.seed, f"kv start {number}").uniform(0.0, 4.0), client.run)
     for number in range(mix.groups):
         book = GroupBook(f"g{number}", chance.choice(PATTERNS), world.truth)
         world.groups.append(book)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from threading import Event
 from typing import Final, cast
 
 from structlog.stdlib import BoundLogger
@@ -28,6 +29,7 @@ from weft.model import Epoch, NodeId, Pattern, Stream, matches
 from weft.node.clients import Clients
 from weft.node.figures import NodeFigures
 from weft.node.machinery import Machinery, MachinerySettings, Outside
+from weft.node.maintenance import BucketTidying
 from weft.node.metrics import Metrics
 from weft.node.refusals import Refusals
 from weft.node.storage import Storage
@@ -114,6 +116,7 @@ class SimNode:
         self.machinery: Machinery
         self._links_lost: Counter[NodeId] = Counter()
         self._storage: Storage
+        self._buckets: BucketTidying
         self._settings = settings
         self._schedule = schedule
         self._chance = chance
@@ -183,6 +186,7 @@ class SimNode:
             logger,
             self._fail,
         )
+        self._buckets = BucketTidying(self.log, self._settings.kv, machinery.kv.forget, logger)
         self._watch(machinery)
         self.host.handlers = machinery.links.handlers()
         self._storage.start()
@@ -375,6 +379,7 @@ class SimNode:
             for state in list(self.log.states()):
                 if matches(compacted, state.stream.topic):
                     compact(self.log, state, self.wall_us)
+            self._buckets.round(self.wall_us // 1000, Event())
         except DiskFull:
             return
         self._storage.wake_thread()

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from weft import membership
 from weft.core import BrokerSettings
 from weft.core.groups import GroupSettings
+from weft.core.kv import KvSettings
 from weft.core.settings import InterestSettings
 from weft.membership import NodeState
 from weft.model import NodeId, parse_node_id
@@ -16,6 +17,7 @@ from weft.node.machinery import MachinerySettings
 from weft.port.node import ClientLimits
 from weft.testing.sim.disk import Disk, SimStore
 from weft.testing.sim.group_members import GroupBook
+from weft.testing.sim.kv import KvBook, SimKvClient
 from weft.testing.sim.loop import Clock
 from weft.testing.sim.network import Host, Network
 from weft.testing.sim.node import SimNode, address_of, node_at
@@ -35,6 +37,8 @@ CLIENTS: Final = ClientLimits(
     credit_bytes_max=1 << 30,
     reply_bytes_max=1 << 20,
 )
+# Clocks differ by a minute, and run at different speeds. Values and what was deleted are forgotten as soon as may be.
+KV: Final = KvSettings(skew_ms_max=100_000, grace_s=150.0, cache_bytes_max=200)
 MEMBERSHIP: Final = membership.Settings(unreachable_s=15.0, dead_retention_s=12.0)
 
 
@@ -73,6 +77,8 @@ class World:
         self.publishers: list[SimPublisher] = []
         self.subscribers: list[SimSubscriber] = []
         self.groups: list[GroupBook] = []
+        self.kv = KvBook(self.truth, lambda: self.running)
+        self.kv_clients: list[SimKvClient] = []
         self._hardware = hardware
         self._chance = chance_of(seed, "hardware")
 
@@ -118,7 +124,7 @@ class World:
             backoff_s_max=2.0,
             dial_timeout_s=3.0,
         )
-        return MachinerySettings("sim", seeds, MEMBERSHIP, broker, CLIENTS, links)
+        return MachinerySettings("sim", seeds, MEMBERSHIP, broker, CLIENTS, links, KV)
 
     def host(self, node: NodeId) -> Host | None:
         found = self.nodes.get(node)
@@ -182,7 +188,10 @@ class World:
         for publisher in self.publishers:
             if not publisher.done:
                 return f"{publisher.name} has batches without an answer"
-        readers: tuple[Lacking, ...] = (*self.subscribers, *self.groups, *self.desk.plain.values())
+        for client in self.kv_clients:
+            if not client.done:
+                return f"{client.name} has more to write"
+        readers: tuple[Lacking, ...] = (*self.subscribers, *self.groups, *self.desk.plain.values(), self.kv)
         found = self.disagreement()
         for reader in readers:
             found = found or reader.lacks(self.end_of)

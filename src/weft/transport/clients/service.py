@@ -12,11 +12,13 @@ from google.protobuf.message import Message
 from weft.errors import WeftError
 from weft.port.access import Access, Caller
 from weft.port.held import HeldBytes, Use
+from weft.port.kv import KeyValueStore
 from weft.port.node import MeshNode
 from weft.transport.clients.admin import Answers, admin_methods
 from weft.transport.clients.admitting import admitted
 from weft.transport.clients.dead_letters import DeadLetterQueries
 from weft.transport.clients.failing import failure_of
+from weft.transport.clients.kv import KvCalls
 from weft.transport.clients.publish import PublishStream
 from weft.transport.clients.queries import Queries
 from weft.transport.clients.subscribe import SubscribeStream
@@ -31,7 +33,7 @@ ADMIN: Final = "weft.mesh.v1.Admin"
 Q = TypeVar("Q", bound=Message)
 
 
-def mesh_handlers(node: MeshNode, access: Access) -> dict[str, Handler]:
+def mesh_handlers(node: MeshNode, store: KeyValueStore, access: Access) -> dict[str, Handler]:
     async def publish(call: ServerCall) -> None:
         caller = await admitted(access, call)
         stream = PublishStream(node, caller, call, checking)
@@ -50,8 +52,14 @@ def mesh_handlers(node: MeshNode, access: Access) -> dict[str, Handler]:
         with access.watching(caller, lambda _: None):
             await queries.fetch(request, call, caller)
 
+    async def watch(call: ServerCall) -> None:
+        caller = await admitted(access, call)
+        request = await request_untrusted(pb.KvWatchRequest, call)
+        await buckets.watch(request, call, caller)
+
     queries = Queries(node)
     dead = DeadLetterQueries(node)
+    buckets = KvCalls(node, store, access)
     checking = asyncio.Lock()
     return {
         f"/{MESH}/Publish": publish,
@@ -63,6 +71,13 @@ def mesh_handlers(node: MeshNode, access: Access) -> dict[str, Handler]:
         f"/{MESH}/DeadLetters": unary(access, node.held, dead.letters, pb.DeadLettersRequest),
         f"/{MESH}/DropDeadLetters": unary(access, node.held, dead.drop, pb.DropDeadLettersRequest),
         f"/{MESH}/Whoami": unary(access, node.held, queries.whoami, pb.WhoamiRequest),
+        f"/{MESH}/KvGet": unary(access, node.held, buckets.get, pb.KvGetRequest),
+        f"/{MESH}/KvWrite": unary(access, node.held, buckets.write, pb.KvWriteRequest),
+        f"/{MESH}/KvList": unary(access, node.held, buckets.list, pb.KvListRequest),
+        f"/{MESH}/KvHistory": unary(access, node.held, buckets.history, pb.KvHistoryRequest),
+        f"/{MESH}/KvWatch": watch,
+        f"/{MESH}/KvBuckets": unary(access, node.held, buckets.buckets, pb.KvBucketsRequest),
+        f"/{MESH}/KvConfigure": unary(access, node.held, buckets.configure, pb.KvConfigureRequest),
     }
 
 

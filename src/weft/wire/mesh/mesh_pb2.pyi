@@ -30,6 +30,14 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_COPIES: _ClassVar[ErrorCode]
     ERROR_CORRUPT: _ClassVar[ErrorCode]
     ERROR_SEQUENCE_REUSED: _ClassVar[ErrorCode]
+    ERROR_CONFLICT: _ClassVar[ErrorCode]
+    ERROR_NOT_OWNER: _ClassVar[ErrorCode]
+
+class KvState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    KV_PUT: _ClassVar[KvState]
+    KV_DELETED: _ClassVar[KvState]
+    KV_EXPIRED: _ClassVar[KvState]
 CODEC_NONE: Codec
 CODEC_LZ4: Codec
 CODEC_ZSTD: Codec
@@ -48,6 +56,11 @@ ERROR_OUT_OF_SEQUENCE: ErrorCode
 ERROR_COPIES: ErrorCode
 ERROR_CORRUPT: ErrorCode
 ERROR_SEQUENCE_REUSED: ErrorCode
+ERROR_CONFLICT: ErrorCode
+ERROR_NOT_OWNER: ErrorCode
+KV_PUT: KvState
+KV_DELETED: KvState
+KV_EXPIRED: KvState
 
 class StreamRef(_message.Message):
     __slots__ = ("topic", "origin", "epoch", "partition")
@@ -113,6 +126,162 @@ class Error(_message.Message):
     message: str
     facts: _containers.ScalarMap[str, str]
     def __init__(self, code: _Optional[_Union[ErrorCode, str]] = ..., message: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class KvItem(_message.Message):
+    __slots__ = ("key", "state", "time", "node", "expires_ms", "author", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    state: KvState
+    time: int
+    node: str
+    expires_ms: int
+    author: str
+    value: bytes
+    def __init__(self, key: _Optional[str] = ..., state: _Optional[_Union[KvState, str]] = ..., time: _Optional[int] = ..., node: _Optional[str] = ..., expires_ms: _Optional[int] = ..., author: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class KvGetRequest(_message.Message):
+    __slots__ = ("bucket", "key", "at_least")
+    BUCKET_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    bucket: str
+    key: str
+    at_least: str
+    def __init__(self, bucket: _Optional[str] = ..., key: _Optional[str] = ..., at_least: _Optional[str] = ...) -> None: ...
+
+class KvGetReply(_message.Message):
+    __slots__ = ("item", "node_id")
+    ITEM_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    item: KvItem
+    node_id: str
+    def __init__(self, item: _Optional[_Union[KvItem, _Mapping]] = ..., node_id: _Optional[str] = ...) -> None: ...
+
+class KvWriteRequest(_message.Message):
+    __slots__ = ("bucket", "key", "deletes", "value", "ttl_s", "if_revision", "copies")
+    BUCKET_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DELETES_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    TTL_S_FIELD_NUMBER: _ClassVar[int]
+    IF_REVISION_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
+    bucket: str
+    key: str
+    deletes: bool
+    value: bytes
+    ttl_s: float
+    if_revision: str
+    copies: int
+    def __init__(self, bucket: _Optional[str] = ..., key: _Optional[str] = ..., deletes: bool = ..., value: _Optional[bytes] = ..., ttl_s: _Optional[float] = ..., if_revision: _Optional[str] = ..., copies: _Optional[int] = ...) -> None: ...
+
+class KvWriteReply(_message.Message):
+    __slots__ = ("time", "node")
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    time: int
+    node: str
+    def __init__(self, time: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
+
+class KvListRequest(_message.Message):
+    __slots__ = ("bucket", "pattern", "token", "without_values")
+    BUCKET_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_VALUES_FIELD_NUMBER: _ClassVar[int]
+    bucket: str
+    pattern: str
+    token: bytes
+    without_values: bool
+    def __init__(self, bucket: _Optional[str] = ..., pattern: _Optional[str] = ..., token: _Optional[bytes] = ..., without_values: bool = ...) -> None: ...
+
+class KvListReply(_message.Message):
+    __slots__ = ("items", "next_page", "node_id")
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[KvItem]
+    next_page: bytes
+    node_id: str
+    def __init__(self, items: _Optional[_Iterable[_Union[KvItem, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
+
+class KvHistoryRequest(_message.Message):
+    __slots__ = ("bucket", "key")
+    BUCKET_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    bucket: str
+    key: str
+    def __init__(self, bucket: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
+
+class KvHistoryReply(_message.Message):
+    __slots__ = ("items",)
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[KvItem]
+    def __init__(self, items: _Optional[_Iterable[_Union[KvItem, _Mapping]]] = ...) -> None: ...
+
+class KvWatchRequest(_message.Message):
+    __slots__ = ("bucket", "pattern", "snapshot", "gone")
+    BUCKET_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    bucket: str
+    pattern: str
+    snapshot: bool
+    gone: bool
+    def __init__(self, bucket: _Optional[str] = ..., pattern: _Optional[str] = ..., snapshot: bool = ..., gone: bool = ...) -> None: ...
+
+class KvWatchReply(_message.Message):
+    __slots__ = ("items", "node_id")
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[KvItem]
+    node_id: str
+    def __init__(self, items: _Optional[_Iterable[_Union[KvItem, _Mapping]]] = ..., node_id: _Optional[str] = ...) -> None: ...
+
+class KvBucketsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class KvBucketsReply(_message.Message):
+    __slots__ = ("buckets",)
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    buckets: _containers.RepeatedCompositeFieldContainer[KvBucket]
+    def __init__(self, buckets: _Optional[_Iterable[_Union[KvBucket, _Mapping]]] = ...) -> None: ...
+
+class KvBucket(_message.Message):
+    __slots__ = ("bucket", "keys", "owner", "history")
+    BUCKET_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    bucket: str
+    keys: int
+    owner: str
+    history: int
+    def __init__(self, bucket: _Optional[str] = ..., keys: _Optional[int] = ..., owner: _Optional[str] = ..., history: _Optional[int] = ...) -> None: ...
+
+class KvConfigureRequest(_message.Message):
+    __slots__ = ("bucket", "owner", "history", "force")
+    BUCKET_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    bucket: str
+    owner: str
+    history: int
+    force: bool
+    def __init__(self, bucket: _Optional[str] = ..., owner: _Optional[str] = ..., history: _Optional[int] = ..., force: bool = ...) -> None: ...
+
+class KvConfigureReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class PublishRequest(_message.Message):
     __slots__ = ("open", "batch", "batches")

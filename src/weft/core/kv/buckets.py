@@ -1,0 +1,182 @@
+"""All buckets of a node: batches of the log in, which keys changed out. Time is an argument.
+
+A writing that is further ahead of this node's clock than clocks may differ waits until its time has nearly come. So a
+node whose clock is wrong does not win for days; and as every node does the same, all still come to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+from weft.core.kv.bucket import Bucket, Entry, Place
+from weft.core.kv.clock import HybridClock
+from weft.errors import WeftError
+from weft.limits import MIB
+from weft.model import Batch, Epoch, NodeId, Stream
+from weft.model.key_value import SETTINGS_KEY, Record, Revision, bucket_of, read_record_untrusted
+
+
+class Overfull(WeftError):
+    """This node holds as many keys or buckets as it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class KvSettings:
+    """``weft.node.config`` documents each."""
+
+    keys_max: int = 1_000_000
+    buckets_max: int = 1024
+    cache_bytes_max: int = 64 * MIB
+    skew_ms_max: int = 60_000
+    grace_s: float = 86_400.0
+
+
+class Change(NamedTuple):
+    """The latest writing of a key is another one, or has expired."""
+
+    bucket: str
+    key: str
+
+
+class Buckets:
+    """``me``: this node."""
+
+    def __init__(self, me: NodeId, settings: KvSettings) -> None:
+        self.clock = HybridClock(settings.skew_ms_max)
+        self.keys = 0  # of all buckets
+        self.cached_bytes = 0  # of values
+        self.unreadable = 0  # events of buckets that no node of ours has written
+        self._me = me
+        self._settings = settings
+        self._buckets: dict[str, Bucket] = {}
+        self._ahead: list[tuple[int, int, str, Entry]] = []  # by when they count
+        self._expiries: list[tuple[int, int, str, str, Revision]] = []  # by when they expire
+        self._order = count()
+
+    def __iter__(self) -> Iterator[Bucket]:
+        return iter(self._buckets.values())
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def get(self, name: str) -> Bucket | None:
+        return self._buckets.get(name)
+
+    @property
+    def ahead(self) -> int:
+        """Writings that wait because their clock is ahead."""
+        return len(self._ahead)
+
+    # --- taking in -----------------------------------------------------------------------------------------------
+
+    def check_room(self, name: str, key: str) -> None:
+        """Before something is written here; raise Overfull."""
+        bucket = self._buckets.get(name)
+        if bucket is None and len(self._buckets) >= self._settings.buckets_max:
+            raise Overfull("this node has as many buckets as it may", limit=self._settings.buckets_max)
+        if (bucket is None or key not in bucket) and self.keys >= self._settings.keys_max:
+            raise Overfull("this node holds as many keys as it may", bucket=name, limit=self._settings.keys_max)
+
+    def fold(self, stream: Stream, epoch: Epoch, batch: Batch, first_offset: int, now_ms: int) -> list[Change]:
+        """Take in the events of a stored batch from an offset on."""
+        name = bucket_of(stream.topic)
+        assert name is not None, "subscribed to buckets only"
+        changes: list[Change] = []
+        first = max(first_offset, batch.base_offset)
+        for offset, event in enumerate(batch.events_from(first), first):
+            record = read_record_untrusted(event)
+            if record is None:
+                self.unreadable += 1
+            else:
+                changes += self.take(name, record, Place(stream, epoch, offset), now_ms)
+        return changes
+
+    def take(self, name: str, record: Record, place: Place, now_ms: int) -> list[Change]:
+        """Take in one writing."""
+        revision = record.revision(place.stream.origin)
+        value = record.value
+        entry = Entry(
+            record.op, record.key, revision, record.expires_ms, record.author, place, value, len(record.value)
+        )
+        if place.stream.origin == self._me:
+            self.clock.observe(record.time)
+        elif self.clock.is_ahead(record.time, now_ms):
+            if len(self._ahead) >= self._settings.keys_max:
+                self._bucket(name).is_overfull = True
+            else:
+                due_ms = revision.time_ms - self._settings.skew_ms_max
+                heappush(self._ahead, (due_ms, next(self._order), name, entry))
+            return []
+        else:
+            self.clock.observe(record.time)
+        return self._merge(name, entry)
+
+    def _bucket(self, name: str) -> Bucket:
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            bucket = self._buckets[name] = Bucket(name)
+        return bucket
+
+    def _merge(self, name: str, entry: Entry) -> list[Change]:
+        bucket = self._bucket(name)
+        is_new = entry.key not in bucket
+        if is_new and self.keys >= 2 * self._settings.keys_max:  # other nodes wrote them: they are not refused
+            bucket.is_overfull = True
+            return []
+        size = entry.size
+        if entry.key != SETTINGS_KEY and self.cached_bytes + size > self._settings.cache_bytes_max:
+            entry.value = None
+        else:
+            self.cached_bytes += size
+        before = bucket.latest(entry.key)
+        dropped = bucket.merge(entry)
+        if dropped is None:
+            self._uncache([entry])
+            return []
+        self.keys += is_new
+        self._uncache(dropped)
+        if bucket.latest(entry.key) is not entry or (before is not None and before.revision == entry.revision):
+            return []
+        if entry.expires_ms:
+            heappush(self._expiries, (entry.expires_ms, next(self._order), name, entry.key, entry.revision))
+        return [Change(name, entry.key)]
+
+    def _uncache(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            if entry.value is not None:
+                self.cached_bytes -= entry.size
+                entry.value = None
+
+    # --- time ----------------------------------------------------------------------------------------------------
+
+    def next_due_ms(self) -> int | None:
+        """When ``due`` may have something to say."""
+        dues = [heap[0][0] for heap in (self._ahead, self._expiries) if heap]
+        return min(dues, default=None)
+
+    def due(self, now_ms: int) -> list[Change]:
+        """What changed by time alone: values that expired, and writings whose time has come."""
+        changes: list[Change] = []
+        while self._ahead and self._ahead[0][0] <= now_ms:
+            _, _, name, entry = heappop(self._ahead)
+            self.clock.observe(entry.revision.time)
+            changes += self._merge(name, entry)
+        while self._expiries and self._expiries[0][0] <= now_ms:
+            _, _, name, key, revision = heappop(self._expiries)
+            latest = self._buckets[name].latest(key)
+            if latest is not None and latest.revision == revision:
+                changes.append(Change(name, key))
+        return changes
+
+    def forget(self, name: str, gone: Iterator[tuple[str, Revision]] | list[tuple[str, Revision]]) -> None:
+        """Compaction took the last of these keys from the log."""
+        bucket = self._buckets.get(name)
+        if bucket is not None:
+            for key, revision in gone:
+                dropped = bucket.forget(key, revision)
+                self.keys -= bool(dropped)
+                self._uncache(dropped)

@@ -1,0 +1,583 @@
+"""The buckets of a node: what the log has of them, folded in memory, and what callers ask and write.
+
+Nothing is kept but the log. When the first bucket is used, the node reads the entries of all buckets that its log has;
+from then on it follows them as a subscriber does. What it writes itself counts as soon as it is durable, before whoever
+wrote it is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Final
+
+from weft.core.kv import Bucket, Buckets, Entry, KvSettings, Place
+from weft.core.kv.bucket import selects_key
+from weft.core.kv.buckets import Change
+from weft.core.messages import AddCredit, Delivered, Edge, FromPositions, Receipted, StreamKey
+from weft.errors import WeftError
+from weft.limits import MIB
+from weft.log.errors import EventsLost
+from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
+from weft.model.key_value import (
+    KEY_VALUES,
+    SETTINGS_KEY,
+    BucketSettings,
+    Op,
+    Record,
+    Revision,
+    settings_value,
+    topic_of,
+)
+from weft.port.errors import Busy, NotOwner, RevisionConflict
+from weft.port.held import Use
+from weft.port.kv import (
+    ABSENT,
+    BucketInfo,
+    Item,
+    NotHeldWhole,
+    State,
+    Write,
+)
+from weft.port.node import MeshNode
+
+CREDIT_BYTES: Final = 4 * MIB  # read ahead of folding
+READY_S: Final = 30.0  # to read what the log has; then callers are told to come back
+ARRIVAL_S: Final = 10.0  # for a revision that somebody has seen elsewhere; likewise
+RETRY_S: Final = 1.0  # after the node ended the subscription
+ADOPT_S: Final = 5.0  # between two looks for what a lost disk left behind
+ADOPTED_AT_ONCE: Final = 1000  # entries in one look: other writers have their turn in between
+ALARM_S_MAX: Final = 3600.0  # a timer is set again after that: some loops take no longer ones
+ITEM_BYTES: Final = 128  # of an item beside its key and value, about
+LOOKED_MAX: Final = 10_000  # keys looked at for one page; then the caller is told where to go on
+
+
+@dataclass(slots=True)
+class Pending:
+    """A writing without a receipt."""
+
+    bucket: str
+    record: Record
+    done: asyncio.Future[None]
+
+
+class KeyValues:
+    """``KeyValueStore``. To the node it is a publisher and a subscriber. ``now_ms``: milliseconds since 1970.
+    ``epoch_of``: of the log that a node has now, 0 if that is not known."""
+
+    def __init__(
+        self,
+        node: MeshNode,
+        settings: KvSettings,
+        now_ms: Callable[[], int],
+        epoch_of: Callable[[NodeId], int],
+    ) -> None:
+        self.settings = settings
+        self.state = Buckets(node.node_id, settings)
+        self.gets = 0
+        self.writes = 0
+        self.conflicts = 0
+        self._node = node
+        self._me = node.node_id
+        self._now_ms = now_ms
+        self._epoch_of = epoch_of
+        self._loop = asyncio.get_running_loop()
+        self._subscription: int | None = None
+        self._is_open = False
+        self._is_joined = False
+        self._holding = node.held.holding("buckets", Use.SUBSCRIBE)
+        self._folded: dict[StreamKey, int] = {}  # the next offset of each stream
+        self._missing: dict[StreamKey, int] | None = None  # what is to be read before anybody is answered
+        self._ready = asyncio.Event()
+        self._waiting: deque[Delivered] = deque()
+        self._is_working = False
+        self._requests = count(1)
+        self._pending: dict[int, Pending] = {}
+        self._adopted: dict[StreamKey, int] = {}  # what was looked through for entries to adopt, and how far
+        self._unsynced: dict[tuple[str, str], Revision] = {}
+        self._watches: dict[str, set[Watch]] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    async def get(self, bucket: str, key: str, at_least: Revision | None) -> Item | None:
+        found = await self._bucket(bucket)
+        self.gets += 1
+        if at_least is not None:
+            await self._wait_for(bucket, key, at_least)
+            found = self.state.get(bucket)
+        entry = None if found is None else found.get(key, self._now_ms())
+        return None if entry is None else self._item(entry)
+
+    async def _wait_for(self, name: str, key: str, revision: Revision) -> None:
+        def has_come() -> bool:
+            bucket = self.state.get(name)
+            latest = None if bucket is None else bucket.latest(key)
+            return latest is not None and latest.revision >= revision
+
+        if has_come():
+            return
+        with_key = Watch(self, name, Pattern(key))
+        try:
+            async with asyncio.timeout(ARRIVAL_S):
+                while not has_come():
+                    await with_key.wait()
+        except TimeoutError:
+            raise Busy(
+                "that revision has not come here yet", bucket=name, key=key, revision=revision, node=self._me
+            ) from None
+        finally:
+            with_key.close()
+
+    async def items(self, bucket: str, pattern: Pattern, after: str, bytes_max: int) -> tuple[list[Item], str]:
+        found = await self._bucket(bucket)
+        items: list[Item] = []
+        now_ms, size = self._now_ms(), 0
+        for looked, key in enumerate(() if found is None else found.keys_after(after)):
+            if size >= bytes_max or looked >= LOOKED_MAX:
+                return items, after
+            after = key
+            assert found is not None, "it has keys"
+            entry = found.get(key, now_ms) if selects_key(pattern, key) else None
+            item = None if entry is None else self._item(entry)
+            if item is not None:
+                items.append(item)
+                size += len(key) + len(item.value) + ITEM_BYTES
+        return items, ""
+
+    async def history(self, bucket: str, key: str) -> list[Item]:
+        found = await self._bucket(bucket)
+        items = map(self._item, () if found is None else found.history(key))
+        return [item for item in items if item is not None]
+
+    async def buckets(self) -> list[BucketInfo]:
+        await self._opened()
+        now_ms = self._now_ms()
+        return [
+            BucketInfo(
+                each.name,
+                sum(entry.is_live(now_ms) for entry in each.entries() if entry.key != SETTINGS_KEY),
+                each.settings,
+            )
+            for each in sorted(self.state, key=lambda each: each.name)
+        ]
+
+    async def watch(self, bucket: str, pattern: Pattern, *, snapshot: bool, gone: bool) -> Watch:
+        found = await self._bucket(bucket)
+        watch = Watch(self, bucket, pattern)
+        if snapshot and found is not None:
+            now_ms = self._now_ms()
+            for entry in found.entries():
+                if selects_key(pattern, entry.key) and (gone or entry.is_live(now_ms)):
+                    watch.changed(entry.key)
+        return watch
+
+    def latest(self, bucket: str, key: str) -> Item | None:
+        """What a key is now, for those who watch it; None if there is nothing left of it."""
+        found = self.state.get(bucket)
+        entry = None if found is None else found.latest(key)
+        return None if entry is None else self._item(entry)
+
+    def _item(self, entry: Entry) -> Item | None:
+        """None if compaction was quicker."""
+        state = State.DELETED if entry.op is Op.DELETE else State.PUT
+        if state is State.PUT and entry.has_expired(self._now_ms()):
+            state = State.EXPIRED
+        value: bytes | None = b""
+        if state is State.PUT:
+            value = entry.value if entry.value is not None else self._stored(entry)
+        if value is None:
+            return None
+        return Item(entry.key, state, entry.revision, entry.expires_ms, entry.author, value)
+
+    def _stored(self, entry: Entry) -> bytes | None:
+        """The value from the log, where memory has none."""
+        stream, epoch, offset = entry.place
+        for data in self._node.log.read(stream, epoch, offset, offset + 1, 1):
+            batch = Batch.read_stored(data)
+            if batch.base_offset <= offset < batch.end_offset:
+                return batch.events_from(offset)[0].payload
+        return None
+
+    async def _bucket(self, name: str) -> Bucket | None:
+        await self._opened()
+        bucket = self.state.get(name)
+        if bucket is not None and bucket.is_overfull:
+            raise NotHeldWhole(
+                "this node cannot hold all of the bucket: it has more keys than kv.keys_max allows here",
+                bucket=name,
+                node=self._me,
+                limit=self.settings.keys_max,
+            )
+        return bucket
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    async def write(self, write: Write) -> Revision:
+        bucket = await self._bucket(write.bucket)
+        self._node.check_open()
+        self._check_owner(write, BucketSettings() if bucket is None else bucket.settings)
+        if write.if_revision is not None:
+            self._check_revision(write, bucket)
+        expires_ms = 0 if write.ttl_s is None else self._now_ms() + max(round(write.ttl_s * 1000), 1)
+        op = Op.DELETE if write.value is None else Op.PUT
+        return await self._write(
+            write.bucket, op, write.key, write.value or b"", expires_ms, write.author, write.copies
+        )
+
+    async def configure(self, bucket: str, settings: BucketSettings, author: str, *, force: bool) -> None:
+        found = await self._bucket(bucket)
+        owner = "" if found is None else found.settings.owner
+        if owner not in ("", self._me) and not force:
+            raise _not_owner(bucket, owner, self._me, "change its settings there, or with force if that node is lost")
+        await self._write(bucket, Op.SETTINGS, SETTINGS_KEY, settings_value(settings), 0, author, 0)
+
+    def _check_owner(self, write: Write, settings: BucketSettings) -> None:
+        owner = settings.owner
+        if owner not in ("", self._me):
+            raise _not_owner(write.bucket, owner, self._me, "write there")
+        if not owner and write.if_revision is not None:
+            raise NotOwner(
+                "several nodes may write this bucket, so none can promise a revision: give it an owner "
+                "(weft kv configure)",
+                bucket=write.bucket,
+                node=self._me,
+            )
+
+    def _check_revision(self, write: Write, bucket: Bucket | None) -> None:
+        """Also against what is on its way into the log."""
+        live = None if bucket is None else bucket.get(write.key, self._now_ms())
+        latest = self._unsynced.get((write.bucket, write.key)) or (live and live.revision)
+        is_at = ABSENT if latest is None else str(latest)
+        if is_at != write.if_revision:
+            self.conflicts += 1
+            raise RevisionConflict(
+                "the key is at another revision",
+                bucket=write.bucket,
+                key=write.key,
+                revision=is_at or "absent",
+                wanted=write.if_revision or "absent",
+            )
+
+    async def _write(
+        self, bucket: str, op: Op, key: str, value: bytes, expires_ms: int, author: str, copies: int
+    ) -> Revision:
+        self.state.check_room(bucket, key)
+        record = Record(op, key, self.state.clock.tick(self._now_ms()), expires_ms, author, value)
+        await self._publish(bucket, record, copies)
+        self.writes += 1
+        return record.revision(self._me)
+
+    def _publish(self, bucket: str, record: Record, copies: int) -> asyncio.Future[None]:
+        """Done when it is durable, and folded here."""
+        if not self._is_joined:
+            self._node.join(self)
+            self._is_joined = True
+        key = record.key.encode()
+        batch = Batch.from_columns([record.value], self._now_ms() * 1000, [key], [record.headers()])
+        number = next(self._requests)
+        pending = self._pending[number] = Pending(bucket, record, self._loop.create_future())
+        self._unsynced[bucket, record.key] = record.revision(self._me)
+        self._node.publish(self, number, topic_of(bucket), 0, batch, copies)
+        return pending.done
+
+    # --- what the node says: PublishClient -----------------------------------------------------------------------
+
+    def receipts(self, receipts: Sequence[tuple[int, Receipted]]) -> None:
+        for number, receipted in receipts:
+            pending, place = self._take_pending(number), receipted.place
+            at = Place(place.stream, place.epoch, place.first_offset)
+            self._changed(self.state.take(pending.bucket, pending.record, at, self._now_ms()))
+            key = (place.stream, place.epoch)
+            if self._folded.get(key, 0) == place.first_offset:  # what the subscription brings need not be read again
+                self._folded[key] = place.first_offset + place.count
+            if not pending.done.done():
+                pending.done.set_result(None)
+        self._set_alarm()
+        self._leave_when_done()
+
+    def refused(self, request: int, error: WeftError) -> None:
+        pending = self._take_pending(request)
+        self._adopted.clear()  # it may have been one of those: they are looked for again
+        if not pending.done.done():
+            pending.done.set_exception(error)
+        self._leave_when_done()
+
+    def _take_pending(self, number: int) -> Pending:
+        pending = self._pending.pop(number)
+        at = (pending.bucket, pending.record.key)
+        if self._unsynced.get(at) == pending.record.revision(self._me):
+            del self._unsynced[at]
+        return pending
+
+    def drain(self) -> None:
+        self._leave_when_done()
+
+    def _leave_when_done(self) -> None:
+        if self._is_joined and not self._pending and self._is_draining():
+            self._is_joined = False
+            self._node.leave(self)
+
+    def _is_draining(self) -> bool:
+        try:
+            self._node.check_open()
+        except WeftError:
+            return True
+        return False
+
+    # --- what a lost disk left behind ----------------------------------------------------------------------------
+
+    def _adopt_later(self) -> None:
+        """Look for it as long as buckets are followed."""
+        self._loop.call_later(ADOPT_S, self._adopt)
+
+    def _adopt(self) -> None:
+        """Write again what counts and is only in streams of a log that its node has lost. Nobody asks for those any
+        more, so who has no copy yet would never get one. It keeps its revision: to readers nothing changes."""
+        if self._is_draining():
+            return
+        left = ADOPTED_AT_ONCE
+        orphaned = self._orphaned() if self._ready.is_set() else {}
+        for bucket in list(self.state) if orphaned else ():
+            for entry in list(bucket.entries()):
+                if left and entry.place[:2] in orphaned and self._is_adopted(bucket.name, entry):
+                    left -= 1
+        if left:
+            self._adopted |= orphaned
+        self._adopt_later()
+
+    def _orphaned(self) -> dict[StreamKey, int]:
+        """Streams of earlier lives of their nodes' logs that have something new, with how far they were read."""
+        return {
+            (stream, epoch): end
+            for (stream, epoch), end in self._folded.items()
+            if epoch < self._epoch_of(stream.origin) and self._adopted.get((stream, epoch)) != end
+        }
+
+    def _is_adopted(self, bucket: str, entry: Entry) -> bool:
+        """Whether it is on its way into our log now."""
+        value = entry.value if entry.value is not None else self._stored(entry)
+        if value is None or (bucket, entry.key) in self._unsynced:
+            return False
+        node = "" if entry.revision.node == self._me else entry.revision.node
+        record = Record(entry.op, entry.key, entry.revision.time, entry.expires_ms, entry.author, value, node)
+        try:
+            done = self._publish(bucket, record, 0)
+        except WeftError:
+            return False
+        done.add_done_callback(_heard)
+        return True
+
+    # --- following the log: SubscribeClient ----------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """The log has buckets: from now on they are folded, whether somebody asks for them or not."""
+        if not self._is_open and not self._is_draining():
+            self._is_open = True
+            self._loop.call_soon(self._reopen)  # not in the middle of a step
+            self._adopt_later()
+
+    async def _opened(self) -> None:
+        if self._ready.is_set():
+            return
+        self._node.check_open()
+        self.follow()
+        try:
+            async with asyncio.timeout(READY_S):
+                await self._ready.wait()
+        except TimeoutError:
+            raise Busy("this node still reads its buckets", node=self._me, waited_s=READY_S) from None
+
+    def _open(self) -> None:
+        """Raise Busy or ShuttingDown as any subscriber is refused."""
+        self._holding = self._node.held.holding("buckets", Use.SUBSCRIBE)
+        start = FromPositions(self._positions()) if self._folded else Edge.EARLIEST
+        self._subscription = self._node.subscribe(self, KEY_VALUES, start, CREDIT_BYTES, "", "", self._holding)
+
+    def _positions(self) -> tuple[Position, ...]:
+        """Where to go on, behind what retention or a lost disk took meanwhile."""
+        found: list[Position] = []
+        for (stream, epoch), offset in self._folded.items():
+            state = self._node.log.find(stream, epoch)
+            if state is not None and offset <= state.durable:
+                found.append(Position(stream, epoch, max(offset, state.start)))
+        return tuple(found)
+
+    def opened(self, positions: Sequence[Position], more: bool) -> None:
+        if not more and not self._ready.is_set():
+            infos = self._node.log.streams(KEY_VALUES)
+            self._missing = {(info.stream, info.epoch): info.end for info in infos if info.end > info.start}
+            for key in list(self._missing):
+                self._check_missing(key)
+            self._check_ready()
+
+    def deliver(self, batches: Sequence[Delivered]) -> None:
+        """Perhaps even before ``subscribe`` has returned."""
+        self._waiting.extend(batches)
+        self._work_soon()
+
+    def assigned(self, generation: int, positions: Sequence[Position]) -> None:
+        raise AssertionError("there is no group")
+
+    def withdrawn(self, event: EventId, rest: bool) -> None:
+        raise AssertionError("no event is refused")
+
+    def ended(self, error: WeftError) -> None:
+        self._subscription = None
+        self._waiting.clear()
+        self._holding.close()
+        if isinstance(error, EventsLost):  # what cannot be read is passed over: the rest still counts
+            self._folded[error.loss.stream, error.loss.epoch] = error.loss.end
+            self._node.count_refusal(error)
+        if not self._is_draining():
+            self._loop.call_later(RETRY_S, self._reopen)
+            return
+        for watch in [each for some in self._watches.values() for each in some]:
+            watch.end(error)
+
+    def _reopen(self) -> None:
+        try:
+            self._open()
+        except WeftError:
+            if not self._is_draining():
+                self._loop.call_later(RETRY_S, self._reopen)
+
+    def _work_soon(self) -> None:
+        if not self._is_working and self._waiting:
+            self._is_working = True
+            self._loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        """One batch in a turn of the loop: others have theirs in between."""
+        self._is_working = False
+        if not self._waiting:
+            return
+        delivered = self._waiting.popleft()
+        key = (delivered.stream, delivered.epoch)
+        batch = Batch.read_stored(delivered.data)
+        first = max(delivered.first_offset, self._folded.get(key, 0))
+        if first < batch.end_offset:
+            self._changed(self.state.fold(*key, batch, first, self._now_ms()))
+            self._folded[key] = batch.end_offset
+        self._holding.give_back(len(delivered.data))
+        if self._subscription is not None:
+            self._node.tell(AddCredit(self._subscription, len(delivered.data)))
+        self._check_missing(key)
+        self._check_ready()
+        self._set_alarm()
+        self._work_soon()
+
+    def _check_missing(self, key: StreamKey) -> None:
+        """Whether all is folded that the log had of a stream. Compaction may have taken what was last in it."""
+        if self._missing is not None and key in self._missing:
+            first = max(self._folded.get(key, 0), self._node.log.info(*key).start)
+            if first >= self._missing[key] or not self._node.log.read(*key, first, self._missing[key], 1):
+                del self._missing[key]
+
+    def _check_ready(self) -> None:
+        if self._missing is not None and not self._missing:
+            self._missing = None
+            self._ready.set()
+
+    # --- who watches, and time -----------------------------------------------------------------------------------
+
+    def _changed(self, changes: Sequence[Change]) -> None:
+        for name, key in changes:
+            for watch in self._watches.get(name, ()):
+                watch.changed(key)
+
+    def join_watch(self, watch: Watch) -> None:
+        self._watches.setdefault(watch.bucket, set()).add(watch)
+
+    def leave_watch(self, watch: Watch) -> None:
+        watches = self._watches.get(watch.bucket, set())
+        watches.discard(watch)
+        if not watches:
+            self._watches.pop(watch.bucket, None)
+
+    @property
+    def watches(self) -> int:
+        return sum(map(len, self._watches.values()))
+
+    def _set_alarm(self) -> None:
+        due_ms = self.state.next_due_ms()
+        if due_ms is None or (self._alarm is not None and self._alarm_ms <= due_ms):
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_ms = due_ms
+        wait_s = min(max((due_ms - self._now_ms()) / 1000, 0.0), ALARM_S_MAX)
+        self._alarm = self._loop.call_later(wait_s, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        self._changed(self.state.due(self._now_ms()))
+        self._set_alarm()
+
+    def forget(self, topic: Topic, gone: Sequence[tuple[str, Revision]]) -> None:
+        """For maintenance, from any thread: compaction took the last of these keys from the log."""
+        self._loop.call_soon_threadsafe(partial(self.state.forget, topic.removeprefix(topic_of("")), list(gone)))
+
+
+class Watch:
+    """``Watching``: the keys of a bucket that changed and were not taken yet, each once."""
+
+    def __init__(self, store: KeyValues, bucket: str, pattern: Pattern) -> None:
+        self.bucket = bucket
+        self._store = store
+        self._pattern = pattern
+        self._keys: dict[str, None] = {}
+        self._arrived = asyncio.Event()
+        self._error: WeftError | None = None
+        store.join_watch(self)
+
+    def changed(self, key: str) -> None:
+        if selects_key(self._pattern, key):
+            self._keys[key] = None
+            self._arrived.set()
+
+    async def wait(self) -> None:
+        """Until something has changed, which is then forgotten."""
+        await self._arrived.wait()
+        self._arrived.clear()
+        self._keys.clear()
+
+    async def next(self, bytes_max: int) -> list[Item]:
+        found: list[Item] = []
+        while not found:
+            await self._arrived.wait()
+            if self._error is not None:
+                raise self._error
+            size = 0
+            while self._keys and size < bytes_max:
+                key = next(iter(self._keys))
+                del self._keys[key]
+                item = self._store.latest(self.bucket, key)
+                if item is not None:
+                    found.append(item)
+                    size += len(key) + len(item.value) + ITEM_BYTES
+            if not self._keys:
+                self._arrived.clear()
+        return found
+
+    def end(self, error: WeftError) -> None:
+        self._error = error
+        self._arrived.set()
+
+    def close(self) -> None:
+        self._store.leave_watch(self)
+
+
+def _heard(done: asyncio.Future[None]) -> None:
+    """Nobody waits for it; if it failed, it is tried again."""
+    if not done.cancelled():
+        done.exception()
+
+
+def _not_owner(bucket: str, owner: str, me: NodeId, advice: str) -> NotOwner:
+    return NotOwner(f"bucket {bucket} is owned by node {owner}, and this is {me}: {advice}", bucket=bucket, owner=owner)
