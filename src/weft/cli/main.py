@@ -46,6 +46,7 @@ app.add_typer(deferred("weft.cli.dead", "Events that a group's readers could not
 app.add_typer(context.app, name="context")
 app.add_typer(deferred("weft.cli.ca", "The mesh's certificates: a CA of its own, or a step-ca."), name="ca")
 app.add_typer(deferred("weft.cli.keys", "Create, list and revoke API keys."), name="keys")
+app.add_typer(deferred("weft.cli.kv", "Buckets of keys and values: read, write, watch."), name="kv")
 app.add_typer(deferred("weft.cli.trust", "Which keys of EMM devices are trusted."), name="trust")
 app.add_typer(deferred("weft.cli.pipeline", "Spark jobs between the mesh and lake tables."), name=PIPELINE)
 app.add_typer(deferred("weft.cli.emm", "Send, watch and find devices that speak EMM."), name="emm")

@@ -98,6 +98,20 @@ class GroupFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class KvFigures:
+    """Of buckets of keys and values."""
+
+    buckets: int
+    keys: int
+    cached_bytes: int
+    gets: int
+    writes: int
+    conflicts: int
+    watches: int
+    ahead: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFigures:
     """What a node can tell when it is asked, without having counted."""
 
@@ -120,6 +134,7 @@ class NodeFigures:
     datagrams: Mapping[str, int] = field(default_factory=dict)  # of devices: fate -> how many
     datagrams_rejected: Mapping[str, int] = field(default_factory=dict)  # reason -> how many
     coaty: BridgeFigures | None = None  # None: no namespace of Coaty is joined
+    kv: KvFigures | None = None  # None: the node is not up
     exmp: RequestFigures | None = None  # None: nobody is served over EXMP
     certificate_expires_s: float | None = None  # None: there is none
     certificate_renewals: int = 0

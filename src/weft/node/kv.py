@@ -33,6 +33,7 @@ from weft.model.key_value import (
     settings_value,
     topic_of,
 )
+from weft.node.figures import KvFigures
 from weft.port.errors import Busy, NotOwner, RevisionConflict
 from weft.port.held import Use
 from weft.port.kv import (
@@ -518,6 +519,18 @@ class KeyValues:
         self._alarm = None
         self._changed(self.state.due(self._now_ms()))
         self._set_alarm()
+
+    def figures(self) -> KvFigures:
+        return KvFigures(
+            buckets=len(self.state),
+            keys=self.state.keys,
+            cached_bytes=self.state.cached_bytes,
+            gets=self.gets,
+            writes=self.writes,
+            conflicts=self.conflicts,
+            watches=self.watches,
+            ahead=self.state.ahead,
+        )
 
     def forget(self, topic: Topic, gone: Sequence[tuple[str, Revision]]) -> None:
         """For maintenance, from any thread: compaction took the last of these keys from the log."""

@@ -119,6 +119,7 @@ class BucketTidying:
         for state in self._log.states():
             if matches(KEY_VALUES, state.stream.topic):
                 ends.setdefault(state.stream.topic, set()).add((state.id, state.durable))
+        self._log.look_flushed()
         wants_segment = False
         for topic, stands in ends.items():
             seen, due_ms = self._looked.get(topic, (frozenset(), None))

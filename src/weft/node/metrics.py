@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from weft.gateway import BridgeFigures, RequestFigures
-from weft.node.figures import SYNC_BUCKETS_S, GroupFigures, Histogram, NodeFigures, PeerFigures
+from weft.node.figures import SYNC_BUCKETS_S, GroupFigures, Histogram, KvFigures, NodeFigures, PeerFigures
 
 PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
 GROUP_LABELS_MAX: Final = 256  # as peers
@@ -189,6 +189,18 @@ EXMP_SENT: Final = Definition("weft_exmp_sent_bytes_total", Kind.COUNTER, "Bytes
 EXMP_SUBSCRIPTIONS: Final = Definition(
     "weft_exmp_subscriptions", Kind.GAUGE, "Subscriptions of EXMP clients that are open."
 )
+KV_BUCKETS: Final = Definition("weft_kv_buckets", Kind.GAUGE, "Buckets of keys and values that this node holds.")
+KV_KEYS: Final = Definition("weft_kv_keys", Kind.GAUGE, "Keys of all buckets; gone ones until they are forgotten.")
+KV_CACHED: Final = Definition("weft_kv_cached_bytes", Kind.GAUGE, "Bytes of values in memory; others are in the log.")
+KV_GETS: Final = Definition("weft_kv_gets_total", Kind.COUNTER, "Keys that were asked for.")
+KV_WRITES: Final = Definition("weft_kv_writes_total", Kind.COUNTER, "Keys that were written or deleted here.")
+KV_CONFLICTS: Final = Definition(
+    "weft_kv_conflicts_total", Kind.COUNTER, "Writes that were refused because the key was at another revision."
+)
+KV_WATCHES: Final = Definition("weft_kv_watches", Kind.GAUGE, "Clients that watch a bucket.")
+KV_AHEAD: Final = Definition(
+    "weft_kv_entries_ahead", Kind.GAUGE, "Entries that wait because the clock of their node is ahead."
+)
 CERTIFICATE_EXPIRES: Final = Definition(
     "weft_certificate_expires_seconds", Kind.GAUGE, "Until the node's certificate ends; renewed with a third left."
 )
@@ -266,6 +278,8 @@ class Metrics(Collector):
         yield _family(DATAGRAMS_REJECTED, [((reason,), count) for reason, count in figures.datagrams_rejected.items()])
         if figures.coaty is not None:
             yield from _of_coaty(figures.coaty)
+        if figures.kv is not None:
+            yield from _of_kv(figures.kv)
         if figures.exmp is not None:
             yield from _of_exmp(figures.exmp)
 
@@ -384,6 +398,17 @@ def _of_exmp(figures: RequestFigures) -> Iterator[Metric]:
     yield _single(EXMP_RECEIVED, figures.bytes_received)
     yield _single(EXMP_SENT, figures.bytes_sent)
     yield _single(EXMP_SUBSCRIPTIONS, figures.subscriptions)
+
+
+def _of_kv(figures: KvFigures) -> Iterator[Metric]:
+    yield _single(KV_BUCKETS, figures.buckets)
+    yield _single(KV_KEYS, figures.keys)
+    yield _single(KV_CACHED, figures.cached_bytes)
+    yield _single(KV_GETS, figures.gets)
+    yield _single(KV_WRITES, figures.writes)
+    yield _single(KV_CONFLICTS, figures.conflicts)
+    yield _single(KV_WATCHES, figures.watches)
+    yield _single(KV_AHEAD, figures.ahead)
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:

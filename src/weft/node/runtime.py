@@ -382,6 +382,7 @@ class Node:
             datagrams={} if emm is None else emm.fates(),
             datagrams_rejected={} if emm is None else emm.rejected(),
             coaty=None if coaty is None else coaty.bridge_figures(),
+            kv=self._machinery.kv.figures(),
             exmp=None if exmp is None else exmp.request_figures(),
             certificate_expires_s=self.protection.expires_in_s(),
             certificate_renewals=self.protection.renewals,
