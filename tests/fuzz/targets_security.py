@@ -5,6 +5,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
+import msgspec
+from google.protobuf.message import DecodeError
+
+from tests.security.stated import made, record, revoked, statement
+from weft.errors import UsageError
+from weft.node.key_answers import read_new_record_untrusted
 from weft.security import (
     BadIdentity,
     CertificateRefused,
@@ -19,8 +25,15 @@ from weft.security import (
 from weft.security.api_keys import parse_key_untrusted
 from weft.security.certificates import Names, read_certificate_untrusted
 from weft.security.issuing import check_names, read_request_untrusted
+from weft.security.key_exchange import KeyTalk
+from weft.security.key_ring import BUCKETS
+from weft.security.key_statements import BY_CHARS_MAX, BadStatement, read_body_untrusted
 from weft.security.tokens import read_token_untrusted
+from weft.transport.peers.key_messages import key_message, read_key_talk_untrusted
+from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.peerlink_pb2 import PeerKeys
 
+SAID = tuple(statement(each).text for each in (made(record(1, publish=["a.>"])), revoked(record(1))))
 NAMES = Names(node("plant", "node-a"), ("node-a.example.org", "127.0.0.1", "::1"))
 
 # A certificate and a request of node-a, made by the CA here.
@@ -89,17 +102,51 @@ def api_key(data: bytes) -> None:
         return
 
 
+def key_statement(data: bytes) -> None:
+    try:
+        said = read_body_untrusted(data)
+    except BadStatement:
+        return
+    assert len(said.by) <= BY_CHARS_MAX and said.key_name.id.startswith("k")
+
+
+def key_talk(data: bytes) -> None:
+    message = PeerKeys()
+    try:
+        message.ParseFromString(data)
+        talk = read_key_talk_untrusted(message)
+    except (DecodeError, BadMeshMessage):
+        return
+    assert len(talk.buckets) in (0, BUCKETS) and len(talk.asked) == len(set(talk.asked)) <= BUCKETS
+
+
+def new_key_record(data: bytes) -> None:
+    try:
+        read_new_record_untrusted(data, 0.0)
+    except UsageError:
+        return
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "security-certificate": certificate,
     "security-request": request,
     "security-token": token,
     "security-identity": identity,
     "security-api-key": api_key,
+    "security-key-statement": key_statement,
+    "security-key-talk": key_talk,
+    "security-new-key-record": new_key_record,
 }
 SEEDS: dict[str, list[bytes]] = {
     "security-certificate": [CERTIFICATE],
     "security-request": [REQUEST],
     "security-token": [TOKEN],
     "security-identity": [b"spiffe://plant/node/node-a", b"spiffe://plant/client/billing"],
-    "security-api-key": [b"weft_k1_" + b"0f" * 32],
+    "security-api-key": [b"weft_k1_" + b"0f" * 32, b"weft_k0123456789abcdef_" + b"0f" * 32],
+    "security-key-statement": [each.body for each in SAID],
+    "security-key-talk": [
+        key_message(KeyTalk(statements=SAID, asked=(1, 200))).keys.SerializeToString(),
+        key_message(KeyTalk(buckets=(bytes(8),) * BUCKETS, took=True)).keys.SerializeToString(),
+    ],
+    "security-new-key-record": [msgspec.json.encode(record(1, publish=["a.>"]))],
 }

@@ -49,6 +49,15 @@ async def _commit(client: Client, topic: str, group: str = "g") -> None:
     await client.commit(group, [Position(stream, place.epoch, 0)])
 
 
+async def _revoke_new(client: Client) -> None:
+    """One that was just made, by who may; others are refused before anybody asks which key."""
+    with suppress(NotAllowed):
+        made = await client.create_key("y", publish=["open.t"])
+        await client.revoke_key(made.info.id)
+        return
+    await client.revoke_key("k77")
+
+
 # The key may publish to and subscribe to open.>, use the group g, and administer nothing.
 ALLOWED: dict[str, Call] = {
     "publish": lambda client: client.publish("open.t", b"x"),
@@ -76,6 +85,9 @@ REFUSED: dict[str, tuple[Call, str]] = {
     "commit to a group": (lambda client: _commit(client, "open.t", "h"), 'use group "h"'),
     "one group": (lambda client: client.groups("h"), 'use group "h"'),
     "explain": (lambda client: client.explain("open.t"), "see routes"),
+    "keys": (lambda client: client.keys(), "see keys"),
+    "create key": (lambda client: client.create_key("x", publish=["open.t"]), "make keys"),
+    "revoke key": (_revoke_new, "revoke keys"),
     "leave": (lambda client: client.leave(), "have the node leave the mesh"),
 }
 
@@ -117,7 +129,7 @@ def test_every_call_of_both_services_asks_for_rights(tmp_path: Path) -> None:
                 assert {each.topic for each in await client.topics()} == {"open.t"}
                 assert [each.group for each in await client.groups()] == ["g"]
             causes = node._refusals.totals
-            assert (causes["publish"], causes["subscribe"], causes["group"], causes["admin"]) == (1, 5, 4, 4)
+            assert (causes["publish"], causes["subscribe"], causes["group"], causes["admin"]) == (1, 5, 4, 8)
 
     run(story())
 

@@ -56,8 +56,9 @@ def test_a_start_that_is_killed_between_the_two_files_makes_another_key(
 def test_a_file_that_no_longer_fits_is_removed(tmp_path: Path) -> None:
     first = FirstKey(tmp_path, tmp_path / "client")
     first.settle(ONE, 0.0)
+    (record,) = read_keys(tmp_path)
     create_key(tmp_path, KeyRequest("another", admin=True), OTHER, 0.0)
-    revoke_key(tmp_path, "k1")
+    revoke_key(tmp_path, record.id)
     assert first.settle(OTHER, 0.0) is None
     assert not first.file.exists()
     first.file.write_text("nonsense")

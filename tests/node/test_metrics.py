@@ -195,6 +195,7 @@ def test_every_definition_is_exported_and_on_the_page() -> None:
         coaty=BridgeFigures(events_in={"published": 1}, events_out={"published": 1}),
         exmp=RequestFigures(),
         certificate_expires_s=1.0,
+        keys={"good": 1, "revoked": 0},
     )
     metrics = Metrics(lambda: figures)
     metrics.peer("b").sent(1, 0.1)

@@ -70,12 +70,10 @@ def test_everybody_may_do_everything_on_a_node_without_protection() -> None:
 @pytest.mark.req("SEC-02")
 def test_open_streams_end_when_their_key_does(tmp_path: Path) -> None:
     async def story() -> None:
-        now_s = 0.0
         wanted = KeyRequest("test", publish=(">",))
         record, key = create_key(tmp_path, wanted, secrets.token_bytes(SECRET_BYTES + SALT_BYTES), 1.0)
-        authenticator = Authenticator(
-            KeyStore(tmp_path, now_s), b"k" * 32, clock=lambda: now_s, wall_clock=lambda: 1_800_000_000.0
-        )
+        store = KeyStore(tmp_path)
+        authenticator = Authenticator(store, b"k" * 32, clock=lambda: 0.0, wall_clock=lambda: 1_800_000_000.0)
         told: list[Cause] = []
         access = KeyAccess(authenticator, "weft", lambda error, who: told.append(error.cause), True)
         with pytest.raises(Refused, match="a certificate of mesh weft is needed, and there is none"):
@@ -87,7 +85,7 @@ def test_open_streams_end_when_their_key_does(tmp_path: Path) -> None:
             access.look()
             assert not ended
             revoke_key(tmp_path, record.id)
-            now_s = 2.0
+            await store.look()
             access.look()
             assert [str(error) for error in ended] == [f"key {record.id} was revoked"]
         access.look()

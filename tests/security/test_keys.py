@@ -35,6 +35,13 @@ from weft.security.rates import FAILURES_BURST
 
 ENTROPY = bytes(range(SECRET_BYTES + SALT_BYTES))
 SECRET_HEX = ENTROPY[:SECRET_BYTES].hex()
+
+
+def entropy(number: int) -> bytes:
+    """Another one for each number; 0 is ENTROPY."""
+    return ENTROPY[:SECRET_BYTES] + bytes(byte ^ number for byte in ENTROPY[SECRET_BYTES:])
+
+
 BILLING = KeyRequest("billing", publish=("orders.>",), subscribe=("orders.paid",))
 
 
@@ -54,7 +61,7 @@ class Desk:
     def __init__(self, data: Path, **options: int) -> None:
         self.now_s = 0.0
         self.unix_s = 1_800_000_000.0
-        self.store = KeyStore(data, self.now_s)
+        self.store = KeyStore(data)
         self.authenticator = Authenticator(
             self.store, b"k" * 32, clock=lambda: self.now_s, wall_clock=lambda: self.unix_s, **options
         )
@@ -71,12 +78,13 @@ class Desk:
 @pytest.mark.req("SEC-02")
 def test_a_key_is_shown_once_and_kept_as_a_hash(tmp_path: Path) -> None:
     record, key = create_key(tmp_path, BILLING, ENTROPY, now_s=1.5)
-    assert key.reveal() == f"weft_k1_{SECRET_HEX}"
+    assert record.id == f"k{record.hash.mark}"
+    assert key.reveal() == f"weft_{record.id}_{SECRET_HEX}"
     text = (tmp_path / "keys.json").read_text()
     assert SECRET_HEX not in text
     assert (tmp_path / "keys.json").stat().st_mode & 0o777 == 0o600
     assert read_keys(tmp_path) == (record,)
-    assert (record.id, record.name, record.created_s, record.admin) == ("k1", "billing", 1, False)
+    assert (record.name, record.created_s, record.admin) == ("billing", 1, False)
 
 
 @pytest.mark.req("SEC-02")
@@ -90,31 +98,50 @@ def test_the_hash_is_scrypt_with_its_figures_beside_it() -> None:
     assert fits(Secret(b"password"), msgspec.structs.replace(kept, salt=b"NaCl".hex(), digest=vector, n=1024, p=16))
 
 
-def test_ids_are_never_given_twice(tmp_path: Path) -> None:
-    for _ in range(2):
-        create_key(tmp_path, BILLING, ENTROPY, 0)
-    revoke_key(tmp_path, "k2")
-    record, _ = create_key(tmp_path, BILLING, ENTROPY, 0)
-    assert [each.id for each in read_keys(tmp_path)] == ["k1", "k3"]
-    assert record.acl.who == "key k3"
-    with pytest.raises(UsageError, match="there is no key 'k2'"):
-        revoke_key(tmp_path, "k2")
+def test_an_id_is_that_of_one_secret_and_is_never_given_twice(tmp_path: Path) -> None:
+    first, second = (create_key(tmp_path, BILLING, entropy(number), 0)[0] for number in (1, 2))
+    assert first.id != second.id and first.acl.who == f"key {first.id}"
+    with pytest.raises(UsageError, match=f"there is a key {second.id} already"):
+        create_key(tmp_path, BILLING, entropy(2), 0)
+    revoke_key(tmp_path, first.id)
+    assert read_keys(tmp_path) == (second,)
+    with pytest.raises(UsageError, match=f"there is no key '{first.id}'"):
+        revoke_key(tmp_path, first.id)
+    with pytest.raises(UsageError, match=f"key {first.id} was revoked"):
+        create_key(tmp_path, BILLING, entropy(1), 0)
 
 
 def test_several_at_once_lose_nothing(tmp_path: Path) -> None:
-    threads = [threading.Thread(target=create_key, args=(tmp_path, BILLING, ENTROPY, 0)) for _ in range(8)]
+    threads = [threading.Thread(target=create_key, args=(tmp_path, BILLING, entropy(number), 0)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {each.id for each in read_keys(tmp_path)} == {f"k{number}" for number in range(1, 9)}
+    assert len({each.id for each in read_keys(tmp_path)}) == 8
 
 
 def test_there_are_only_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.security.key_store.API_KEYS_MAX", 1)
     create_key(tmp_path, BILLING, ENTROPY, 0)
     with pytest.raises(UsageError, match="too many API keys"):
-        create_key(tmp_path, BILLING, ENTROPY, 0)
+        create_key(tmp_path, BILLING, entropy(1), 0)
+
+
+def test_a_file_of_before_keys_belonged_to_the_mesh_is_read(tmp_path: Path) -> None:
+    """Its ids are numbers; several nodes may have given the same."""
+    record, _ = create_key(tmp_path, BILLING, ENTROPY, 0)
+    numbered = msgspec.to_builtins(record) | {"id": "k1"}
+    (tmp_path / "keys.json").write_bytes(msgspec.json.encode({"keys": [numbered], "next": 2, "version": 1}))
+    (found,) = read_keys(tmp_path)
+    assert (found.id, found.hash) == ("k1", record.hash)
+    run(shown_is(tmp_path, f"weft_k1_{SECRET_HEX}", "k1"))
+    revoke_key(tmp_path, "k1")
+    assert read_keys(tmp_path) == ()
+
+
+async def shown_is(data: Path, key: str, key_id: str) -> None:
+    found = await Desk(data).authenticator.authenticate_untrusted(Secret(key), "10.0.0.1")
+    assert found.key_id == key_id
 
 
 @pytest.mark.parametrize(
@@ -141,6 +168,7 @@ def test_requests_that_make_no_sense(wanted: dict[str, Any]) -> None:
     "change",
     [
         {"id": "3"},
+        {"id": "k0123456789abcdef"},
         {"publish": ["a..b"]},
         {"name": ""},
         {"hash": {"salt": "00", "digest": "00"}},
@@ -178,7 +206,7 @@ def test_a_key_becomes_a_principal_with_its_rights(tmp_path: Path) -> None:
     async def story() -> None:
         record, key = create_key(tmp_path, BILLING, ENTROPY, 0)
         found = await Desk(tmp_path).authenticator.authenticate_untrusted(key, "10.0.0.1")
-        assert (found.key_id, found.record, found.acl) == ("k1", record, record.acl)
+        assert (found.key_id, found.record, found.acl) == (record.id, record, record.acl)
 
     run(story())
 
@@ -186,15 +214,15 @@ def test_a_key_becomes_a_principal_with_its_rights(tmp_path: Path) -> None:
 @pytest.mark.req("SEC-02")
 def test_refusals(tmp_path: Path) -> None:
     async def story() -> None:
-        create_key(tmp_path, BILLING, ENTROPY, 0)
-        create_key(tmp_path, KeyRequest("old", admin=True, expires_s=1_800_000_000), ENTROPY, 0)
+        good, _ = create_key(tmp_path, BILLING, ENTROPY, 0)
+        old, _ = create_key(tmp_path, KeyRequest("old", admin=True, expires_s=1_800_000_000), entropy(1), 0)
         desk = Desk(tmp_path)
         for key, cause, words in (
             (None, Cause.NO_KEY, "no API key"),
             ("", Cause.BAD_KEY, "not an API key"),
-            ("weft_k1_" + "0" * 64, Cause.BAD_KEY, "key k1 is not valid: unknown, revoked or mistyped"),
+            (f"weft_{good.id}_" + "0" * 64, Cause.BAD_KEY, f"key {good.id} is not valid: unknown, revoked or mistyped"),
             (f"weft_k9_{SECRET_HEX}", Cause.BAD_KEY, "key k9 is not valid: unknown, revoked or mistyped"),
-            (f"weft_k2_{SECRET_HEX}", Cause.EXPIRED_KEY, "key k2 has expired"),
+            (f"weft_{old.id}_{SECRET_HEX}", Cause.EXPIRED_KEY, f"key {old.id} has expired"),
         ):
             error = await desk.refused(key)
             assert error.cause is cause
@@ -207,13 +235,13 @@ def test_refusals(tmp_path: Path) -> None:
 @pytest.mark.req("SEC-02")
 def test_revoking_counts_within_a_second_on_open_streams_and_new_calls(tmp_path: Path) -> None:
     async def story() -> None:
-        _, key = create_key(tmp_path, BILLING, ENTROPY, 0)
+        record, key = create_key(tmp_path, BILLING, ENTROPY, 0)
         desk = Desk(tmp_path)
         streaming = await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")
-        revoke_key(tmp_path, "k1")
+        revoke_key(tmp_path, record.id)
         assert desk.authenticator.refresh(streaming) is streaming, "not looked at yet"
-        desk.now_s += 1.0
-        with pytest.raises(Unauthenticated, match="key k1 was revoked") as caught:
+        await desk.store.look()
+        with pytest.raises(Unauthenticated, match=f"key {record.id} was revoked") as caught:
             desk.authenticator.refresh(streaming)
         assert caught.value.cause is Cause.REVOKED_KEY
         assert (await desk.refused(key.reveal())).cause is Cause.REVOKED_KEY
@@ -229,24 +257,24 @@ def test_rights_that_change_reach_open_streams(tmp_path: Path) -> None:
         document = msgspec.json.decode((tmp_path / "keys.json").read_bytes())
         document["keys"][0]["publish"] = ["invoices.>"]
         (tmp_path / "keys.json").write_bytes(msgspec.json.encode(document))
-        desk.now_s += 1.0
+        await desk.store.look()
         assert desk.authenticator.refresh(streaming).acl.publish == ("invoices.>",)
         assert (await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")).acl.publish == ("invoices.>",)
 
     run(story())
 
 
-def test_another_key_under_the_same_id_is_another_key(tmp_path: Path) -> None:
-    """A file that was put back from a backup, or comes from another node."""
+def test_a_key_that_is_no_longer_in_the_file_is_good_no_more(tmp_path: Path) -> None:
+    """A file that was put back from a backup, of a node that has not told the mesh of the key yet."""
 
     async def story() -> None:
-        _, key = create_key(tmp_path, BILLING, ENTROPY, 0)
+        record, key = create_key(tmp_path, BILLING, ENTROPY, 0)
         desk = Desk(tmp_path)
         streaming = await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")
         (tmp_path / "keys.json").unlink()
         create_key(tmp_path, BILLING, bytes(SECRET_BYTES + SALT_BYTES), 0)
-        desk.now_s += 1.0
-        with pytest.raises(Unauthenticated, match="key k1 was revoked"):
+        await desk.store.look()
+        with pytest.raises(Unauthenticated, match=f"key {record.id} was revoked"):
             desk.authenticator.refresh(streaming)
 
     run(story())
@@ -254,11 +282,11 @@ def test_another_key_under_the_same_id_is_another_key(tmp_path: Path) -> None:
 
 def test_a_key_expires_on_open_streams_too(tmp_path: Path) -> None:
     async def story() -> None:
-        _, key = create_key(tmp_path, KeyRequest("x", admin=True, expires_s=1_800_000_010), ENTROPY, 0)
+        record, key = create_key(tmp_path, KeyRequest("x", admin=True, expires_s=1_800_000_010), ENTROPY, 0)
         desk = Desk(tmp_path)
         streaming = await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")
         desk.unix_s += 10
-        with pytest.raises(Unauthenticated, match="key k1 has expired"):
+        with pytest.raises(Unauthenticated, match=f"key {record.id} has expired"):
             desk.authenticator.refresh(streaming)
 
     run(story())
@@ -279,7 +307,7 @@ def test_a_known_key_is_not_hashed_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_crowd_with_one_key_has_it_hashed_once_or_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        _, key = create_key(tmp_path, BILLING, ENTROPY, 0)
+        record, key = create_key(tmp_path, BILLING, ENTROPY, 0)
         desk = Desk(tmp_path)
         hashed: list[object] = []
 
@@ -289,7 +317,7 @@ def test_a_crowd_with_one_key_has_it_hashed_once_or_twice(tmp_path: Path, monkey
 
         monkeypatch.setattr(authenticator_module, "fits", fits_always)
         calls = [desk.authenticator.authenticate_untrusted(key, "10.0.0.1") for _ in range(50)]
-        assert {each.key_id for each in await asyncio.gather(*calls)} == {"k1"}
+        assert {each.key_id for each in await asyncio.gather(*calls)} == {record.id}
         assert len(hashed) <= API_KEYS_AT_ONCE
 
     run(story())
@@ -297,7 +325,7 @@ def test_a_crowd_with_one_key_has_it_hashed_once_or_twice(tmp_path: Path, monkey
 
 def test_only_so_many_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        keys = [create_key(tmp_path, BILLING, ENTROPY, 0)[1] for _ in range(3)]
+        keys = [create_key(tmp_path, BILLING, entropy(number), 0)[1] for number in range(3)]
         desk = Desk(tmp_path, cached_max=2)
         hashed: list[object] = []
 
@@ -316,29 +344,30 @@ def test_only_so_many_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.req("SEC-02")
 def test_guessing_is_slowed_down_by_key_and_source_and_does_not_hold_up_those_who_are_known(tmp_path: Path) -> None:
     async def story() -> None:
-        _, key = create_key(tmp_path, BILLING, ENTROPY, 0)
+        record, key = create_key(tmp_path, BILLING, ENTROPY, 0)
+        wrong = f"weft_{record.id}_" + "0" * 64
         _, other = create_key(tmp_path, BILLING, bytes(SECRET_BYTES + SALT_BYTES), 0)
         desk = Desk(tmp_path)
         await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")
         for _ in range(FAILURES_BURST):
-            assert (await desk.refused("weft_k1_" + "0" * 64)).cause is Cause.BAD_KEY
-        error = await desk.refused("weft_k1_" + "0" * 64)
+            assert (await desk.refused(wrong)).cause is Cause.BAD_KEY
+        error = await desk.refused(wrong)
         assert error.cause is Cause.TOO_MANY_FAILURES
-        assert str(error) == "key k1 was wrong too often from 10.0.0.1: wait (seconds 10)"
+        assert str(error) == f"key {record.id} was wrong too often from 10.0.0.1: wait (seconds 10)"
         await desk.authenticator.authenticate_untrusted(key, "10.0.0.1")
         await desk.authenticator.authenticate_untrusted(other, "10.0.0.1")
-        assert (await desk.refused("weft_k1_" + "0" * 64, "10.0.0.2")).cause is Cause.BAD_KEY
+        assert (await desk.refused(wrong, "10.0.0.2")).cause is Cause.BAD_KEY
         desk.now_s += 10.0
-        assert (await desk.refused("weft_k1_" + "0" * 64)).cause is Cause.BAD_KEY
+        assert (await desk.refused(wrong)).cause is Cause.BAD_KEY
 
     run(story())
 
 
 def test_a_swarm_of_guesses_at_once_is_slowed_down_too(tmp_path: Path) -> None:
     async def story() -> None:
-        create_key(tmp_path, BILLING, ENTROPY, 0)
+        record, _ = create_key(tmp_path, BILLING, ENTROPY, 0)
         desk = Desk(tmp_path)
-        guesses = [desk.refused(f"weft_k1_{number:064x}") for number in range(3 * FAILURES_BURST)]
+        guesses = [desk.refused(f"weft_{record.id}_{number:064x}") for number in range(3 * FAILURES_BURST)]
         causes = [error.cause for error in await asyncio.gather(*guesses)]
         assert FAILURES_BURST <= causes.count(Cause.BAD_KEY) <= FAILURES_BURST + 1
         assert causes.count(Cause.TOO_MANY_FAILURES) == len(causes) - causes.count(Cause.BAD_KEY)

@@ -92,9 +92,9 @@ async def story(tmp_path: Path, searched: Searched) -> dict[str, str]:
     searched.show(found, ca, ca.signer, ca.settings, ca.provisioner_key(), token, vars(server))
 
     record, key = create_key(tmp_path, KeyRequest("billing", admin=True), ENTROPY, now_s)
-    authenticator = Authenticator(KeyStore(tmp_path, 0.0), b"k" * 32, clock=lambda: 0.0, wall_clock=pki.wall)
+    authenticator = Authenticator(KeyStore(tmp_path), b"k" * 32, clock=lambda: 0.0, wall_clock=pki.wall)
     principal = await authenticator.authenticate_untrusted(key, "10.0.0.1")
-    for wrong in (key.reveal() + "0", key.reveal().replace("k1", "k2"), key.reveal()[:-1]):
+    for wrong in (key.reveal() + "0", key.reveal().replace(record.id, "k2"), key.reveal()[:-1]):
         with pytest.raises(WeftError) as caught:
             await authenticator.authenticate_untrusted(Secret(wrong), "10.0.0.1")
         searched.show(caught.value, caught.value.facts)

@@ -186,7 +186,7 @@ def show_status(where: Where, json: bool) -> None:
     if json:
         print_json(asdict(found))
     else:
-        _print_facts(_status_facts(found))
+        print_facts(_status_facts(found))
 
 
 def _status_facts(status: Status) -> Iterable[tuple[str, str]]:
@@ -202,7 +202,7 @@ def _status_facts(status: Status) -> Iterable[tuple[str, str]]:
         yield "console", status.console
 
 
-def _print_facts(facts: Iterable[tuple[str, str]]) -> None:
+def print_facts(facts: Iterable[tuple[str, str]]) -> None:
     for name, value in facts:
         out.print(f"{name}: {escape(value)}", soft_wrap=True)
 

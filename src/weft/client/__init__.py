@@ -21,6 +21,7 @@ from weft.client.admin import (
     GroupPolicy,
     GroupStream,
     Member,
+    NewKey,
     NodePositions,
     PeerInfo,
     Recipient,
@@ -60,6 +61,7 @@ from weft.client.received import Received, ReceivedBatch
 from weft.client.requests import Request
 from weft.client.subscription import Subscription
 from weft.model.dead_letters import DeadLetter
+from weft.model.key_info import KeyInfo
 
 __all__ = [
     "ABSENT",
@@ -80,10 +82,12 @@ __all__ = [
     "GroupPolicy",
     "GroupStream",
     "Hooks",
+    "KeyInfo",
     "KvEntry",
     "KvWatch",
     "LogCorrupt",
     "Member",
+    "NewKey",
     "NoReply",
     "NodePositions",
     "NodeShuttingDown",

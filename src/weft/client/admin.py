@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from weft.client.errors import BadNode
 from weft.client.failing import MAX_DELIVERIES, RETRY_S, Retry, policy_of
@@ -13,8 +15,12 @@ from weft.client.refs import read_position_untrusted, read_stream_untrusted
 from weft.errors import UsageError
 from weft.limits import WHOAMI_TOPICS_MAX
 from weft.model import Epoch, Position, Stream
+from weft.model.key_info import KeyInfo
 from weft.model.owned import OWNER
 from weft.wire.mesh import mesh_pb2 as pb
+
+if TYPE_CHECKING:
+    from weft.security import KeyRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +142,14 @@ class Recipient:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was just made. ``key`` is the secret itself: nobody else has it, and it cannot be asked for again."""
+
+    info: KeyInfo
+    key: str = field(repr=False)
+
+
 class Admin:
     """The calls of the Admin service, and those of Mesh that only ask."""
 
@@ -234,6 +248,21 @@ class Admin:
         reply = await self._nodes.call("/weft.mesh.v1.Admin/Explain", request, pb.ExplainReply)
         return [Recipient(found.node_id, found.pattern, tuple(found.path), found.reason) for found in reply.recipients]
 
+    async def keys(self, key: str) -> list[KeyInfo]:
+        replies = await self._pages("/weft.mesh.v1.Admin/Keys", pb.KeysRequest(key=key), pb.KeysReply)
+        return [_read_key_untrusted(each) for reply in replies for each in reply.keys]
+
+    async def create_key(self, record: KeyRecord) -> KeyInfo:
+        """Tried again, it makes no second key."""
+        request = pb.CreateKeyRequest(record=msgspec.json.encode(record))
+        reply = await self._nodes.call("/weft.mesh.v1.Admin/CreateKey", request, pb.CreateKeyReply)
+        return _read_key_untrusted(reply.key)
+
+    async def revoke_key(self, key: str) -> KeyInfo:
+        request = pb.RevokeKeyRequest(key=key)
+        reply = await self._nodes.call("/weft.mesh.v1.Admin/RevokeKey", request, pb.RevokeKeyReply)
+        return _read_key_untrusted(reply.key)
+
     async def leave(self) -> str:
         """Asked of one node only, and once: the next one is not the one that is meant."""
         given = self._nodes.book.given
@@ -284,6 +313,13 @@ def _read_positions_untrusted(found: pb.PositionsOfStream) -> StreamPositions:
         group_offset=found.group_offset if found.HasField("group_offset") else None,
         timestamp_offset=found.timestamp_offset if found.HasField("timestamp_offset") else None,
     )
+
+
+def _read_key_untrusted(data: bytes) -> KeyInfo:
+    try:
+        return msgspec.json.decode(data, type=KeyInfo)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadNode(f"the node tells of a key what cannot be read: {error}") from None
 
 
 def _read_group_stream_untrusted(place: pb.GroupStream) -> GroupStream:

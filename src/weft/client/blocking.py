@@ -17,6 +17,7 @@ from weft.client import client as asynchronous
 from weft.client.admin import (
     GroupInfo,
     GroupPolicy,
+    NewKey,
     NodePositions,
     PeerInfo,
     Recipient,
@@ -38,6 +39,7 @@ from weft.client.subscription import Commit
 from weft.client.subscription import Subscription as AsyncSubscription
 from weft.model import EventId, Position, Receipt, Stream
 from weft.model.dead_letters import DeadLetter
+from weft.model.key_info import KeyInfo
 from weft.model.key_value import HISTORY, Revision
 
 
@@ -457,6 +459,29 @@ class Client:
 
     def explain(self, topic: str, origin: str = "") -> list[Recipient]:
         return self._thread.run(self._client.explain(topic, origin))
+
+    def keys(self, key: str = "") -> list[KeyInfo]:
+        return self._thread.run(self._client.keys(key))
+
+    def create_key(
+        self,
+        name: str,
+        *,
+        publish: Iterable[str] = (),
+        subscribe: Iterable[str] = (),
+        admin: bool = False,
+        expires_s: int | None = None,
+        quota: Mapping[str, int] | None = None,
+        groups: Iterable[str] = (),
+    ) -> NewKey:
+        return self._thread.run(
+            self._client.create_key(
+                name, publish=publish, subscribe=subscribe, admin=admin, expires_s=expires_s, quota=quota, groups=groups
+            )
+        )
+
+    def revoke_key(self, key: str) -> KeyInfo:
+        return self._thread.run(self._client.revoke_key(key))
 
     def leave(self) -> str:
         return self._thread.run(self._client.leave())

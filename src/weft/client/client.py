@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from weft.client.admin import (
     Admin,
     GroupInfo,
     GroupPolicy,
+    NewKey,
     NodePositions,
     PeerInfo,
     Recipient,
@@ -47,6 +49,7 @@ from weft.limits import PARTITIONS_MAX
 from weft.model import Batch, Epoch, EventId, Position, Receipt, Stream, parse_pattern, parse_topic
 from weft.model.batch_header import PRODUCER_BYTES
 from weft.model.dead_letters import DeadLetter
+from weft.model.key_info import KeyInfo
 from weft.model.owned import OWNED_ID_BYTES, OwnedKind, owned_topic
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -368,6 +371,38 @@ class Client:
     async def explain(self, topic: str, origin: str = "") -> list[Recipient]:
         """Who would get an event of this topic published at ``origin`` (here), over which path, and why."""
         return await self._admin.explain(parse_topic(topic), origin)
+
+    async def keys(self, key: str = "") -> list[KeyInfo]:
+        """The API keys of the mesh as the node knows them, or the one of that id. Needs the right to administer."""
+        return await self._admin.keys(key)
+
+    async def create_key(
+        self,
+        name: str,
+        *,
+        publish: Iterable[str] = (),
+        subscribe: Iterable[str] = (),
+        admin: bool = False,
+        expires_s: int | None = None,
+        quota: Mapping[str, int] | None = None,
+        groups: Iterable[str] = (),
+    ) -> NewKey:
+        """Make an API key of the mesh; all nodes know it within seconds. ``expires_s`` is Unix time.
+
+        The key is made here, and the node gets a hash of it. Needs the right to administer, and the rights that the new
+        key gets.
+        """
+        from weft.security import SALT_BYTES, SECRET_BYTES, KeyRequest, new_key, quota_of
+
+        rights = tuple(publish), tuple(subscribe), admin
+        wanted = KeyRequest(name, *rights, expires_s, quota_of(quota or {}), tuple(groups))
+        entropy = secrets.token_bytes(SECRET_BYTES + SALT_BYTES)
+        record, key = await asyncio.to_thread(new_key, wanted, entropy, time.time())
+        return NewKey(await self._admin.create_key(record), key.reveal())
+
+    async def revoke_key(self, key: str) -> KeyInfo:
+        """Revoke an API key by its id, everywhere and for good. Needs the right to administer."""
+        return await self._admin.revoke_key(key)
 
     async def leave(self) -> str:
         """Have the node leave the mesh and stop, as SIGTERM does; its id. Needs the right to administer.

@@ -139,3 +139,4 @@ class NodeFigures:
     certificate_expires_s: float | None = None  # None: there is none
     certificate_renewals: int = 0
     certificate_failures: int = 0
+    keys: Mapping[str, int] | None = None  # of the mesh, by whether they are good; None: there are none

@@ -27,7 +27,7 @@ from weft.node.clients import Clients
 from weft.node.engine import Engine
 from weft.node.kv import KeyValues
 from weft.node.metrics import Metrics
-from weft.node.peers import LinkInputs, LinkNews
+from weft.node.peers import KeyPeers, LinkInputs, LinkNews
 from weft.node.refusals import Refusals
 from weft.node.storage import Storage
 from weft.node.twins import TwinWatch
@@ -65,6 +65,7 @@ class Outside:
     gate: PeerGate
     notary: Notary
     life: Life  # this one
+    keys: KeyPeers | None = None  # None: without certificates there are no API keys
 
 
 class Machinery:
@@ -88,6 +89,7 @@ class Machinery:
         self._logger = logger
         self.members = Members(own, settings.members, outside.chance, settings.seeds)
         self.broker = Broker(self.node_id, storage.log, settings.broker, outside.wall_offset_s)
+        self._keys = outside.keys
         self.clients = Clients(
             self.node_id,
             storage.log,
@@ -107,7 +109,7 @@ class Machinery:
             lambda: int((outside.now_s() + outside.wall_offset_s) * 1000),
             self._epoch_of,
         )
-        news = LinkNews(metrics, logger, refusals, self._undial)
+        self.news = news = LinkNews(metrics, logger, refusals, self._undial)
         self.engine = Engine(
             self.broker,
             self.members,
@@ -123,7 +125,7 @@ class Machinery:
             self._hello,
             settings.mesh,
             settings.links,
-            LinkInputs(self.engine, self.twins),
+            LinkInputs(self.engine, self.twins, outside.keys),
             outside.chance,
             news,
             outside.gate,
@@ -158,7 +160,8 @@ class Machinery:
 
     def _hello(self) -> Hello:
         own = self.members.own
-        features, mesh = frozenset(Feature), self._settings.mesh
+        features = frozenset(Feature) if self._keys is not None else frozenset(Feature) - {Feature.KEYS}
+        mesh = self._settings.mesh
         return Hello(self.node_id, features, mesh, own.epoch, own.incarnation, own.addresses, self._life)
 
     def _undial(self, addresses: Iterable[str]) -> None:

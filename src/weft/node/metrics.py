@@ -210,6 +210,9 @@ CERTIFICATE_RENEWALS: Final = Definition(
 CERTIFICATE_FAILURES: Final = Definition(
     "weft_certificate_failures_total", Kind.COUNTER, "Renewals that failed; they are tried again."
 )
+API_KEYS: Final = Definition(
+    "weft_api_keys", Kind.GAUGE, "API keys of the mesh that this node knows: good or revoked.", ("state",)
+)
 
 DEFINITIONS: Final = tuple(value for value in list(vars().values()) if isinstance(value, Definition))
 
@@ -374,6 +377,8 @@ def _of_security(figures: NodeFigures) -> Iterator[Metric]:
         yield _single(CERTIFICATE_EXPIRES, figures.certificate_expires_s)
         yield _single(CERTIFICATE_RENEWALS, figures.certificate_renewals)
         yield _single(CERTIFICATE_FAILURES, figures.certificate_failures)
+    if figures.keys is not None:
+        yield _family(API_KEYS, [((state,), count) for state, count in figures.keys.items()])
 
 
 def _of_coaty(figures: BridgeFigures) -> Iterator[Metric]:

@@ -4,7 +4,7 @@ logged."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from structlog.stdlib import BoundLogger
 
@@ -26,6 +26,7 @@ from weft.node.figures import ConnectionState, PeerFigures
 from weft.node.metrics import Metrics
 from weft.node.refusals import Refusals
 from weft.node.twins import ADVICE, TwinWatch
+from weft.security.key_exchange import KeyTalk
 from weft.transport.peers.watching import LinkInput
 from weft.wire.mesh.features import Feature, Hello
 from weft.wire.mesh.lives import Life
@@ -37,20 +38,36 @@ STATE_OF: dict[Health, ConnectionState] = {
 }
 
 
-class LinkInputs:
-    """LinkListener: both state machines hear of links; the broker gets events, membership its own messages."""
+class KeyPeers(Protocol):
+    """Who shares API keys with peers that can."""
 
-    def __init__(self, engine: Engine, twins: TwinWatch) -> None:
+    def link_up(self, peer: NodeId) -> None: ...
+
+    def link_down(self, peer: NodeId) -> None: ...
+
+    def received(self, peer: NodeId, talk: KeyTalk) -> None: ...
+
+
+class LinkInputs:
+    """LinkListener: both state machines hear of links; the broker gets events, membership its own messages, and
+    ``keys`` what is said of API keys, if this node has any."""
+
+    def __init__(self, engine: Engine, twins: TwinWatch, keys: KeyPeers | None) -> None:
         self._engine = engine
         self._twins = twins
+        self._keys = keys
 
     def link_up(self, peer: NodeId, hello: Hello, plain: bool) -> None:
         self._engine.feed_member(membership.LinkUp(peer, gossips=not plain))
         self._engine.feed(core.LinkUp(peer, plain))
+        if self._keys is not None and not plain and Feature.KEYS in hello.features:
+            self._keys.link_up(peer)
 
     def link_down(self, peer: NodeId, reason: str) -> None:
         self._engine.feed_member(membership.LinkDown(peer))
         self._engine.feed(core.LinkDown(peer))
+        if self._keys is not None:
+            self._keys.link_down(peer)
 
     def peer_leaves(self, peer: NodeId, incarnation: int) -> None:
         self._engine.feed_member(membership.PeerLeaves(peer, incarnation))
@@ -63,6 +80,10 @@ class LinkInputs:
 
     def twin_found(self, life: Life, told_by: str) -> None:
         self._twins.found(life, told_by)
+
+    def received_keys(self, peer: NodeId, talk: KeyTalk) -> None:
+        if self._keys is not None:
+            self._keys.received(peer, talk)
 
 
 class LinkNews:
@@ -170,6 +191,10 @@ class LinkNews:
                 self._refused(peer, "incarnation", what, 1)
             case _:
                 assert_never(news)
+
+    def key_refused(self, peer: NodeId, what: str) -> None:
+        """A statement on an API key that was not believed."""
+        self._refused(peer, "keys", what, 1)
 
     def _refused(self, peer: NodeId, fault: str, what: str, times: int) -> None:
         self._metrics.peer(peer).refuse(fault, times)

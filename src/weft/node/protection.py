@@ -23,6 +23,7 @@ from weft.model import NodeId
 from weft.node.config import NodeConfig
 from weft.node.enrolling import Settled, settle_client, settle_credentials
 from weft.node.first_key import FirstKey
+from weft.node.key_sharing import KeySharing, SharingSettings, Surroundings
 from weft.node.refusals import Refusals
 from weft.node.wiring import link_settings
 from weft.port.access import KeyAccess, OpenAccess
@@ -38,6 +39,7 @@ from weft.security import (
 )
 from weft.security.authority import ROOT_KEY_ADVICE
 from weft.security.ca.server import CaServer
+from weft.security.key_statements import Verifier
 from weft.security.notary import CertificateNotary, NoNotary
 from weft.transport.http2.tls import for_http2
 from weft.transport.peers.gate import PlainGate, TlsGate
@@ -59,10 +61,14 @@ class ClientFiles:
 class Plain:
     """No protection at all."""
 
+    def look(self) -> None:
+        """Nobody has to go."""
+
     def __init__(self, config: NodeConfig) -> None:
         self.gate = PlainGate(link_settings(config))
         self.notary = NoNotary()
         self.access = OpenAccess()
+        self.keys: KeySharing | None = None
         self.client: ClientFiles | None = None
         self.ca_address = ""
         self.renewals = self.renewal_failures = 0
@@ -96,7 +102,7 @@ class Secured:
         self._authority = settled.authority
         self._logger = logger
         self._renewed: Callable[[], None]
-        self._keys = KeyStore(config.node.data, time.monotonic())
+        self._keys = KeyStore(config.node.data)
         self._key_problem: str | None = None
         self._parts = AsyncExitStack()
         self._identity_file = settled.store.identity_file
@@ -109,8 +115,17 @@ class Secured:
         authenticator = Authenticator(
             self._keys, secrets.token_bytes(CACHE_KEY_BYTES), clock=time.monotonic, wall_clock=time.time
         )
+        self.keys: KeySharing | None = self._share_keys(refusals)
         required = config.security.client_certificates == "required"
         self.access = KeyAccess(authenticator, config.node.mesh, refusals.call, required)
+
+    def _share_keys(self, refusals: Refusals) -> KeySharing:
+        config = self._config
+        makers = frozenset(config.keys.makers) or None
+        verifier = Verifier(config.node.mesh, lambda: self.certificate().root_pem, makers)
+        settings = SharingSettings(config.keys.unheard_s_max, bool(config.peers))
+        around = Surroundings(time.monotonic, time.time, SystemRandom(), self._logger)
+        return KeySharing(self._keys, config.node.data, self.certificate, verifier, settings, around)
 
     @classmethod
     async def prepare(
@@ -157,6 +172,10 @@ class Secured:
         """``renewed`` is called when this node's certificate is a new one."""
         self._renewed = renewed
         self._run(self._rotation.run())
+        assert self.keys is not None, "made with the node"
+        self._parts.push_async_callback(self.keys.close)
+        self._run(self.keys.keep())
+        self._run(self.keys.listen())
         self._run(self._look_after_keys())
         if self._client_rotation is not None:
             self._run(self._client_rotation.run())
@@ -174,10 +193,14 @@ class Secured:
         task.add_done_callback(_tell_defect)
         self._parts.push_async_callback(_ended, task)
 
+    def look(self) -> None:
+        """End the streams of those whose keys are good no more."""
+        self.access.look()
+
     async def _look_after_keys(self) -> None:
         while True:
             await asyncio.sleep(SECURITY_RELOAD_INTERVAL_S)
-            self.access.look()
+            self.look()
             if self._keys.problem not in (None, self._key_problem):
                 self._logger.error("keys_unreadable", reason=self._keys.problem)
             self._key_problem = self._keys.problem

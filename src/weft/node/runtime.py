@@ -37,6 +37,7 @@ from weft.node.figures import NodeFigures
 from weft.node.gateways import Surroundings, gateway_info, make_gateways
 from weft.node.identity import settle_node_id
 from weft.node.incarnation import next_incarnation
+from weft.node.key_answers import KeyAnswers
 from weft.node.logs import node_logger
 from weft.node.machinery import Machinery, Outside
 from weft.node.maintenance import BucketTidying, Maintenance
@@ -154,8 +155,9 @@ class Node:
         server = self._make_server(handlers)
         self._make_machinery()
         access = self.protection.access
+        keys = KeyAnswers(self.node_id, self.protection.keys, self.clients.quotas, self.protection.look)
         handlers |= mesh_handlers(self.clients, self._machinery.kv, access)
-        handlers |= admin_handlers(self.answers, access, self.clients.held)
+        handlers |= admin_handlers(self.answers, keys, access, self.clients.held)
         handlers.update(self.links.handlers())
         self._machinery.engine.start()
         self._start_maintenance()
@@ -257,6 +259,7 @@ class Node:
                 self.protection.gate,
                 self.protection.notary,
                 Life(time.time_ns() // 1_000_000, secrets.token_bytes(RUN_BYTES)),
+                self.protection.keys,
             ),
             self._storage,
             self._metrics,
@@ -265,6 +268,9 @@ class Node:
             self._fail,
         )
         self._parts.callback(self._machinery.engine.stop)
+        keys = self.protection.keys
+        if keys is not None:
+            keys.send, keys.refused = self._machinery.links.send_keys, self._machinery.news.key_refused
         self.members, self.broker = self._machinery.members, self._machinery.broker
         self.clients, self.links = self._machinery.clients, self._machinery.links
         self.answers = NodeAnswers(
@@ -387,4 +393,5 @@ class Node:
             certificate_expires_s=self.protection.expires_in_s(),
             certificate_renewals=self.protection.renewals,
             certificate_failures=self.protection.renewal_failures,
+            keys=None if self.protection.keys is None else self.protection.keys.figures(),
         )

@@ -13,7 +13,18 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from weft.model import Pattern, Topic
-from weft.security import Acl, Authenticator, Cause, CertificateRefused, Principal, Refused, Secret, Unauthenticated
+from weft.security import (
+    Acl,
+    Authenticator,
+    Cause,
+    CertificateRefused,
+    KeyRecord,
+    NotAllowed,
+    Principal,
+    Refused,
+    Secret,
+    Unauthenticated,
+)
 from weft.security.acl import EVERY_GROUP, owner_of
 from weft.security.certificates import read_certificate_untrusted, read_identity_untrusted
 from weft.security.quota import Quota
@@ -110,6 +121,11 @@ class Caller:
         """In lists: by its name. Who has no rights by name is not shown any."""
         self.check()
         return self._acl.names_groups and self._acl.may_use_group(group)
+
+    def check_give(self, record: KeyRecord) -> None:
+        """Whether the caller may make this key."""
+        with self._noting():
+            self._acl.check_give(record.acl.publish, record.acl.subscribe)
 
     def may_subscribe(self, pattern: Pattern) -> bool:
         self.check()
@@ -231,6 +247,14 @@ class KeyCaller(Caller):
     @property
     def quota(self) -> Quota | None:
         return self.principal.record.quota
+
+    def check_give(self, record: KeyRecord) -> None:
+        """A key that ends makes none that lasts longer: whoever stole it would have it for good."""
+        super().check_give(record)
+        end_s = self.principal.record.expires_s
+        with self._noting():
+            if end_s is not None and (record.expires_s is None or record.expires_s > end_s):
+                raise NotAllowed(Cause.ADMIN, f"not allowed to make a key that outlives {self.who}: let it end sooner")
 
     def renew(self, authenticator: Authenticator) -> None:
         """Raise Unauthenticated once the key is good no more."""

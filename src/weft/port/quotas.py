@@ -29,13 +29,22 @@ class Quotas:
 
     def usage(self, caller: Caller) -> Usage:
         """As the key says now: a quota that was changed counts from the next call on."""
-        quota = self._otherwise if caller.quota is None else caller.quota.or_else(self._otherwise)
+        quota = self.quota_of(caller.quota)
         usage = self._usages.pop(caller.who, None) or Usage(caller.who)
         usage.quota = quota
         self._usages[caller.who] = usage
         if len(self._usages) > USAGES_MAX:
             self._usages.popitem(last=False)
         return usage
+
+    def quota_of(self, own: Quota | None) -> Quota:
+        """What holds for somebody with this quota of their own."""
+        return self._otherwise if own is None else own.or_else(self._otherwise)
+
+    def used(self, who: str) -> dict[str, int]:
+        """What a caller has used of what is counted."""
+        usage = self._usages.get(who)
+        return {} if usage is None else usage.used()
 
 
 class Usage:
@@ -49,6 +58,9 @@ class Usage:
         self._seen: set[Topic] = set()  # that it published to
         self._groups: set[str] = set()  # that it made
         self._debts = {"events": Debt(), "bytes": Debt()}
+
+    def used(self) -> dict[str, int]:
+        return {"topics": self._topics, "groups": len(self._groups), "subscriptions": self.subscriptions}
 
     def publish(self, log: Log, me: NodeId, topic: Topic, events: int, size: int, now_s: float) -> None:
         """Before a batch is taken."""

@@ -16,8 +16,9 @@ certificates for a day:
 - ``ca.server.CaServer(authority, host, port, clock, on_failed)`` serves step-ca's ``sign``, ``renew``, ``root`` and
   ``health``. Not exported here: it loads a web server, which SDKs and most nodes have no use for.
 
-**API keys and rights** (SEC-02). ``create_key``, ``read_keys`` and ``revoke_key`` change the file; a node has one
-``Authenticator(KeyStore(data, now_s), ...)``:
+**API keys and rights** (SEC-02). Keys belong to the mesh: nodes sign what they say of them (``key_statements``), merge
+what they hear (``key_ring``) and compare (``key_exchange``). ``create_key``, ``read_keys`` and ``revoke_key`` are for
+commands beside a node; the node has one ``Authenticator(KeyStore(data), ...)``:
 
 - per call: ``principal = await authenticator.authenticate_untrusted(Secret(key), host)``, then
   ``principal.acl.check_publish(topic)``, ``check_subscribe(pattern)`` or ``check_admin(what)``;
@@ -52,8 +53,9 @@ from weft.security.errors import (
 )
 from weft.security.identity import BadIdentity, Identity, Kind, client, node, parse_identity_untrusted
 from weft.security.issuing import provisioner_of
-from weft.security.key_store import KeyRequest, KeyStore, create_key, read_keys, revoke_key
+from weft.security.key_store import KeyRequest, KeyStore, create_key, new_key, read_keys, revoke_key
 from weft.security.paths import ca_directory, tls_directory
+from weft.security.quota import quota_of
 from weft.security.rates import FailureLimiter, source_of
 from weft.security.refusals import RefusalLog
 from weft.security.renewal import Renewer
@@ -105,9 +107,11 @@ __all__ = [
     "create_key",
     "credentials",
     "enrol",
+    "new_key",
     "node",
     "parse_identity_untrusted",
     "provisioner_of",
+    "quota_of",
     "read_chain_untrusted",
     "read_identity_untrusted",
     "read_keys",

@@ -92,6 +92,17 @@ class Acl:
         if not self.admin:
             raise NotAllowed(Cause.ADMIN, f"not allowed to {what} with {self.who}: it needs the admin right")
 
+    def check_give(self, publish: tuple[Pattern, ...], subscribe: tuple[Pattern, ...]) -> None:
+        """Raise NotAllowed unless the caller has these rights itself: nobody gives more than they have."""
+        self.check_admin("make keys")
+        for verb, own, given in (("publish", self.publish, publish), ("subscribe", self.subscribe, subscribe)):
+            for pattern in given:
+                if not any(covers(each, pattern) and _is_own(each) == _is_own(pattern) for each in own):
+                    raise NotAllowed(
+                        Cause.ADMIN,
+                        f'not allowed to give the right to {verb} to "{pattern}" with {self.who}: it lacks it itself',
+                    )
+
 
 def _is_own(name: str) -> bool:
     """A wildcard in front does not reach the mesh's own topics, as in ``weft.core``."""

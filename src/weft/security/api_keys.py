@@ -1,7 +1,9 @@
 """API keys: ``weft_<id>_<secret>``, shown once, kept as a hash (SEC-02).
 
-The id is public and says which record to look at. The secret has 256 random bits, which nobody guesses; scrypt is there
-for the day the file of hashes is stolen together with a flaw in the random numbers.
+The id is public and says which record to look at. It is made from the hash, so no two keys of a mesh have one id, and
+nobody can make a record with the id of another's key. Keys of before had numbers, which every node gave for itself.
+The secret has 256 random bits, which nobody guesses; scrypt is there for the day the file of hashes is stolen together
+with a flaw in the random numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,7 +28,9 @@ PREFIX: Final = "weft"
 SECRET_BYTES: Final = 32
 SALT_BYTES: Final = 16
 DIGEST_BYTES: Final = 32
-KEY: Final = re.compile(rf"{PREFIX}_(k[0-9]{{1,9}})_([0-9a-f]{{{2 * SECRET_BYTES}}})")
+MARK_BYTES: Final = 8  # of a hash, in ids: nobody finds a second hash with the same ones
+KEY_ID: Final = re.compile(rf"k(?:[0-9]{{1,9}}|[0-9a-f]{{{2 * MARK_BYTES}}})")
+KEY: Final = re.compile(rf"{PREFIX}_({KEY_ID.pattern})_([0-9a-f]{{{2 * SECRET_BYTES}}})")
 NAME_CHARS_MAX: Final = 64
 
 # RFC 7914's figures for answering while somebody waits: 16 MiB, 50 to 200 ms. Recorded with each hash.
@@ -59,6 +63,19 @@ class Hash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if len(bytes.fromhex(self.digest)) != DIGEST_BYTES or not bytes.fromhex(self.salt):
             raise ValueError("the hash has the wrong size")
 
+    @property
+    def mark(self) -> str:
+        """Names the secret without telling anything of it."""
+        kept = bytes.fromhex(self.salt) + bytes.fromhex(self.digest)
+        return hashlib.sha256(b"weft key\0" + kept).digest()[:MARK_BYTES].hex()
+
+
+class KeyName(NamedTuple):
+    """Of a key in the mesh. Keys with numbers for ids are told apart by their secrets."""
+
+    id: str
+    mark: str
+
 
 class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is kept of a key. Times are Unix seconds. ``groups``: None if it was made before there were such rights."""
@@ -76,9 +93,13 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError, which msgspec turns into its own."""
-        if not re.fullmatch(r"k[0-9]{1,9}", self.id):
-            raise ValueError("the id of a key is k and a number")
+        if not KEY_ID.fullmatch(self.id) or not (is_numbered(self.id) or self.id == id_of(self.hash)):
+            raise ValueError("the id of a key is k and the mark of its hash, or k and a number")
         check_rights(self.name, self.publish, self.subscribe, self.groups or ())
+
+    @property
+    def key_name(self) -> KeyName:
+        return KeyName(self.id, self.hash.mark)
 
     @property
     def acl(self) -> Acl:
@@ -86,6 +107,15 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         owner = owner_of("key", self.name)
         publish, subscribe = _patterns(self.publish), _patterns(self.subscribe)
         return Acl(f"key {self.id}", publish, subscribe, self.admin, owner, self.groups)
+
+
+def id_of(kept: Hash) -> str:
+    return f"k{kept.mark}"
+
+
+def is_numbered(key_id: str) -> bool:
+    """Whether it is an id of before keys belonged to the mesh: several nodes may have given it."""
+    return len(key_id) < 1 + 2 * MARK_BYTES
 
 
 def check_rights(name: str, publish: tuple[str, ...], subscribe: tuple[str, ...], groups: tuple[str, ...]) -> None:
@@ -110,7 +140,9 @@ def parse_key_untrusted(presented: str) -> tuple[str, Secret[bytes]]:
     """Id and secret; raise only Unauthenticated."""
     found = KEY.fullmatch(presented) if len(presented) <= API_KEY_CHARS_MAX else None
     if not found:
-        raise Unauthenticated(Cause.BAD_KEY, "not an API key: they look like weft_k1_ and 64 hexadecimal digits")
+        raise Unauthenticated(
+            Cause.BAD_KEY, "not an API key: they look like weft_k, 16 hexadecimal digits, _ and 64 of them"
+        )
     return found[1], Secret(bytes.fromhex(found[2]))
 
 

@@ -73,8 +73,7 @@ class Authenticator:
             return self._known[mark]
         key_id, secret = parse_key_untrusted(presented.reveal())
         # Ids are public, so nothing is lost if the answer comes at once; and it costs nothing worth a limit.
-        if self._keys.find_anew(key_id, self._clock()) is None:
-            raise _not_valid(key_id)
+        await self._check_known(key_id)
         guessing = GuessedKey(source_of(host), key_id)
         self._check_rate(guessing)
         try:
@@ -91,21 +90,33 @@ class Authenticator:
 
     def refresh(self, principal: Principal) -> Principal:
         """The same caller by what holds now: for open streams, every second or so. Raise Unauthenticated."""
-        record = self._keys.find(principal.key_id, self._clock())
+        self._check_heard()
+        record = self._keys.find(principal.record.key_name)
         if record is principal.record:
             self._check_expiry(record)
             return principal
-        if record is None or record.hash != principal.record.hash:
+        if record is None:
             raise Unauthenticated(Cause.REVOKED_KEY, f"key {principal.key_id} was revoked")
         self._check_expiry(record)
         return Principal(record, record.acl)
 
-    async def _verify(self, key_id: str, secret: Secret[bytes]) -> Principal:
-        record = self._keys.find(key_id, self._clock())
-        if record is None or not await asyncio.to_thread(fits, secret, record.hash):
+    async def _check_known(self, key_id: str) -> None:
+        """One that is not known may have been made a moment ago."""
+        self._check_heard()
+        if not self._keys.candidates(key_id):
+            await self._keys.look()
+        if not self._keys.candidates(key_id):
             raise _not_valid(key_id)
-        self._check_expiry(record)
-        return Principal(record, record.acl)
+
+    async def _verify(self, key_id: str, secret: Secret[bytes]) -> Principal:
+        for record in self._keys.candidates(key_id):
+            if await asyncio.to_thread(fits, secret, record.hash):
+                return self.refresh(Principal(record, record.acl))  # it may have been revoked meanwhile
+        raise _not_valid(key_id)
+
+    def _check_heard(self) -> None:
+        if self._keys.distrusted is not None:
+            raise Unauthenticated(Cause.UNHEARD, self._keys.distrusted)
 
     def _remember(self, mark: bytes, principal: Principal) -> None:
         self._known[mark] = principal

@@ -45,6 +45,7 @@ class Cause(StrEnum):
     BAD_KEY = "bad-key"
     EXPIRED_KEY = "expired-key"
     REVOKED_KEY = "revoked-key"
+    UNHEARD = "unheard"  # the node has heard of no revocations for longer than it may
     TOO_MANY_FAILURES = "too-many-failures"
     CERTIFICATE = "certificate"
     PEER = "peer"

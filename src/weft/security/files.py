@@ -18,6 +18,7 @@ PRIVATE_DIRECTORY: Final = 0o700
 OTHERS: Final = 0o077  # group and everybody
 
 T = TypeVar("T")
+Stamp = tuple[int, int, int, int]  # inode, size, time of the last change, mode: chmod alone changes no mtime
 
 
 def private_directory(path: Path) -> Path:
@@ -29,7 +30,16 @@ def private_directory(path: Path) -> Path:
     return path
 
 
-def read_private(path: Path) -> bytes | None:
+def stamp_of(path: Path) -> Stamp | None:
+    """Differs once the file was changed; None if it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
+
+
+def read_private(path: Path, bytes_max: int = SECURITY_FILE_BYTES_MAX) -> bytes | None:
     """As ``read_file``; raise StorageError if others may look into it, too."""
     try:
         mode = path.stat().st_mode
@@ -39,20 +49,20 @@ def read_private(path: Path) -> bytes | None:
         raise StorageError(f"cannot read {path}: {error.strerror}") from None
     if mode & OTHERS:
         raise StorageError(f"{path} holds secrets and is open to others: chmod 600 {path}", mode=oct(mode & 0o777))
-    return read_file(path)
+    return read_file(path, bytes_max)
 
 
-def read_file(path: Path) -> bytes | None:
+def read_file(path: Path, bytes_max: int = SECURITY_FILE_BYTES_MAX) -> bytes | None:
     """What is in the file, None if there is none; raise StorageError if it is too large."""
     try:
         with path.open("rb") as stream:
-            data = stream.read(SECURITY_FILE_BYTES_MAX + 1)
+            data = stream.read(bytes_max + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from None
-    if len(data) > SECURITY_FILE_BYTES_MAX:
-        raise StorageError(f"{path} is too large", limit=SECURITY_FILE_BYTES_MAX)
+    if len(data) > bytes_max:
+        raise StorageError(f"{path} is too large", limit=bytes_max)
     return data
 
 
@@ -117,7 +127,7 @@ class Watched(Generic[T]):
         """Raise StorageError if the file is damaged from the start."""
         self._path = path
         self._read = read
-        self._stamp = self._look()
+        self._stamp = stamp_of(self._path)
         self._value = read(read_private(path))
         self._looked_s = now_s
         self.problem: str | None = None
@@ -136,7 +146,7 @@ class Watched(Generic[T]):
         return self._value
 
     def _reload(self) -> None:
-        stamp = self._look()  # before reading: a change in between is seen next time
+        stamp = stamp_of(self._path)  # before reading: a change in between is seen next time
         if stamp == self._stamp:
             self.problem = None  # if there was one, the file is again what it was
             return
@@ -146,10 +156,3 @@ class Watched(Generic[T]):
             self.problem = str(error)
         else:
             self._stamp, self.problem = stamp, None
-
-    def _look(self) -> tuple[int, int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode  # chmod alone changes no mtime

@@ -1,36 +1,82 @@
-"""The file of API keys, ``<data>/keys.json``: changed by ``weft keys``, read again by a running node (SEC-02)."""
+"""The API keys that a node knows, and its two files of them (SEC-02).
+
+``<data>/keys.json`` has what commands on this machine made and revoked (``weft keys ... --data DIR``). It is changed by
+them alone, with the node running or not. ``<data>/mesh-keys.json`` has the signed statements of the whole mesh, and is
+changed by the node alone. The node turns what it finds in the first into statements of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
-from weft.errors import StorageError, UsageError
+from weft.errors import StorageError, UsageError, WeftError
+from weft.limits import MIB
+from weft.model.key_info import KeyInfo
 from weft.security.api_keys import (
     SECRET_BYTES,
+    KeyName,
     KeyRecord,
     check_rights,
     hash_secret,
+    id_of,
     make_key,
 )
-from weft.security.files import Watched, alone, private_directory, read_private, write_private
+from weft.security.files import alone, private_directory, read_private, stamp_of, write_private
+from weft.security.key_ring import API_KEYS_MAX, KeyRing
+from weft.security.key_statements import BadStatement, SignedText, Statement, read_body_untrusted
 from weft.security.quota import Quota
 from weft.security.secret import Secret
 
-API_KEYS_MAX: Final = 10_000  # in one store: looked up by id, so only the file grows
 FILE: Final = "keys.json"
+MESH_FILE: Final = "mesh-keys.json"
+MESH_FILE_BYTES_MAX: Final = 128 * MIB  # 10,000 keys and as many revocations take 20; more only with huge certificates
+SAME_ID_MAX: Final = 8  # keys with one id, which is a number, that are tried: nodes that had keys of their own before
 
 
-class KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of it. ``next`` is the number of the next key: ids are never given twice."""
+class RevokedHere(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A key that a command on this machine revoked."""
 
+    id: str
+    mark: str
+    name: str = ""
+    expires_s: int | None = None
+
+    @property
+    def key_name(self) -> KeyName:
+        return KeyName(self.id, self.mark)
+
+
+class KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """keys.json. Version 1 had no revocations, and ``next``, which is no longer used."""
+
+    version: Literal[1, 2]
     keys: tuple[KeyRecord, ...] = ()
+    revoked: tuple[RevokedHere, ...] = ()
     next: int = 1
-    version: Literal[1] = 1
+
+
+class _KeptStatement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``text`` is what was signed, character by character; ``chain`` names the certificates."""
+
+    text: str
+    signature: str
+    chain: str
+    known_s: int
+
+
+class _MeshFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """mesh-keys.json."""
+
+    version: Literal[1]
+    chains: Mapping[str, str]
+    statements: tuple[_KeptStatement, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +97,31 @@ class KeyRequest:
             raise UsageError("a key without rights is of no use: allow publish, subscribe or admin")
 
 
+def new_key(wanted: KeyRequest, entropy: bytes, now_s: float) -> tuple[KeyRecord, Secret[str]]:
+    """A key, and its record. ``entropy``: SECRET_BYTES for the secret, the rest is the salt."""
+    secret, salt = entropy[:SECRET_BYTES], entropy[SECRET_BYTES:]
+    kept = hash_secret(Secret(secret), salt)
+    record = KeyRecord(
+        id=id_of(kept),
+        name=wanted.name,
+        hash=kept,
+        created_s=int(now_s),
+        publish=wanted.publish,
+        subscribe=wanted.subscribe,
+        admin=wanted.admin,
+        expires_s=wanted.expires_s,
+        quota=wanted.quota,
+        groups=wanted.groups,
+    )
+    return record, make_key(record.id, secret)
+
+
+# --- for commands ------------------------------------------------------------------------------------------------
+
+
 def read_keys(data: Path) -> tuple[KeyRecord, ...]:
-    return _parse(read_private(data / FILE)).keys
+    """All keys that the node of this directory knows. Raise StorageError if a file is damaged."""
+    return KeyStore(data).records()
 
 
 def create_key(
@@ -62,7 +131,7 @@ def create_key(
     now_s: float,
     before: Callable[[Secret[str]], None] = lambda key: None,
 ) -> tuple[KeyRecord, Secret[str]]:
-    """Add a key, and return it as it is shown once. ``entropy``: SECRET_BYTES for the secret, the rest is the salt.
+    """Add a key, and return it as it is shown once. ``entropy`` as for ``new_key``.
 
     ``before`` gets the key before its hash is kept: for those who must not lose it if they are killed in between.
     """
@@ -71,65 +140,195 @@ def create_key(
         found = _parse(read_private(data / FILE))
         if len(found.keys) >= API_KEYS_MAX:
             raise UsageError("too many API keys: revoke some", limit=API_KEYS_MAX)
-        key_id = f"k{found.next}"
-        secret, salt = entropy[:SECRET_BYTES], entropy[SECRET_BYTES:]
-        key = make_key(key_id, secret)
-        record = KeyRecord(
-            id=key_id,
-            name=wanted.name,
-            hash=hash_secret(Secret(secret), salt),
-            created_s=int(now_s),
-            publish=wanted.publish,
-            subscribe=wanted.subscribe,
-            admin=wanted.admin,
-            expires_s=wanted.expires_s,
-            quota=wanted.quota,
-            groups=wanted.groups,
-        )
+        record, key = new_key(wanted, entropy, now_s)
+        if any(each.id == record.id for each in found.keys):
+            raise UsageError(f"there is a key {record.id} already")
+        if any(each.id == record.id for each in found.revoked):
+            raise UsageError(f"key {record.id} was revoked: make another")
         before(key)
-        _write(data, KeyFile((*found.keys, record), found.next + 1))
+        _write(data, KeyFile(2, (*found.keys, record), found.revoked))
     return record, key
 
 
-def revoke_key(data: Path, key_id: str) -> KeyRecord:
-    """Forget a key; running nodes notice within a second or two. Raise UsageError if there is none of that id."""
+def revoke_key(data: Path, key: str) -> KeyRecord:
+    """Revoke a key (``k1``, or ``k1@node`` where several nodes had one); running nodes notice within a second or two.
+
+    Raise UsageError if there is none of that id, or several.
+    """
     private_directory(data)
     with alone(data / FILE):
+        gone, _ = resolve(KeyStore(data), key)
         found = _parse(read_private(data / FILE))
-        gone = next((each for each in found.keys if each.id == key_id), None)
-        if gone is None:
-            raise UsageError(f"there is no key {key_id[:20]!r} (weft keys list shows them)")
-        _write(data, KeyFile(tuple(each for each in found.keys if each.id != key_id), found.next))
+        kept = tuple(each for each in found.keys if each.key_name != gone.key_name)
+        revoked = RevokedHere(gone.id, gone.hash.mark, gone.name, gone.expires_s)
+        _write(data, KeyFile(2, kept, (*found.revoked, revoked)))
     return gone
 
 
-class KeyStore:
-    """The keys as a running node sees them. Times are of a monotonic clock."""
+def resolve(keys: KeyStore, key: str) -> tuple[KeyRecord, str]:
+    """The key that somebody names, and who made it; raise UsageError if there is none, or several."""
+    key_id, _, maker = key.partition("@")
+    found = {
+        known.record.key_name: (known.record, known.made_by)
+        for known in keys.known(key_id)
+        if not maker or known.made_by == maker
+    }
+    if not found:
+        raise UsageError(f"there is no key {key[:90]!r} (weft keys list shows them)")
+    if len(found) > 1:
+        names = ", ".join(f"{key_id}@{made_by}" for _, made_by in found.values())
+        raise UsageError(f"several nodes had a key {key_id} before keys belonged to the mesh: say which, {names}")
+    return next(iter(found.values()))
 
-    def __init__(self, data: Path, now_s: float) -> None:
-        """Raise StorageError if the file is damaged."""
-        self._watched = Watched(data / FILE, _by_id, now_s)
 
-    def find(self, key_id: str, now_s: float) -> KeyRecord | None:
-        return self._watched.get(now_s).get(key_id)
+# --- for a node --------------------------------------------------------------------------------------------------
 
-    def find_anew(self, key_id: str, now_s: float) -> KeyRecord | None:
-        """For a key that is shown for the first time: it may have been made a moment ago."""
-        return self._watched.get_anew(now_s).get(key_id)
+
+@dataclass(frozen=True, slots=True)
+class KnownKey:
+    """A key that is not revoked. ``made_by`` is the node; empty: a command here, and the mesh does not know it yet."""
+
+    record: KeyRecord
+    made_by: str = ""
+    by: str = ""  # who asked that node for it
+    known_s: int | None = None
 
     @property
-    def problem(self) -> str | None:
-        """Why the file cannot be read any more, although it could; the keys are those of before."""
-        return self._watched.problem
+    def info(self) -> KeyInfo:
+        """For those who administer."""
+        record = self.record
+        return KeyInfo(
+            id=record.id,
+            name=record.name,
+            publish=record.publish,
+            subscribe=record.subscribe,
+            groups=record.groups,
+            admin=record.admin,
+            quota={} if record.quota is None else record.quota.said(),
+            created_s=record.created_s,
+            expires_s=record.expires_s,
+            made_by=self.made_by,
+            by=self.by,
+            known_s=self.known_s,
+        )
 
 
-def _by_id(data: bytes | None) -> dict[str, KeyRecord]:
-    return {each.id: each for each in _parse(data).keys}
+class KeyStore:
+    """The keys as a node sees them: of the mesh, and of commands on this machine. Used from its event loop."""
+
+    def __init__(self, data: Path) -> None:
+        """Raise StorageError if a file is damaged."""
+        self._data = data
+        self.ring = KeyRing()
+        self.problem: str | None = None  # why keys.json cannot be read any more; the keys are those of before
+        self.distrusted: str | None = None  # why no key is good at the moment
+        self._stamp = stamp_of(data / FILE)
+        self._use(_parse(read_private(data / FILE)))
+        self._reading = asyncio.Lock()
+        for statement in read_statements(data):
+            self.ring.merge(statement, statement.known_s)
+
+    def known(self, key_id: str) -> list[KnownKey]:
+        """All records of that id that count, the mesh's first."""
+        of_mesh = [
+            KnownKey(made.key, made.signer, made.by, statement.known_s)
+            for made, statement in self.ring.made(key_id)
+            if made.key_name not in self._revoked_here
+        ]
+        names = {each.record.key_name for each in of_mesh}
+        here = (each for each in self._keys_here.get(key_id, ()) if each.key_name not in names)
+        return of_mesh + [KnownKey(each) for each in here if self.ring.revocation(each.key_name) is None]
+
+    def ids(self) -> list[str]:
+        """Of all keys, in order."""
+        return sorted({*self.ring.ids(), *self._keys_here})
+
+    def records(self) -> tuple[KeyRecord, ...]:
+        """One for each key, the oldest first."""
+        found = [record for key_id in self.ids() for record in self.candidates(key_id)]
+        return tuple(sorted(found, key=lambda each: (each.created_s, each.id)))
+
+    def candidates(self, key_id: str) -> list[KeyRecord]:
+        """Keys that somebody who shows this id may mean: one, but for ids that are numbers."""
+        found: dict[KeyName, KeyRecord] = {}
+        for known in self.known(key_id):
+            found.setdefault(known.record.key_name, known.record)
+        return list(found.values())[:SAME_ID_MAX]
+
+    def find(self, name: KeyName) -> KeyRecord | None:
+        return next((each for each in self.candidates(name.id) if each.key_name == name), None)
+
+    # --- keys.json ---
+
+    async def look(self) -> None:
+        """Read keys.json again if it has changed, in a thread: it may be long."""
+        async with self._reading:
+            stamp = stamp_of(self._data / FILE)  # before reading: a change in between is seen next time
+            if stamp == self._stamp:
+                self.problem = None
+                return
+            try:
+                self._use(await asyncio.to_thread(lambda: _parse(read_private(self._data / FILE))))
+            except WeftError as error:
+                self.problem = str(error)
+            else:
+                self._stamp, self.problem = stamp, None
+
+    def keys_here(self) -> list[KeyRecord]:
+        return [each for same in self._keys_here.values() for each in same]
+
+    def revoked_here(self) -> list[RevokedHere]:
+        return list(self._revoked_here.values())
+
+    def _use(self, found: KeyFile) -> None:
+        self._revoked_here = {each.key_name: each for each in found.revoked}
+        self._keys_here: dict[str, list[KeyRecord]] = {}
+        for each in found.keys:
+            if each.key_name not in self._revoked_here:
+                self._keys_here.setdefault(each.id, []).append(each)
+
+
+# --- the files ---------------------------------------------------------------------------------------------------
+
+
+def read_statements(data: Path) -> list[Statement]:
+    """What the node believed when it ran last. Raise StorageError if the file is damaged."""
+    found = read_private(data / MESH_FILE, MESH_FILE_BYTES_MAX)
+    if found is None:
+        return []
+    try:
+        document = msgspec.json.decode(found, type=_MeshFile)
+        chains = {name: pem.encode() for name, pem in document.chains.items()}
+        return [
+            Statement(read_body_untrusted(body := each.text.encode()), _text(body, each, chains), each.known_s)
+            for each in document.statements
+        ]
+    except (msgspec.DecodeError, UnicodeError, RecursionError, KeyError, ValueError, BadStatement) as error:
+        raise StorageError(f"{MESH_FILE} is damaged: {error}; without it, the node hears all from its peers") from None
+
+
+def write_statements(data: Path, statements: Iterable[Statement]) -> None:
+    """Replace the file. A statement at a time: the interpreter is free for others in between."""
+    chains: dict[bytes, str] = {}
+    lines: list[bytes] = []
+    for each in statements:
+        text = each.text
+        name = chains.get(text.chain)
+        if name is None:
+            name = chains[text.chain] = hashlib.sha256(text.chain).hexdigest()[:32]
+        lines.append(msgspec.json.encode(_KeptStatement(text.body.decode(), text.signature.hex(), name, each.known_s)))
+    known = msgspec.json.encode({name: chain.decode("ascii") for chain, name in chains.items()})
+    document = b'{"version":1,"chains":' + known + b',"statements":[\n' + b",\n".join(lines) + b"\n]}\n"
+    write_private(data / MESH_FILE, document)
+
+
+def _text(body: bytes, kept: _KeptStatement, chains: Mapping[str, bytes]) -> SignedText:
+    return SignedText(body, bytes.fromhex(kept.signature), chains[kept.chain])
 
 
 def _parse(data: bytes | None) -> KeyFile:
     if data is None:
-        return KeyFile()
+        return KeyFile(2)
     try:
         return msgspec.json.decode(data, type=KeyFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, UsageError) as error:

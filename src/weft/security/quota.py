@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -36,6 +36,14 @@ class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 UNLIMITED: Final = Quota()
+
+
+def quota_of(said: Mapping[str, int]) -> Quota | None:
+    """None if it says nothing; raise UsageError for what is no quota."""
+    try:
+        return msgspec.convert(said, Quota) if said else None
+    except msgspec.ValidationError as error:
+        raise UsageError(f"not a quota: {error}", known=", ".join(Quota.__struct_fields__)) from None
 
 
 def parse_quota(texts: Iterable[str]) -> Quota | None:

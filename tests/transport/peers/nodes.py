@@ -14,6 +14,7 @@ from weft.core.messages import Copy, ReceivedCopies
 from weft.errors import PeerError
 from weft.membership import Message
 from weft.model import Batch, Epoch, NodeId, Stream, parse_topic
+from weft.security.key_exchange import KeyTalk
 from weft.security.notary import NoNotary
 from weft.transport.addresses import parse_address
 from weft.transport.grpc.server import Server, ServerSettings
@@ -41,6 +42,7 @@ class Record:
     refused: list[str] = field(default_factory=list)
     twins: list[tuple[Life, str]] = field(default_factory=list)  # of its own
     twins_seen: list[NodeId] = field(default_factory=list)  # of others
+    talks: list[tuple[NodeId, KeyTalk]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     drops: int = 0
     frames_sent: int = 0
@@ -81,6 +83,10 @@ class Record:
         self.inputs.append(event)
         self._changed.set()
         self.on_input(event)
+
+    def received_keys(self, peer: NodeId, talk: KeyTalk) -> None:
+        self.talks.append((peer, talk))
+        self._changed.set()
 
     def received_member(self, peer: NodeId, message: Message) -> None:
         self.members.append((peer, message))

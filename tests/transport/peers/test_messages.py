@@ -68,9 +68,9 @@ control: st.SearchStrategy[Message] = st.one_of(
 )
 
 
-def take(frame: bytes, *, plain: bool = False, on_control: bool = False) -> Record:
+def take(frame: bytes, *, plain: bool = False, on_control: bool = False, keys: bool = False) -> Record:
     record = Record()
-    receiver = Receiver(PEER, 1, plain, PEER_FRAME_BYTES_MAX, record, lambda: False)
+    receiver = Receiver(PEER, 1, plain, keys, PEER_FRAME_BYTES_MAX, record, lambda: False)
     if on_control:
         receiver.take_control_frame(frame)
     else:

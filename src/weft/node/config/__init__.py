@@ -17,6 +17,7 @@ from weft.node.config.named_addresses import NamedAddress, named_addresses
 from weft.node.config.sections import (
     AdminSection,
     GroupsSection,
+    KeysSection,
     KvSection,
     LimitsSection,
     LinkSection,
@@ -65,6 +66,7 @@ class NodeConfig(Section):
     limits: LimitsSection = LimitsSection()
     groups: GroupsSection = GroupsSection()
     kv: KvSection = KvSection()
+    keys: KeysSection = KeysSection()
     gateway: GatewaySection = GatewaySection()
     log: LogSection = LogSection()
     shutdown: ShutdownSection = ShutdownSection()

@@ -461,6 +461,25 @@ class KvSection(Section):
         )
 
 
+class KeysSection(Section):
+    """API keys of clients, which all nodes of the mesh know ([more](security.md#keys-belong-to-the-mesh))."""
+
+    makers: Annotated[tuple[Name, ...], BeforeValidator(split_list)] = Field(
+        default=(),
+        max_length=1024,
+        description="Nodes whose word counts on which keys there are and which are revoked. None: all of the mesh. "
+        "Set the same everywhere.",
+    )
+    unheard_s_max: Seconds | None = Field(
+        default=None,
+        ge=10.0,
+        le=YEAR_S,
+        allow_inf_nan=False,
+        description="How long keys are good at a node that hears from no other, and so of no revocation. "
+        "Unset: for ever.",
+    )
+
+
 class LogLevel(StrEnum):
     DEBUG = "debug"
     INFO = "info"

@@ -1,5 +1,5 @@
-"""The service for operators: what the node says of itself, of its peers, of groups, of where a topic goes; and how to
-have it leave."""
+"""The service for operators: what the node says of itself, of its peers, of groups, of where a topic goes, of API keys;
+and how to make and revoke those, and to have the node leave."""
 
 from __future__ import annotations
 
@@ -33,6 +33,18 @@ class Answers(Protocol):
 
     def leave(self) -> pb.LeaveReply:
         """Begin to shut down; what is under way is finished, this answer included."""
+
+
+class KeyAnswers(Protocol):
+    """What the node knows of API keys, and does with them. Raises WeftError for what cannot be meant."""
+
+    async def keys(self, key: str, room: PageRoom, after: str) -> pb.KeysReply:
+        """As far as there is room, after the key of this id."""
+
+    async def create(self, record: bytes, caller: Caller) -> pb.CreateKeyReply:
+        """``record`` is JSON from outside."""
+
+    async def revoke(self, key: str, caller: Caller) -> pb.RevokeKeyReply: ...
 
 
 Method = Callable[[Any, Caller], Awaitable[Any]]
@@ -76,5 +88,27 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
     }
 
 
-def _room(request: pb.PeersRequest | pb.GroupsRequest) -> PageRoom:
+def key_methods(keys: KeyAnswers) -> dict[str, tuple[Method, Any]]:
+    """Likewise, for API keys."""
+
+    async def known_keys(request: pb.KeysRequest, caller: Caller) -> pb.KeysReply:
+        caller.check_admin("see keys")
+        return await keys.keys(request.key, _room(request), read_text_token_untrusted(request.page.token))
+
+    async def create_key(request: pb.CreateKeyRequest, caller: Caller) -> pb.CreateKeyReply:
+        caller.check_admin("make keys")
+        return await keys.create(request.record, caller)
+
+    async def revoke_key(request: pb.RevokeKeyRequest, caller: Caller) -> pb.RevokeKeyReply:
+        caller.check_admin("revoke keys")
+        return await keys.revoke(request.key, caller)
+
+    return {
+        "Keys": (known_keys, pb.KeysRequest),
+        "CreateKey": (create_key, pb.CreateKeyRequest),
+        "RevokeKey": (revoke_key, pb.RevokeKeyRequest),
+    }
+
+
+def _room(request: pb.PeersRequest | pb.GroupsRequest | pb.KeysRequest) -> PageRoom:
     return PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))

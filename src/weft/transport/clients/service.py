@@ -14,7 +14,7 @@ from weft.port.access import Access, Caller
 from weft.port.held import HeldBytes, Use
 from weft.port.kv import KeyValueStore
 from weft.port.node import MeshNode
-from weft.transport.clients.admin import Answers, admin_methods
+from weft.transport.clients.admin import Answers, KeyAnswers, admin_methods, key_methods
 from weft.transport.clients.admitting import admitted
 from weft.transport.clients.dead_letters import DeadLetterQueries
 from weft.transport.clients.failing import failure_of
@@ -81,10 +81,10 @@ def mesh_handlers(node: MeshNode, store: KeyValueStore, access: Access) -> dict[
     }
 
 
-def admin_handlers(answers: Answers, access: Access, held: HeldBytes) -> dict[str, Handler]:
+def admin_handlers(answers: Answers, keys: KeyAnswers, access: Access, held: HeldBytes) -> dict[str, Handler]:
     return {
         f"/{ADMIN}/{name}": unary(access, held, method, request)
-        for name, (method, request) in admin_methods(answers).items()
+        for name, (method, request) in (admin_methods(answers) | key_methods(keys)).items()
     }
 
 

@@ -15,7 +15,9 @@ from weft.core.messages import FramesDropped, SendPlain, SendPlainAck
 from weft.errors import PeerError, UsageError
 from weft.membership import Heartbeat, Message
 from weft.model import NodeId
+from weft.security.key_exchange import KeyTalk
 from weft.transport.peers.byte_streams import ByteStream, LinkBroken
+from weft.transport.peers.key_messages import key_message
 from weft.transport.peers.member_messages import member_message
 from weft.transport.peers.messages import LINK_READ_BYTES, Sendable, message_of
 from weft.transport.peers.outbox import ControlQueue, PeerOutbox
@@ -79,7 +81,13 @@ class PeerConnection:
         self._listener = listener
         self._observer = observer
         self._receiver = Receiver(
-            self.peer, self.incarnation, self.plain, settings.max_message_bytes, listener, self.ended.done
+            self.peer,
+            self.incarnation,
+            self.plain,
+            Feature.KEYS in self.features,
+            settings.max_message_bytes,
+            listener,
+            self.ended.done,
         )
         self._outbox = PeerOutbox(self.peer, settings)
         self._control_queue = ControlQueue()
@@ -115,9 +123,16 @@ class PeerConnection:
             self._outbox.put_heartbeat(message, self._loop.time())
             self._something.set()
         elif not self.plain:
-            self._control_queue.put(message)
-            self._control_written.clear()
-            self._something_to_control.set()
+            self._put_control(message)
+
+    def send_keys(self, talk: KeyTalk) -> None:
+        if self._farewell is None and not self.ended.done() and not self.plain and Feature.KEYS in self.features:
+            self._put_control(talk)
+
+    def _put_control(self, message: Message | KeyTalk) -> None:
+        self._control_queue.put(message)
+        self._control_written.clear()
+        self._something_to_control.set()
 
     def _watch_data(self) -> None:
         """PL-02: see to it that nothing waits for too long, and that the core hears of what was thrown away."""
@@ -256,7 +271,8 @@ class PeerConnection:
                 self._something_to_control.clear()
                 await self._something_to_control.wait()
             else:
-                await self._write(stream, member_message(message), self._loop.time())
+                said = key_message(message) if isinstance(message, KeyTalk) else member_message(message)
+                await self._write(stream, said, self._loop.time())
 
     async def _write(self, stream: ByteStream, message: PeerMessage, since_s: float) -> None:
         compressed = self._settings.compression and Feature.ZSTD in self.features

@@ -14,6 +14,7 @@ from weft.errors import PeerError
 from weft.membership import Chance, Message
 from weft.model import NodeId
 from weft.security import CertificateRefused, Fault
+from weft.security.key_exchange import KeyTalk
 from weft.security.notary import Notary
 from weft.transport.backoff import Backoff
 from weft.transport.peers.byte_streams import (
@@ -159,6 +160,12 @@ class PeerLinks:
         link = self._up.get(peer)
         if link is not None:
             link.send_member(message)
+
+    def send_keys(self, peer: NodeId, talk: KeyTalk) -> None:
+        """On the control stream too. Dropped without a link: a new one begins with a comparison."""
+        link = self._up.get(peer)
+        if link is not None:
+            link.send_keys(talk)
 
     def links(self) -> list[LinkView]:
         """The links that stand, then the addresses that have none."""

@@ -31,6 +31,7 @@ from weft.errors import PeerError
 from weft.limits import MIB
 from weft.membership import Heartbeat, Message, size_of
 from weft.model import NodeId, Position, Topic
+from weft.security.key_exchange import KeyTalk
 from weft.transport.peers.messages import Sendable
 from weft.transport.peers.settings import DropPolicy, LinkSettings
 
@@ -298,24 +299,25 @@ def _resume_bytes(resume: SendResume) -> int:
 
 
 class ControlQueue:
-    """Gossip and probes; the oldest go when there is no room."""
+    """Gossip, probes and news of API keys; the oldest go when there is no room."""
 
     def __init__(self) -> None:
-        self._queue: deque[tuple[Message, int]] = deque()
+        self._queue: deque[tuple[Message | KeyTalk, int]] = deque()
         self._bytes = 0
         self.drops = 0
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    def put(self, message: Message) -> None:
-        self._queue.append((message, size := size_of(message)))
+    def put(self, message: Message | KeyTalk) -> None:
+        size = message.size_bytes if isinstance(message, KeyTalk) else size_of(message)
+        self._queue.append((message, size))
         self._bytes += size
         while len(self._queue) > LINK_CONTROL_FRAMES_MAX or self._bytes > LINK_CONTROL_BYTES_MAX:
             self._bytes -= self._queue.popleft()[1]
             self.drops += 1
 
-    def take(self) -> Message | None:
+    def take(self) -> Message | KeyTalk | None:
         if not self._queue:
             return None
         message, size = self._queue.popleft()

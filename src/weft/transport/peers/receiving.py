@@ -8,6 +8,7 @@ from collections.abc import Callable
 from weft.limits import GOSSIP_BYTES_MAX
 from weft.model import NodeId
 from weft.transport.peers.byte_streams import LinkBroken, clipped
+from weft.transport.peers.key_messages import read_key_talk_untrusted
 from weft.transport.peers.member_messages import read_gossip_untrusted, read_heartbeat, read_probe_untrusted
 from weft.transport.peers.messages import (
     read_acks_untrusted,
@@ -30,6 +31,7 @@ class Receiver:
         peer: NodeId,
         incarnation: int,
         plain: bool,
+        keys: bool,
         bytes_max: int,
         listener: LinkListener,
         is_over: Callable[[], bool],
@@ -37,6 +39,7 @@ class Receiver:
         self._peer = peer
         self._incarnation = incarnation
         self._plain = plain
+        self._keys = keys  # that the two tell each other of them was agreed on
         self._bytes_max = bytes_max
         self._listener = listener
         self._is_over = is_over
@@ -69,6 +72,8 @@ class Receiver:
                 probe = read_probe_untrusted(message.probe)
                 if probe is not None:
                     self._listener.received_member(self._peer, probe)
+            case "keys" if self._keys:
+                self._listener.received_keys(self._peer, read_key_talk_untrusted(message.keys))
             case kind:
                 raise BadMeshMessage("a message that does not belong on the control stream", kind=kind)
 

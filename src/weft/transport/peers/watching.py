@@ -19,6 +19,7 @@ from weft.errors import PeerError
 from weft.limits import LINK_LATENCIES_KEPT
 from weft.membership import Message
 from weft.model import NodeId
+from weft.security.key_exchange import KeyTalk
 from weft.wire.mesh.features import Feature, Hello
 from weft.wire.mesh.lives import Life
 
@@ -67,6 +68,8 @@ class LinkListener(Protocol):
 
     def twin_found(self, life: Life, told_by: str) -> None:
         """Another node runs with our own id: it has proved that it has the key of our certificate, and lives now."""
+
+    def received_keys(self, peer: NodeId, talk: KeyTalk) -> None: ...
 
 
 class LinkObserver(Protocol):

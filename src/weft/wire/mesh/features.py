@@ -35,6 +35,7 @@ class Feature(StrEnum):
     GOSSIP = "gossip"  # membership and interest, and the control stream
     ZSTD = "zstd"  # compressed frames
     CLOSING = "closing"  # saying goodbye
+    KEYS = "keys"  # API keys of the mesh; not for nodes without certificates
 
 
 @dataclass(frozen=True, slots=True)

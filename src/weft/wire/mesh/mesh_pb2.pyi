@@ -748,6 +748,52 @@ class DropDeadLettersReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class KeysRequest(_message.Message):
+    __slots__ = ("key", "page")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    page: Page
+    def __init__(self, key: _Optional[str] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
+
+class KeysReply(_message.Message):
+    __slots__ = ("keys", "next_page", "node_id")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    next_page: bytes
+    node_id: str
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
+
+class CreateKeyRequest(_message.Message):
+    __slots__ = ("record",)
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    record: bytes
+    def __init__(self, record: _Optional[bytes] = ...) -> None: ...
+
+class CreateKeyReply(_message.Message):
+    __slots__ = ("key", "node_id")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    node_id: str
+    def __init__(self, key: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
+
+class RevokeKeyRequest(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    def __init__(self, key: _Optional[str] = ...) -> None: ...
+
+class RevokeKeyReply(_message.Message):
+    __slots__ = ("key", "node_id")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    node_id: str
+    def __init__(self, key: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
+
 class LeaveRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

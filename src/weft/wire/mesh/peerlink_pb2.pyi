@@ -22,7 +22,7 @@ LIVENESS_DEAD: Liveness
 LIVENESS_LEFT: Liveness
 
 class PeerMessage(_message.Message):
-    __slots__ = ("handshake", "event", "ack", "heartbeat", "batches", "acks", "resume", "gossip", "probe", "compressed", "closing")
+    __slots__ = ("handshake", "event", "ack", "heartbeat", "batches", "acks", "resume", "gossip", "probe", "compressed", "closing", "keys")
     HANDSHAKE_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,7 @@ class PeerMessage(_message.Message):
     PROBE_FIELD_NUMBER: _ClassVar[int]
     COMPRESSED_FIELD_NUMBER: _ClassVar[int]
     CLOSING_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
     handshake: Handshake
     event: Event
     ack: Ack
@@ -45,7 +46,8 @@ class PeerMessage(_message.Message):
     probe: PeerProbe
     compressed: PeerCompressed
     closing: PeerClosing
-    def __init__(self, handshake: _Optional[_Union[Handshake, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., batches: _Optional[_Union[PeerBatches, _Mapping]] = ..., acks: _Optional[_Union[PeerAcks, _Mapping]] = ..., resume: _Optional[_Union[PeerResume, _Mapping]] = ..., gossip: _Optional[_Union[PeerGossip, _Mapping]] = ..., probe: _Optional[_Union[PeerProbe, _Mapping]] = ..., compressed: _Optional[_Union[PeerCompressed, _Mapping]] = ..., closing: _Optional[_Union[PeerClosing, _Mapping]] = ...) -> None: ...
+    keys: PeerKeys
+    def __init__(self, handshake: _Optional[_Union[Handshake, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., batches: _Optional[_Union[PeerBatches, _Mapping]] = ..., acks: _Optional[_Union[PeerAcks, _Mapping]] = ..., resume: _Optional[_Union[PeerResume, _Mapping]] = ..., gossip: _Optional[_Union[PeerGossip, _Mapping]] = ..., probe: _Optional[_Union[PeerProbe, _Mapping]] = ..., compressed: _Optional[_Union[PeerCompressed, _Mapping]] = ..., closing: _Optional[_Union[PeerClosing, _Mapping]] = ..., keys: _Optional[_Union[PeerKeys, _Mapping]] = ...) -> None: ...
 
 class Handshake(_message.Message):
     __slots__ = ("node_id", "protocol_version", "features", "mesh", "epoch", "incarnation", "addresses", "run", "started_ms", "heard", "other")
@@ -253,6 +255,32 @@ class ProbeIndirect(_message.Message):
     TARGET_FIELD_NUMBER: _ClassVar[int]
     target: str
     def __init__(self, target: _Optional[str] = ...) -> None: ...
+
+class PeerKeys(_message.Message):
+    __slots__ = ("summary", "buckets", "statements", "chains", "asked", "took")
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    STATEMENTS_FIELD_NUMBER: _ClassVar[int]
+    CHAINS_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    TOOK_FIELD_NUMBER: _ClassVar[int]
+    summary: bytes
+    buckets: bytes
+    statements: _containers.RepeatedCompositeFieldContainer[KeyStatement]
+    chains: _containers.RepeatedScalarFieldContainer[bytes]
+    asked: bytes
+    took: bool
+    def __init__(self, summary: _Optional[bytes] = ..., buckets: _Optional[bytes] = ..., statements: _Optional[_Iterable[_Union[KeyStatement, _Mapping]]] = ..., chains: _Optional[_Iterable[bytes]] = ..., asked: _Optional[bytes] = ..., took: bool = ...) -> None: ...
+
+class KeyStatement(_message.Message):
+    __slots__ = ("text", "signature", "chain")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    text: bytes
+    signature: bytes
+    chain: int
+    def __init__(self, text: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., chain: _Optional[int] = ...) -> None: ...
 
 class PeerCompressed(_message.Message):
     __slots__ = ("codec", "plain_bytes", "data")

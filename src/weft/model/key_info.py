@@ -1,0 +1,26 @@
+"""An API key as nodes show it to those who administer: everything but the secret and its hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Times are Unix seconds."""
+
+    id: str
+    name: str
+    publish: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = ()
+    groups: tuple[str, ...] | None = ()  # None: it is older than such rights
+    admin: bool = False
+    quota: Mapping[str, int] = {}  # the key's own
+    limits: Mapping[str, int] = {}  # what holds at the node that was asked: the quota, and its settings for the rest
+    used: Mapping[str, int] = {}  # of that, at that node, since it started
+    created_s: int = 0
+    expires_s: int | None = None
+    made_by: str = ""  # the node; empty: a command wrote it to the node's directory, and the mesh does not know it yet
+    by: str = ""  # who asked for it there
+    known_s: int | None = None  # since when the node that was asked knows it

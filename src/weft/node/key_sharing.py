@@ -1,0 +1,313 @@
+"""API keys belong to the mesh: this node's part in that (ADR 33).
+
+What peers say is checked in a thread, then merged and sent on. What commands wrote to ``keys.json`` is signed and told
+to the mesh. What this node says itself is on its disk before anybody hears of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from structlog.stdlib import BoundLogger
+
+from weft.chance import Chance
+from weft.errors import StorageError, UsageError
+from weft.limits import SECURITY_RELOAD_INTERVAL_S
+from weft.model import NodeId
+from weft.security import Credentials, KeyStore
+from weft.security.api_keys import KeyName, KeyRecord
+from weft.security.key_exchange import KeyExchange, KeyTalk, SendTalk
+from weft.security.key_ring import API_KEYS_MAX, Outcome
+from weft.security.key_statements import BadStatement, Made, Revoked, Said, SignedText, Statement, Verifier, sign
+from weft.security.key_store import KnownKey, resolve, write_statements
+
+ROUND_S: Final = 2.0  # between two comparisons with some peer: what got lost is found after a few
+FORGET_S: Final = 3600.0  # between two looks for keys that ended long ago
+INBOX_MAX: Final = 8  # messages of one peer that wait to be checked; later ones are dropped, and found by comparing
+NEWS_LOGGED_MAX: Final = 8  # in one message, a line each; beyond that one for all
+TAKEN_UP_MAX: Final = 64  # keys of commands that are signed in one go, in a thread
+
+
+@dataclass(frozen=True, slots=True)
+class SharingSettings:
+    """``unheard_s_max``: how long keys are good without a word from any peer; None: for ever. ``joins``: the node is
+    configured to have peers."""
+
+    unheard_s_max: float | None
+    joins: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """``now_s`` is a monotonic clock, ``unix_s`` tells Unix time."""
+
+    now_s: Callable[[], float]
+    unix_s: Callable[[], float]
+    chance: Chance
+    logger: BoundLogger
+
+
+class KeySharing:
+    """Used from the event loop. ``current`` tells this node's credentials of now."""
+
+    def __init__(
+        self,
+        store: KeyStore,
+        data: Path,
+        current: Callable[[], Credentials],
+        verifier: Verifier,
+        settings: SharingSettings,
+        around: Surroundings,
+    ) -> None:
+        self.store = store
+        # Set once there are links. ``refused`` hears what a peer brought and was not believed.
+        self.send: Callable[[NodeId, KeyTalk], None] = lambda peer, talk: None
+        self.refused: Callable[[NodeId, str], None] = lambda peer, what: None
+        self._data = data
+        self._current = current
+        self._verifier = verifier
+        self._settings = settings
+        self._around = around
+        self._logger = around.logger
+        self._exchange = KeyExchange(store.ring, around.chance)
+        self._inboxes: dict[NodeId, deque[KeyTalk]] = {}
+        self._arrived = asyncio.Event()
+        self._signing = asyncio.Lock()  # one thread at a time has the verifier, the disk, or the credentials
+        self._unsaved = False
+        self._heard_s = self._next_round_s = self._next_forget_s = around.now_s()
+        me = current().identity.name
+        self._has_peers = settings.joins or any(each.said.signer != me for each in store.ring.statements())
+        self._not_shared = False  # that commands made keys here that the mesh is not told of was logged
+
+    @property
+    def me(self) -> str:
+        return self._current().identity.name
+
+    @property
+    def waiting(self) -> int:
+        """Messages that are not taken yet."""
+        return sum(map(len, self._inboxes.values()))
+
+    def figures(self) -> dict[str, int]:
+        return {"good": len(self.store.ring), "revoked": self.store.ring.revoked_count}
+
+    # --- links ---------------------------------------------------------------------------------------------------
+
+    def link_up(self, peer: NodeId) -> None:
+        self._has_peers = True
+        self._inboxes[peer] = deque()
+        self._perform(self._exchange.link_up(peer))
+
+    def link_down(self, peer: NodeId) -> None:
+        self._inboxes.pop(peer, None)
+        self._exchange.link_down(peer)
+
+    def received(self, peer: NodeId, talk: KeyTalk) -> None:
+        inbox = self._inboxes.get(peer)
+        if inbox is None:
+            return
+        self._heard_s = self._around.now_s()
+        self.store.distrusted = None
+        if len(inbox) < INBOX_MAX:
+            inbox.append(talk)
+            self._arrived.set()
+
+    def _perform(self, sends: Sequence[SendTalk]) -> None:
+        for each in sends:
+            self.send(each.peer, each.talk)
+
+    # --- running -------------------------------------------------------------------------------------------------
+
+    async def listen(self) -> None:
+        """What peers say, one message of each in turn."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            for peer, inbox in list(self._inboxes.items()):
+                if inbox:
+                    await self._take(peer, inbox.popleft())
+            if self.waiting:
+                self._arrived.set()
+
+    async def keep(self) -> None:
+        """Look at ``keys.json``, compare with peers, and keep what was learned."""
+        while True:
+            try:
+                await self._keep_once()
+            except StorageError as error:
+                self._logger.error("keys_not_kept", reason=str(error))
+            await asyncio.sleep(SECURITY_RELOAD_INTERVAL_S)
+
+    async def _keep_once(self) -> None:
+        await self.store.look()
+        await self._take_up()
+        now_s = self._around.now_s()
+        if now_s >= self._next_round_s:
+            self._next_round_s = now_s + ROUND_S
+            self._perform(self._exchange.begin_round())
+        if now_s >= self._next_forget_s:
+            self._next_forget_s = now_s + FORGET_S
+            self._unsaved |= self.store.ring.forget_ended(self._around.unix_s()) > 0
+        self._check_heard(now_s)
+        await self._save_if_needed()
+
+    async def close(self) -> None:
+        """Keep what was learned last. What cannot be kept is heard again from others."""
+        try:
+            await self._save_if_needed()
+        except StorageError as error:
+            self._logger.error("keys_not_kept", reason=str(error))
+
+    def _check_heard(self, now_s: float) -> None:
+        limit_s = self._settings.unheard_s_max
+        silent_s = now_s - self._heard_s
+        if limit_s is None or not self._has_peers or silent_s <= limit_s:
+            return
+        if self.store.distrusted is None:
+            self._logger.error("keys_distrusted", silent_s=round(silent_s), limit_s=limit_s)
+        self.store.distrusted = (
+            f"this node has heard from no other for {limit_s:g} s, so it cannot know which keys were revoked "
+            "(keys.unheard_s_max)"
+        )
+
+    # --- what peers say ------------------------------------------------------------------------------------------
+
+    async def _take(self, peer: NodeId, talk: KeyTalk) -> None:
+        known_s = int(self._around.unix_s())
+        believed: list[Statement] = []
+        if talk.statements:
+            async with self._signing:
+                believed, faults = await asyncio.to_thread(self._believe_untrusted, talk.statements, known_s)
+            for fault in faults:
+                self.refused(peer, fault)
+        news = [each for each in believed if self._merge(each, peer)]
+        self._tell(news, peer)
+        self._perform(self._exchange.spread(news, peer))
+        if peer in self._inboxes:
+            self._perform(self._exchange.answer(peer, talk, bool(news)))
+
+    def _believe_untrusted(self, texts: Sequence[SignedText], known_s: int) -> tuple[list[Statement], list[str]]:
+        """In a thread. What is known already comes again all the time, and need not be checked again."""
+        believed: list[Statement] = []
+        faults: list[str] = []
+        for text in texts:
+            if text.mark in self.store.ring.marks:
+                continue
+            try:
+                believed.append(self._verifier.believe_untrusted(text, known_s))
+            except BadStatement as error:
+                faults.append(str(error))
+        return believed, faults
+
+    def _merge(self, statement: Statement, peer: NodeId | None) -> bool:
+        outcome = self.store.ring.merge(statement, self._around.unix_s())
+        if outcome is Outcome.NO_ROOM and peer is not None:
+            self.refused(peer, f"there is no room for more than {API_KEYS_MAX} keys: revoke some")
+        self._unsaved |= outcome is Outcome.NEW
+        return outcome is Outcome.NEW
+
+    def _tell(self, news: Sequence[Statement], peer: NodeId) -> None:
+        if len(news) > NEWS_LOGGED_MAX:
+            revoked = sum(isinstance(each.said, Revoked) for each in news)
+            self._logger.info("keys_learned", keys=len(news) - revoked, revoked=revoked, peer=peer)
+            return
+        for each in news:
+            said = each.said
+            what = "key_learned" if isinstance(said, Made) else "key_revoked"
+            self._logger.info(what, key=said.key_name.id, made_by=said.signer, by=said.by, peer=peer)
+
+    # --- what this node says -------------------------------------------------------------------------------------
+
+    async def create(self, record: KeyRecord, by: str) -> KnownKey:
+        """Make a key of the mesh; durable here once this returns. Raise UsageError."""
+        self._check_may()
+        ring = self.store.ring
+        if ring.revocation(record.key_name) is not None:
+            raise UsageError(f"key {record.id} was revoked: make another")
+        if not any(known.made_by for known in self.store.known(record.id) if known.record.hash == record.hash):
+            await self._say([Made(key=record, signer=self.me, signed_s=0, by=by)])
+            self._logger.info("key_made", key=record.id, name=record.name, by=by)
+        found = next((each for each in self.store.known(record.id) if each.record.hash == record.hash), None)
+        if found is None:
+            raise UsageError("too many API keys: revoke some", limit=API_KEYS_MAX)
+        return found
+
+    async def revoke(self, key: str, by: str) -> KnownKey:
+        """Revoke a key of the mesh, for good; durable here once this returns. Raise UsageError."""
+        self._check_may()
+        record, made_by = resolve(self.store, key)
+        found = next(each for each in self.store.known(record.id) if each.record.key_name == record.key_name)
+        await self._say([_revocation(record, self.me, by)])
+        self._logger.info("key_revoked", key=record.id, made_by=made_by, by=by)
+        return found
+
+    def _check_may(self) -> None:
+        if not self._verifier.may_make(self.me):
+            raise UsageError(f"node {self.me} may not make or revoke keys (keys.makers): ask one that may")
+
+    async def _take_up(self) -> None:
+        """Tell the mesh what commands on this machine made and revoked, and what was there before it knew of keys."""
+        ring = self.store.ring
+        gone = [each for each in self.store.revoked_here() if ring.revocation(each.key_name) is None]
+        mine = [
+            each
+            for each in self.store.keys_here()
+            if ring.revocation(each.key_name) is None and not self._is_told(each)
+        ]
+        if not gone and not mine:
+            return
+        if not self._verifier.may_make(self.me):
+            if not self._not_shared:
+                self._logger.warning("keys_not_shared", keys=len(mine), revoked=len(gone), reason="keys.makers")
+            self._not_shared = True
+            return
+        by = f"weft keys on {self.me}"
+        said: list[Said] = [
+            Revoked(id=e.id, mark=e.mark, name=e.name, expires_s=e.expires_s, signer=self.me, signed_s=0, by=by)
+            for e in gone
+        ]
+        said += [Made(key=each, signer=self.me, signed_s=0, by=by) for each in mine]
+        for first in range(0, len(said), TAKEN_UP_MAX):
+            taken = await self._say(said[first : first + TAKEN_UP_MAX])
+            if not taken:
+                return  # no room: looked at again with the next round
+        self._logger.info("keys_taken_up", keys=len(mine), revoked=len(gone))
+
+    def _is_told(self, record: KeyRecord) -> bool:
+        """Somebody told the mesh of this key; and if it was this node, with the rights that stand in the file now."""
+        told = [made for made, _ in self.store.ring.made(record.id) if made.key_name == record.key_name]
+        return bool(told) and all(made.signer != self.me or made.key == record for made in told)
+
+    async def _say(self, said: Sequence[Said]) -> int:
+        """Sign, keep, tell the peers; how much of it was new."""
+        current = self._current()
+        async with self._signing:
+            now_s = self._around.unix_s()
+            statements = await asyncio.to_thread(lambda: [sign(each, current, now_s) for each in said])
+        news = [each for each in statements if self._merge(each, None)]
+        await self._save_if_needed()
+        self._perform(self._exchange.spread(news, None))
+        return len(news)
+
+    async def _save_if_needed(self) -> None:
+        async with self._signing:
+            if not self._unsaved:
+                return
+            self._unsaved = False
+            try:
+                await asyncio.to_thread(write_statements, self._data, self.store.ring.statements())
+            except StorageError:
+                self._unsaved = True
+                raise
+
+
+def _revocation(record: KeyRecord, signer: str, by: str) -> Revoked:
+    name: KeyName = record.key_name
+    return Revoked(
+        id=name.id, mark=name.mark, name=record.name, expires_s=record.expires_s, signer=signer, signed_s=0, by=by
+    )

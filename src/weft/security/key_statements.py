@@ -1,0 +1,247 @@
+"""What nodes tell each other of API keys: that one was made, that one was revoked, signed by the node that says so.
+
+A statement never changes. It is a JSON text, a signature over it with the key of the node's certificate, and the
+certificates from that one up to the root, so that whoever knows the root can check it, from whomever it comes::
+
+    {"type": "made", "key": {...as in keys.json...}, "signer": "node-a", "signed_s": 1763300000, "by": "key k..."}
+    {"type": "revoked", "id": "k...", "mark": "...", "signer": "node-b", "signed_s": 1763300000, "by": "key k...", ...}
+
+Certificates last a day and statements for years: what counts is that the certificate was valid when the statement was
+signed. Somebody who left the mesh long ago could sign with an old date, but has no link to bring it by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from weft.errors import PeerError, UsageError
+from weft.limits import KIB
+from weft.model import parse_node_id
+from weft.security.api_keys import KEY_ID, MARK_BYTES, NAME_CHARS_MAX, KeyName, KeyRecord
+from weft.security.certificates import begin_s, end_s, load_key, read_chain_untrusted
+from weft.security.credentials import Credentials
+from weft.security.errors import CertificateRefused
+from weft.security.verification import Usage, check_node, verify_untrusted
+
+STATEMENT_BYTES_MAX: Final = 48 * KIB  # of the text: 128 patterns of 255 bytes take 33
+STATEMENT_CHAIN_BYTES_MAX: Final = 8 * KIB  # of certificates: two are usual and take 2
+SIGNATURE_BYTES_MAX: Final = 72  # of P-256, in DER
+BY_CHARS_MAX: Final = 128
+MARK: Final = re.compile(rf"[0-9a-f]{{{2 * MARK_BYTES}}}")
+SIGNERS_KEPT_MAX: Final = 1024  # certificates that were found good: a day of a thousand nodes
+DOMAIN: Final = b"weft key statement 1\0"  # signed along: nothing else that this key signs can be taken for one
+UNIX_S_MAX: Final = 253_402_300_799  # the year 9999
+
+
+class BadStatement(PeerError):
+    """Not a statement of a node of this mesh, or one that says what cannot be."""
+
+
+class _Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    signer: str  # the node
+    signed_s: int  # Unix time
+    by: str  # who asked the node to say it
+
+    def __post_init__(self) -> None:
+        """Raise ValueError, which msgspec turns into its own."""
+        parse_node_id(self.signer)
+        if not 0 <= self.signed_s <= UNIX_S_MAX:
+            raise ValueError("the time of a statement is out of range")
+        if len(self.by) > BY_CHARS_MAX or not self.by.isprintable():
+            raise ValueError(f"who made a statement has at most {BY_CHARS_MAX} visible characters")
+
+
+class Made(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="made"):
+    """There is this key."""
+
+    key: KeyRecord
+
+    @property
+    def key_name(self) -> KeyName:
+        return self.key.key_name
+
+    @property
+    def expires_s(self) -> int | None:
+        return self.key.expires_s
+
+
+class Revoked(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="revoked"):
+    """The key with this secret is good no more, whoever made it. Name and end are those that the key had."""
+
+    id: str
+    mark: str
+    name: str = ""
+    expires_s: int | None = None
+
+    def __post_init__(self) -> None:
+        _Signed.__post_init__(self)
+        if not KEY_ID.fullmatch(self.id) or not MARK.fullmatch(self.mark) or len(self.name) > NAME_CHARS_MAX:
+            raise ValueError("a revocation names a key by its id and the mark of its hash")
+
+    @property
+    def key_name(self) -> KeyName:
+        return KeyName(self.id, self.mark)
+
+
+Said: TypeAlias = Made | Revoked
+
+
+class Slot(NamedTuple):
+    """What a statement is about: of two with one slot, one counts."""
+
+    kind: str
+    name: KeyName
+    signer: str  # of one who made it; of revocations one is enough, whoever signed it
+
+    @property
+    def bucket(self) -> int:
+        """0 to 255, evenly."""
+        return hashlib.sha256("\0".join((self.kind, *self.name, self.signer)).encode()).digest()[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SignedText:
+    """A statement as it travels and is kept; nothing is checked yet. ``chain`` is PEM, the signer first."""
+
+    body: bytes
+    signature: bytes
+    chain: bytes
+
+    @property
+    def mark(self) -> bytes:
+        return hashlib.sha256(self.signature + self.body).digest()[:MARK_BYTES]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One that is believed."""
+
+    said: Said
+    text: SignedText
+    known_s: int  # since when, here
+    mark: bytes = field(init=False)
+    slot: Slot = field(init=False)
+
+    def __post_init__(self) -> None:
+        said = self.said
+        slot = (
+            Slot("made", said.key_name, said.signer) if isinstance(said, Made) else Slot("revoked", said.key_name, "")
+        )
+        object.__setattr__(self, "slot", slot)
+        object.__setattr__(self, "mark", self.text.mark)
+
+    @property
+    def order(self) -> tuple[int, bytes]:
+        """The greater one counts, of two about the same."""
+        return self.said.signed_s, self.mark
+
+    @property
+    def size_bytes(self) -> int:
+        """With its certificates, which it may have in common with others."""
+        return len(self.text.body) + len(self.text.signature) + len(self.text.chain)
+
+
+def read_body_untrusted(body: bytes) -> Said:
+    """Raise only BadStatement. Fields that are not known here may narrow rights, so they are refused as well."""
+    if len(body) > STATEMENT_BYTES_MAX:
+        raise BadStatement("a statement on a key is too large", size=len(body), limit=STATEMENT_BYTES_MAX)
+    try:
+        said: Said = _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, UsageError) as error:
+        raise BadStatement(f"a statement on a key cannot be read: {error}") from None
+    return said
+
+
+def sign(said: Said, credentials: Credentials, now_s: float) -> Statement:
+    """``said`` is signed as of now, within the life of the certificate; its ``signer`` has to be the certificate's."""
+    assert said.signer == credentials.identity.name, "a node speaks for itself"
+    # A node whose CA is away must still be able to revoke: a certificate that has ended is used as if it had not.
+    signed_s = max(int(credentials.begin_s) + 1, min(int(now_s), int(credentials.end_s) - 1))
+    said = msgspec.structs.replace(said, signed_s=signed_s)
+    body = msgspec.json.encode(said)
+    if len(body) > STATEMENT_BYTES_MAX:
+        raise UsageError("the rights of this key are too long", size=len(body), limit=STATEMENT_BYTES_MAX)
+    signature = load_key(credentials.key_pem).sign(DOMAIN + body, ec.ECDSA(hashes.SHA256()))
+    return Statement(said, SignedText(body, signature, credentials.chain_pem), int(now_s))
+
+
+@dataclass(frozen=True, slots=True)
+class _Signer:
+    """A certificate of a node of this mesh, checked up to the root."""
+
+    node_id: str
+    begin_s: float
+    end_s: float
+    key: ec.EllipticCurvePublicKey
+
+
+class Verifier:
+    """Whether to believe statements. ``makers`` are the nodes that may make and revoke keys; None: all of the mesh.
+
+    One thread at a time.
+    """
+
+    def __init__(self, mesh: str, root_pem: Callable[[], bytes], makers: Collection[str] | None) -> None:
+        self._mesh = mesh
+        self._root_pem = root_pem
+        self._makers = makers
+        self._signers: OrderedDict[bytes, _Signer] = OrderedDict()
+
+    def may_make(self, node_id: str) -> bool:
+        return self._makers is None or node_id in self._makers
+
+    def believe_untrusted(self, text: SignedText, known_s: int) -> Statement:
+        """Raise only BadStatement."""
+        said = read_body_untrusted(text.body)
+        if not self.may_make(said.signer):
+            raise BadStatement("a key of a node that may make none (keys.makers)", signer=said.signer)
+        if len(text.signature) > SIGNATURE_BYTES_MAX:
+            raise BadStatement("a signature is too long", size=len(text.signature), limit=SIGNATURE_BYTES_MAX)
+        signer = self._signer_untrusted(text.chain, said.signed_s)
+        if signer.node_id != said.signer:
+            raise BadStatement("signed by another node than it says", says=said.signer, signer=signer.node_id)
+        if not signer.begin_s <= said.signed_s < signer.end_s:
+            raise BadStatement("signed when the certificate was not valid", signer=said.signer, signed_s=said.signed_s)
+        try:
+            signer.key.verify(text.signature, DOMAIN + text.body, ec.ECDSA(hashes.SHA256()))
+        except InvalidSignature:
+            raise BadStatement("the signature is not good", says=said.signer) from None
+        return Statement(said, text, known_s)
+
+    def _signer_untrusted(self, chain: bytes, signed_s: int) -> _Signer:
+        if len(chain) > STATEMENT_CHAIN_BYTES_MAX:
+            raise BadStatement("certificates are too long", size=len(chain), limit=STATEMENT_CHAIN_BYTES_MAX)
+        root = self._root_pem()
+        kept = hashlib.sha256(root + chain).digest()
+        known = self._signers.pop(kept, None)
+        if known is None:
+            known = self._check_untrusted(chain, root, signed_s)
+        self._signers[kept] = known
+        if len(self._signers) > SIGNERS_KEPT_MAX:
+            self._signers.popitem(last=False)
+        return known
+
+    def _check_untrusted(self, chain: bytes, root: bytes, signed_s: int) -> _Signer:
+        try:
+            identity = verify_untrusted(chain, root, Usage.SERVER, signed_s)
+            check_node(identity, self._mesh, identity.name)
+            leaf = read_chain_untrusted(chain)[0]
+        except CertificateRefused as error:
+            raise BadStatement(f"the certificate of the signer is not good: {error}") from None
+        key = leaf.public_key()
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            raise BadStatement("the certificate of the signer has a key of another kind", signer=identity.name)
+        return _Signer(identity.name, begin_s(leaf), end_s(leaf), key)
+
+
+_DECODER: Final = msgspec.json.Decoder(Said)
