@@ -26,8 +26,8 @@ from weft.security.api_keys import parse_key_untrusted
 from weft.security.certificates import Names, read_certificate_untrusted
 from weft.security.issuing import check_names, read_request_untrusted
 from weft.security.key_exchange import KeyTalk
-from weft.security.key_ring import BUCKETS
 from weft.security.key_statements import BY_CHARS_MAX, BadStatement, read_body_untrusted
+from weft.security.mesh_keys import BUCKETS
 from weft.security.tokens import read_token_untrusted
 from weft.transport.peers.key_messages import key_message, read_key_talk_untrusted
 from weft.wire.mesh.errors import BadMeshMessage

@@ -28,7 +28,7 @@ from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
 from weft.client import Connecting, Unauthenticated
 from weft.security import CertificateStore, KeyRequest, new_key, revoke_key
 from weft.security.certificates import load_key
-from weft.security.key_statements import DOMAIN, Made, sign
+from weft.security.key_statements import DOMAIN, KeyMade, sign
 from weft.wire.mesh import peerlink_pb2 as pb
 
 WAIT_S = 60.0
@@ -73,6 +73,11 @@ class Chain:
         return weft.connect(
             [self._addresses[name] for name in names], token=key, tls=weft.TlsFiles(Path(context.tls_root))
         )
+
+    def blocking_client(self, name: str) -> weft.sync.Client:
+        context = self.nodes["a"].context
+        assert context.tls_root
+        return weft.sync.connect(self._addresses[name], token=self.admin, tls=weft.TlsFiles(Path(context.tls_root)))
 
     @property
     def admin(self) -> str:
@@ -230,7 +235,12 @@ def test_commands_at_any_node_and_beside_a_node_that_is_stopped(tmp_path: Path) 
         text = mesh.command("show", made["id"]).stdout
         assert "made: " in text and f"at node b by {made['by']}" in text and "topics: 5 (its own), 1 used" in text
         assert {each["name"] for each in mesh.command("ls", "--json", *at_b)} == {"the first key", "meters"}
-        other = mesh.command("create", "--name", "other", "--publish", "plant.>", "--json")
+        with mesh.blocking_client("b") as client:
+            made_here = client.create_key("other", publish=["plant.>"])
+            assert client.keys(made_here.info.id) == [made_here.info]
+            short = client.create_key("short", publish=["plant.>"])
+            assert client.revoke_key(short.info.id).name == "short" and not client.keys(short.info.id)
+        other = {"key": made_here.key, "id": made_here.info.id}
         asyncio.run(until_good(mesh, other["key"], "b"))
 
         mesh.nodes["b"].end_quietly()
@@ -291,7 +301,7 @@ def test_a_bad_node_forges_no_key_in_the_name_of_another(tmp_path: Path) -> None
         async with evil_at(a, mesh.data("a"), tmp_path / "evil") as evil:
             mine = CertificateStore(tmp_path / "evil").load()
             assert mine is not None
-            own = sign(Made(key=record, signer="evil", signed_s=0, by="me"), mine, time.time())
+            own = sign(KeyMade(key=record, signer="evil", signed_s=0, by="me"), mine, time.time())
             posing = own.text.body.replace(b'"signer":"evil"', b'"signer":"a"')
             forged = [
                 (posing, own.text.signature),  # altered, and in the name of another

@@ -22,7 +22,7 @@ from weft.errors import StorageError, UsageError
 from weft.model import NodeId
 from weft.node import key_sharing as key_sharing_module
 from weft.node.key_answers import read_new_record_untrusted
-from weft.node.key_sharing import INBOX_MAX, KeySharing, SharingSettings, Surroundings
+from weft.node.key_sharing import INBOX_MAX, KeySharing, KeySurroundings, SharingSettings
 from weft.security import Authenticator, Cause, Credentials, KeyStore, Names, create_key, node, revoke_key
 from weft.security import Unauthenticated as KeyRefused
 from weft.security.api_keys import Hash, id_of
@@ -91,7 +91,7 @@ def test_only_nodes_that_are_named_make_keys(tmp_path: Path) -> None:
             _, at_b_only = key_for(b.config.node.data, time.time(), publish=("plant.>",))
             async with weft.connect(b.grpc_address, tls=tls, token=at_b_only) as client:
                 await client.publish("plant.t", b"good where it was made")
-            await until(lambda: b.protection.keys is not None and len(b.protection.keys.store.ring) == 2)
+            await until(lambda: b.protection.keys is not None and len(b.protection.keys.store.mesh) == 2)
             async with weft.connect(b.grpc_address, tls=tls, token=admin, learns=False) as client:
                 with pytest.raises(BadRequest, match=r"node b may not make or revoke keys \(keys.makers\)"):
                     await client.create_key("x", publish=["plant.t"])
@@ -146,7 +146,7 @@ class Desk:
         self.peers = pki.issued(self.ca, Names(node(pki.MESH, PEER)))
         self.store = KeyStore(self.data)
         verifier = Verifier(pki.MESH, lambda: self.mine.root_pem, makers)
-        around = Surroundings(lambda: self.now_s, lambda: NOW_S, Random(1), structlog.stdlib.get_logger())  # noqa: S311
+        around = KeySurroundings(lambda: self.now_s, lambda: NOW_S, Random(1), structlog.stdlib.get_logger())  # noqa: S311
         settings = SharingSettings(unheard_s_max, joins=False)
         self.sharing = KeySharing(self.store, self.data, lambda: self.mine, verifier, settings, around)
         self.sharing.send = lambda peer, talk: self.sent.append((peer, talk))
@@ -194,10 +194,10 @@ def test_a_peer_that_floods_fills_its_own_place_only(tmp_path: Path, monkeypatch
         for number in range(3 * INBOX_MAX):
             desk.sharing.received(PEER, KeyTalk(summary=bytes([number] * 8)))
         assert desk.sharing.waiting == INBOX_MAX
-        monkeypatch.setattr("weft.security.key_ring.API_KEYS_MAX", 1)
+        monkeypatch.setattr("weft.security.mesh_keys.API_KEYS_MAX", 1)
         await desk.hear()
         await desk.hear(desk.of_peer(1), desk.of_peer(2), SignedText(b"nonsense", b"", b""))
-        assert len(desk.store.ring) == 1
+        assert len(desk.store.mesh) == 1
         assert [text for text in desk.refused if "no room" in text] and [
             text for text in desk.refused if "read" in text
         ]
@@ -238,10 +238,10 @@ def test_what_commands_do_is_told_to_the_mesh_once_and_what_is_changed_by_hand_a
         desk = Desk(tmp_path)
         key, _ = create_key(desk.data, KeyRequest("test", publish=("a",)), bytes(range(48)), NOW_S)
         await desk.sharing._keep_once()
-        ((said, statement),) = desk.store.ring.made(key.id)
+        ((said, statement),) = desk.store.mesh.made(key.id)
         assert (said.key, said.signer, said.by) == (key, "node-a", "weft keys on node-a")
         await desk.sharing._keep_once()
-        assert desk.store.ring.made(key.id) == [(said, statement)]
+        assert desk.store.mesh.made(key.id) == [(said, statement)]
         document = msgspec.json.decode((desk.data / FILE).read_bytes())
         document["keys"][0]["publish"] = ["b.>"]
         (desk.data / FILE).write_bytes(msgspec.json.encode(document))
@@ -250,7 +250,7 @@ def test_what_commands_do_is_told_to_the_mesh_once_and_what_is_changed_by_hand_a
         assert desk.store.find(key.key_name) == msgspec.structs.replace(key, publish=("b.>",))
         revoke_key(desk.data, key.id)
         await desk.sharing._keep_once()
-        assert desk.store.ring.revocation(key.key_name) is not None and not desk.store.ids()
+        assert desk.store.mesh.revocation(key.key_name) is not None and not desk.store.ids()
 
     run(story())
 
@@ -270,7 +270,7 @@ def test_what_cannot_be_kept_is_said_and_tried_again(tmp_path: Path, monkeypatch
         await desk.sharing.close()
         assert [each.record for each in KeyStore(desk.data).known(new.id)] == [new]
         again = await desk.sharing.create(new, "a test")
-        assert again.record == new and len(desk.store.ring) == 1
+        assert again.record == new and len(desk.store.mesh) == 1
         await desk.sharing.revoke(new.id, "a test")
         with pytest.raises(UsageError, match="was revoked: make another"):
             await desk.sharing.create(new, "a test")

@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 
 from weft.security.api_keys import Hash, KeyRecord, id_of
-from weft.security.key_statements import Made, Revoked, Said, SignedText, Statement
+from weft.security.key_statements import KeyMade, KeyRevoked, Said, SignedText, Statement
 
 
 def record(number: int, name: str = "test", **rights: object) -> KeyRecord:
@@ -19,13 +19,15 @@ def record(number: int, name: str = "test", **rights: object) -> KeyRecord:
     )
 
 
-def made(key: KeyRecord, signer: str = "a", signed_s: int = 0) -> Made:
-    return Made(key=key, signer=signer, signed_s=signed_s, by="a test")
+def made(key: KeyRecord, signer: str = "a", signed_s: int = 0) -> KeyMade:
+    return KeyMade(key=key, signer=signer, signed_s=signed_s, by="a test")
 
 
-def revoked(key: KeyRecord, signer: str = "a", signed_s: int = 0) -> Revoked:
+def revoked(key: KeyRecord, signer: str = "a", signed_s: int = 0) -> KeyRevoked:
     name = key.key_name
-    return Revoked(id=name.id, mark=name.mark, expires_s=key.expires_s, signer=signer, signed_s=signed_s, by="a test")
+    return KeyRevoked(
+        id=name.id, mark=name.mark, expires_s=key.expires_s, signer=signer, signed_s=signed_s, by="a test"
+    )
 
 
 def statement(said: Said, signature: bytes = b"s") -> Statement:

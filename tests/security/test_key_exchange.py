@@ -10,8 +10,8 @@ import pytest
 from tests.security.stated import made, record, revoked, statement
 from weft.model import NodeId
 from weft.security.key_exchange import TALK_BYTES_MAX, TALK_STATEMENTS_MAX, KeyExchange, KeyTalk, SendTalk
-from weft.security.key_ring import KeyRing
 from weft.security.key_statements import SignedText, Statement, read_body_untrusted
+from weft.security.mesh_keys import MeshKeys
 
 NOW_S = 1_000.0
 
@@ -22,8 +22,8 @@ class Mesh:
     def __init__(self, seed: int, count: int) -> None:
         self.chance = Random(seed)  # noqa: S311
         self.names = [NodeId(f"n{number}") for number in range(count)]
-        self.rings = {name: KeyRing() for name in self.names}
-        self.exchanges = {name: KeyExchange(self.rings[name], self.chance) for name in self.names}
+        self.known = {name: MeshKeys() for name in self.names}
+        self.exchanges = {name: KeyExchange(self.known[name], self.chance) for name in self.names}
         self.links: set[frozenset[NodeId]] = set()
         self.under_way: deque[tuple[NodeId, SendTalk]] = deque()
         self.delivered = 0
@@ -40,7 +40,7 @@ class Mesh:
         self.exchanges[other].link_down(one)
 
     def say(self, name: NodeId, what: Statement) -> None:
-        self.rings[name].merge(what, NOW_S)
+        self.known[name].merge(what, NOW_S)
         self._send(name, self.exchanges[name].spread([what], None))
 
     def _send(self, source: NodeId, sends: list[SendTalk]) -> None:
@@ -63,13 +63,13 @@ class Mesh:
                 self._take(source, send.peer, send.talk)
 
     def _take(self, source: NodeId, target: NodeId, talk: KeyTalk) -> None:
-        ring, exchange = self.rings[target], self.exchanges[target]
-        before = ring.marks.copy()
+        known, exchange = self.known[target], self.exchanges[target]
+        before = known.marks.copy()
         for text in talk.statements:
             said = read_body_untrusted(text.body)
             if said.signer not in self.refusing.get(target, ()):
-                ring.merge(Statement(said, text, 0), NOW_S)
-        news = [each for each in ring.statements() if each.mark not in before]
+                known.merge(Statement(said, text, 0), NOW_S)
+        news = [each for each in known.statements() if each.mark not in before]
         self._send(target, exchange.spread(news, source))
         self._send(target, exchange.answer(source, talk, bool(news)))
 
@@ -81,7 +81,7 @@ class Mesh:
 
     @property
     def agree(self) -> bool:
-        return len({ring.summary() for ring in self.rings.values()}) == 1
+        return len({known.summary() for known in self.known.values()}) == 1
 
 
 @pytest.mark.req("SEC-03")
@@ -98,8 +98,7 @@ def test_after_splits_and_losses_all_know_the_same_and_revoked_keys_are_gone(see
         maker = chance.choice(mesh.names)
         mesh.say(maker, statement(made(key, maker, chance.randrange(100))))
         if chance.random() < 0.5:
-            known = [(name, id_) for name in mesh.names for id_ in mesh.rings[name].ids()]
-            name, id_ = chance.choice(known)
+            name, id_ = chance.choice([(name, id_) for name in mesh.names for id_ in mesh.known[name].ids()])
             victim = next(each for each in keys if each.id == id_)
             mesh.say(name, statement(revoked(victim, name)))
             gone.add(id_)
@@ -109,9 +108,9 @@ def test_after_splits_and_losses_all_know_the_same_and_revoked_keys_are_gone(see
     mesh.deliver()
     mesh.rounds(20)
     assert mesh.agree
-    for ring in mesh.rings.values():
-        assert set(ring.ids()) == {key.id for key in keys} - gone
-        assert ring.revoked_count == len(gone)
+    for known in mesh.known.values():
+        assert set(known.ids()) == {key.id for key in keys} - gone
+        assert known.revoked_count == len(gone)
 
 
 def test_what_is_new_goes_to_everybody_at_once() -> None:
@@ -132,12 +131,12 @@ def test_a_node_that_joins_gets_thousands_of_keys_in_portions() -> None:
     mesh = Mesh(1, 2)
     here, there = mesh.names
     for number in range(3000):
-        mesh.rings[here].merge(statement(made(record(number))), NOW_S)
+        mesh.known[here].merge(statement(made(record(number))), NOW_S)
     for number in range(2900, 3100):
-        mesh.rings[there].merge(statement(revoked(record(number))), NOW_S)
+        mesh.known[there].merge(statement(revoked(record(number))), NOW_S)
     mesh.link(here, there)
     mesh.deliver()
-    assert mesh.agree and len(mesh.rings[there]) == 2900
+    assert mesh.agree and len(mesh.known[there]) == 2900
     assert mesh.delivered < 400, "a few for each portion"
 
 
@@ -149,7 +148,7 @@ def test_one_bucket_with_everything_in_it_still_comes_in_portions() -> None:
     crowd = [each for number in range(40_000) if (each := statement(made(record(number)))).slot.bucket == 7]
     assert len(crowd) > 2 * TALK_STATEMENTS_MAX
     for each in crowd:
-        mesh.rings[here].merge(each, NOW_S)
+        mesh.known[here].merge(each, NOW_S)
     mesh.link(here, there)
     mesh.deliver()
     assert mesh.agree
@@ -160,16 +159,16 @@ def test_nodes_that_never_agree_stop_talking_and_pass_on_the_rest() -> None:
     here, there = mesh.names
     mesh.refusing[there] = {"liar"}
     for number in range(300):
-        mesh.rings[here].merge(statement(made(record(number), "liar")), NOW_S)
-    mesh.rings[here].merge(statement(made(record(1000), "honest")), NOW_S)
+        mesh.known[here].merge(statement(made(record(number), "liar")), NOW_S)
+    mesh.known[here].merge(statement(made(record(1000), "honest")), NOW_S)
     mesh.link(here, there)
     mesh.deliver()  # it ends
     mesh.rounds(60)
-    assert list(mesh.rings[there].ids()) == [record(1000).id], "not held up by what is refused again and again"
+    assert list(mesh.known[there].ids()) == [record(1000).id], "not held up by what is refused again and again"
 
 
 def test_nothing_is_said_to_nobody() -> None:
-    exchange = KeyExchange(KeyRing(), Random(1))  # noqa: S311
+    exchange = KeyExchange(MeshKeys(), Random(1))  # noqa: S311
     assert exchange.begin_round() == []
     assert exchange.spread([statement(made(record(1)))], None) == []
     assert exchange.answer(NodeId("x"), KeyTalk(statements=(SignedText(b"", b"", b""),)), took=False) == []

@@ -16,7 +16,7 @@ from weft.security import Credentials, Names, client, node
 from weft.security.key_statements import (
     STATEMENT_BYTES_MAX,
     BadStatement,
-    Made,
+    KeyMade,
     SignedText,
     Verifier,
     read_body_untrusted,
@@ -97,7 +97,7 @@ def test_forged_and_altered_statements_are_refused(mine: Credentials, tmp_path: 
             third.believe_untrusted(forged, 0)
 
 
-def _signed_anyway(said: Made, credentials: Credentials) -> SignedText:
+def _signed_anyway(said: KeyMade, credentials: Credentials) -> SignedText:
     """As somebody who does not keep to ``sign``."""
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec

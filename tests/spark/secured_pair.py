@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -15,7 +14,7 @@ from pathlib import Path
 from tests.spark.meshes import until
 from tests.transport.held_port import held_port
 from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
-from weft.client import TlsFiles
+from weft.client import TlsFiles, Unauthenticated
 from weft.client.blocking import Client, connect
 
 SPARK_TIMEOUT_S = 480.0  # a bound, for machines that are loaded ten times over
@@ -54,14 +53,22 @@ class SecuredPair:
         token = ""
         data = self._place / "b"
         if not data.exists():
-            data.mkdir(mode=0o700)
-            shutil.copy(self._place / "a" / "keys.json", data)  # each node keeps its own
             token = _output("ca", "token", "b", "--data", str(self._place / "a"))
             enrolling = ("--ca", f"https://{self._node.ready['ca']}", "--token", "-")
         with up(data, *flags, *enrolling, stdin=token) as node:
             with self.client(self.first) as client:
                 until(lambda: [peer.node_id for peer in client.peers() if peer.state == "alive"] == ["b"])
+            until(self._is_let_in_at_second)
             yield node
+
+    def _is_let_in_at_second(self) -> bool:
+        """b has heard of the key, which was made at a."""
+        try:
+            with self.client(self.second) as client:
+                client.topics()
+        except Unauthenticated:
+            return False
+        return True
 
     def client(self, address: str) -> Client:
         files = [Path(self.mesh[name]) for name in ("tls_root", "tls_certificate", "tls_key")]

@@ -27,7 +27,7 @@ from weft.security.quota import parse_quota
 US_PER_S = 1_000_000
 
 
-class Wanted(NamedTuple):
+class WantedKey(NamedTuple):
     """A new key, in the words of the command line."""
 
     name: str
@@ -60,7 +60,7 @@ class KeyDesk(ABC):
     @abstractmethod
     def end(self, key: str) -> KeyInfo: ...
 
-    def create(self, wanted: Wanted, json: bool) -> None:
+    def create(self, wanted: WantedKey, json: bool) -> None:
         now_s = time.time()
         request = wanted.request(now_s)
         others = [each.id for each in self.find() if each.name == wanted.name]

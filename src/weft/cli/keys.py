@@ -66,9 +66,9 @@ def create(
     Inboxes and what Spark jobs stage belong to the name: give a key that replaces another the same name, and everybody
     else another one.
     """
-    from weft.cli.key_views import Wanted, keys_of
+    from weft.cli.key_views import WantedKey, keys_of
 
-    wanted = Wanted(
+    wanted = WantedKey(
         name,
         tuple(publish or ()),
         tuple(subscribe or ()),

@@ -26,7 +26,7 @@ LOOK_KEYS_AT_ONCE: Final = 128  # in one turn of the event loop: some millisecon
 RECORD_BYTES_MAX: Final = 48 * KIB  # of a new key: 128 patterns of 255 bytes take 33
 
 
-class KeyAnswers:
+class NodeKeyAnswers:
     """``quotas`` has what callers use of this node. ``looked`` is told that a key was revoked: streams may have to
     end."""
 
@@ -81,7 +81,7 @@ class KeyAnswers:
         """A key that was revoked before, if its id says which one it is."""
         if is_numbered(key):
             return None
-        revocation = self._sharing.store.ring.revocation(KeyName(key, key[1:]))
+        revocation = self._sharing.store.mesh.revocation(KeyName(key, key[1:]))
         if revocation is None:
             return None
         said = revocation.said

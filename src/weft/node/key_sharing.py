@@ -22,15 +22,16 @@ from weft.model import NodeId
 from weft.security import Credentials, KeyStore
 from weft.security.api_keys import KeyName, KeyRecord
 from weft.security.key_exchange import KeyExchange, KeyTalk, SendTalk
-from weft.security.key_ring import API_KEYS_MAX, Outcome
-from weft.security.key_statements import BadStatement, Made, Revoked, Said, SignedText, Statement, Verifier, sign
-from weft.security.key_store import KnownKey, resolve, write_statements
+from weft.security.key_statements import BadStatement, KeyMade, KeyRevoked, Said, SignedText, Statement, Verifier, sign
+from weft.security.key_store import Here, KnownKey, resolve, write_statements
+from weft.security.mesh_keys import API_KEYS_MAX, MergeOutcome
 
 ROUND_S: Final = 2.0  # between two comparisons with some peer: what got lost is found after a few
 FORGET_S: Final = 3600.0  # between two looks for keys that ended long ago
 INBOX_MAX: Final = 8  # messages of one peer that wait to be checked; later ones are dropped, and found by comparing
 NEWS_LOGGED_MAX: Final = 8  # in one message, a line each; beyond that one for all
-TAKEN_UP_MAX: Final = 64  # keys of commands that are signed in one go, in a thread
+SIGNED_AT_ONCE: Final = 64  # statements, in a thread
+LOOKED_AT_ONCE: Final = 256  # keys of keys.json, in one turn of the event loop: some milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class SharingSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class KeySurroundings:
     """``now_s`` is a monotonic clock, ``unix_s`` tells Unix time."""
 
     now_s: Callable[[], float]
@@ -62,7 +63,7 @@ class KeySharing:
         current: Callable[[], Credentials],
         verifier: Verifier,
         settings: SharingSettings,
-        around: Surroundings,
+        around: KeySurroundings,
     ) -> None:
         self.store = store
         # Set once there are links. ``refused`` hears what a peer brought and was not believed.
@@ -74,15 +75,15 @@ class KeySharing:
         self._settings = settings
         self._around = around
         self._logger = around.logger
-        self._exchange = KeyExchange(store.ring, around.chance)
+        self._exchange = KeyExchange(store.mesh, around.chance)
         self._inboxes: dict[NodeId, deque[KeyTalk]] = {}
         self._arrived = asyncio.Event()
         self._signing = asyncio.Lock()  # one thread at a time has the verifier, the disk, or the credentials
         self._unsaved = False
         self._heard_s = self._next_round_s = self._next_forget_s = around.now_s()
         me = current().identity.name
-        self._has_peers = settings.joins or any(each.said.signer != me for each in store.ring.statements())
-        self._not_shared = False  # that commands made keys here that the mesh is not told of was logged
+        self._has_peers = settings.joins or any(each.said.signer != me for each in store.mesh.statements())
+        self._taken_up: Here | None = None  # what commands did here, that the mesh was told of
 
     @property
     def me(self) -> str:
@@ -94,7 +95,7 @@ class KeySharing:
         return sum(map(len, self._inboxes.values()))
 
     def figures(self) -> dict[str, int]:
-        return {"good": len(self.store.ring), "revoked": self.store.ring.revoked_count}
+        return {"good": len(self.store.mesh), "revoked": self.store.mesh.revoked_count}
 
     # --- links ---------------------------------------------------------------------------------------------------
 
@@ -152,7 +153,7 @@ class KeySharing:
             self._perform(self._exchange.begin_round())
         if now_s >= self._next_forget_s:
             self._next_forget_s = now_s + FORGET_S
-            self._unsaved |= self.store.ring.forget_ended(self._around.unix_s()) > 0
+            self._unsaved |= self.store.mesh.forget_ended(self._around.unix_s()) > 0
         self._check_heard(now_s)
         await self._save_if_needed()
 
@@ -196,7 +197,7 @@ class KeySharing:
         believed: list[Statement] = []
         faults: list[str] = []
         for text in texts:
-            if text.mark in self.store.ring.marks:
+            if text.mark in self.store.mesh.marks:
                 continue
             try:
                 believed.append(self._verifier.believe_untrusted(text, known_s))
@@ -205,20 +206,20 @@ class KeySharing:
         return believed, faults
 
     def _merge(self, statement: Statement, peer: NodeId | None) -> bool:
-        outcome = self.store.ring.merge(statement, self._around.unix_s())
-        if outcome is Outcome.NO_ROOM and peer is not None:
+        outcome = self.store.mesh.merge(statement, self._around.unix_s())
+        if outcome is MergeOutcome.NO_ROOM and peer is not None:
             self.refused(peer, f"there is no room for more than {API_KEYS_MAX} keys: revoke some")
-        self._unsaved |= outcome is Outcome.NEW
-        return outcome is Outcome.NEW
+        self._unsaved |= outcome is MergeOutcome.NEW
+        return outcome is MergeOutcome.NEW
 
     def _tell(self, news: Sequence[Statement], peer: NodeId) -> None:
         if len(news) > NEWS_LOGGED_MAX:
-            revoked = sum(isinstance(each.said, Revoked) for each in news)
+            revoked = sum(isinstance(each.said, KeyRevoked) for each in news)
             self._logger.info("keys_learned", keys=len(news) - revoked, revoked=revoked, peer=peer)
             return
         for each in news:
             said = each.said
-            what = "key_learned" if isinstance(said, Made) else "key_revoked"
+            what = "key_learned" if isinstance(said, KeyMade) else "key_revoked"
             self._logger.info(what, key=said.key_name.id, made_by=said.signer, by=said.by, peer=peer)
 
     # --- what this node says -------------------------------------------------------------------------------------
@@ -226,11 +227,11 @@ class KeySharing:
     async def create(self, record: KeyRecord, by: str) -> KnownKey:
         """Make a key of the mesh; durable here once this returns. Raise UsageError."""
         self._check_may()
-        ring = self.store.ring
-        if ring.revocation(record.key_name) is not None:
+        mesh = self.store.mesh
+        if mesh.revocation(record.key_name) is not None:
             raise UsageError(f"key {record.id} was revoked: make another")
         if not any(known.made_by for known in self.store.known(record.id) if known.record.hash == record.hash):
-            await self._say([Made(key=record, signer=self.me, signed_s=0, by=by)])
+            await self._say([KeyMade(key=record, signer=self.me, signed_s=0, by=by)])
             self._logger.info("key_made", key=record.id, name=record.name, by=by)
         found = next((each for each in self.store.known(record.id) if each.record.hash == record.hash), None)
         if found is None:
@@ -252,44 +253,45 @@ class KeySharing:
 
     async def _take_up(self) -> None:
         """Tell the mesh what commands on this machine made and revoked, and what was there before it knew of keys."""
-        ring = self.store.ring
-        gone = [each for each in self.store.revoked_here() if ring.revocation(each.key_name) is None]
-        mine = [
-            each
-            for each in self.store.keys_here()
-            if ring.revocation(each.key_name) is None and not self._is_told(each)
-        ]
-        if not gone and not mine:
+        here = self.store.here
+        if here is self._taken_up:
             return
-        if not self._verifier.may_make(self.me):
-            if not self._not_shared:
-                self._logger.warning("keys_not_shared", keys=len(mine), revoked=len(gone), reason="keys.makers")
-            self._not_shared = True
-            return
-        by = f"weft keys on {self.me}"
+        mesh, by, me = self.store.mesh, f"weft keys on {self.me}", self.me
         said: list[Said] = [
-            Revoked(id=e.id, mark=e.mark, name=e.name, expires_s=e.expires_s, signer=self.me, signed_s=0, by=by)
-            for e in gone
+            KeyRevoked(id=e.id, mark=e.mark, name=e.name, expires_s=e.expires_s, signer=me, signed_s=0, by=by)
+            for e in here.revoked.values()
+            if mesh.revocation(e.key_name) is None
         ]
-        said += [Made(key=each, signer=self.me, signed_s=0, by=by) for each in mine]
-        for first in range(0, len(said), TAKEN_UP_MAX):
-            taken = await self._say(said[first : first + TAKEN_UP_MAX])
-            if not taken:
-                return  # no room: looked at again with the next round
-        self._logger.info("keys_taken_up", keys=len(mine), revoked=len(gone))
+        gone = len(said)
+        for number, each in enumerate((record for same in here.keys.values() for record in same), 1):
+            if mesh.revocation(each.key_name) is None and not self._is_told(each):
+                said.append(KeyMade(key=each, signer=me, signed_s=0, by=by))
+            if number % LOOKED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # others have their turn
+        if said and not self._verifier.may_make(me):
+            self._logger.warning("keys_not_shared", keys=len(said) - gone, revoked=gone, reason="keys.makers")
+        elif said:
+            taken = await self._say(said)
+            self._logger.info("keys_taken_up", keys=len(said) - gone, revoked=gone)
+            if taken < len(said):
+                return  # there was no room, or it was signed in the same second as before: looked at again
+        self._taken_up = here
 
     def _is_told(self, record: KeyRecord) -> bool:
         """Somebody told the mesh of this key; and if it was this node, with the rights that stand in the file now."""
-        told = [made for made, _ in self.store.ring.made(record.id) if made.key_name == record.key_name]
+        told = [made for made, _ in self.store.mesh.made(record.id) if made.key_name == record.key_name]
         return bool(told) and all(made.signer != self.me or made.key == record for made in told)
 
     async def _say(self, said: Sequence[Said]) -> int:
         """Sign, keep, tell the peers; how much of it was new."""
         current = self._current()
-        async with self._signing:
-            now_s = self._around.unix_s()
-            statements = await asyncio.to_thread(lambda: [sign(each, current, now_s) for each in said])
-        news = [each for each in statements if self._merge(each, None)]
+        news: list[Statement] = []
+        for first in range(0, len(said), SIGNED_AT_ONCE):
+            portion = said[first : first + SIGNED_AT_ONCE]
+            async with self._signing:
+                now_s = self._around.unix_s()
+                statements = await asyncio.to_thread(_signed, portion, current, now_s)
+            news += [each for each in statements if self._merge(each, None)]
         await self._save_if_needed()
         self._perform(self._exchange.spread(news, None))
         return len(news)
@@ -300,14 +302,18 @@ class KeySharing:
                 return
             self._unsaved = False
             try:
-                await asyncio.to_thread(write_statements, self._data, self.store.ring.statements())
+                await asyncio.to_thread(write_statements, self._data, self.store.mesh.statements())
             except StorageError:
                 self._unsaved = True
                 raise
 
 
-def _revocation(record: KeyRecord, signer: str, by: str) -> Revoked:
+def _signed(said: Sequence[Said], credentials: Credentials, now_s: float) -> list[Statement]:
+    return [sign(each, credentials, now_s) for each in said]
+
+
+def _revocation(record: KeyRecord, signer: str, by: str) -> KeyRevoked:
     name: KeyName = record.key_name
-    return Revoked(
+    return KeyRevoked(
         id=name.id, mark=name.mark, name=record.name, expires_s=record.expires_s, signer=signer, signed_s=0, by=by
     )

@@ -23,7 +23,7 @@ from weft.model import NodeId
 from weft.node.config import NodeConfig
 from weft.node.enrolling import Settled, settle_client, settle_credentials
 from weft.node.first_key import FirstKey
-from weft.node.key_sharing import KeySharing, SharingSettings, Surroundings
+from weft.node.key_sharing import KeySharing, KeySurroundings, SharingSettings
 from weft.node.refusals import Refusals
 from weft.node.wiring import link_settings
 from weft.port.access import KeyAccess, OpenAccess
@@ -92,7 +92,13 @@ class Secured:
     """TLS with certificates on both sides, API keys for clients."""
 
     def __init__(
-        self, config: NodeConfig, settled: Settled, client: _Client | None, refusals: Refusals, logger: BoundLogger
+        self,
+        config: NodeConfig,
+        settled: Settled,
+        client: _Client | None,
+        keys: KeyStore,
+        refusals: Refusals,
+        logger: BoundLogger,
     ) -> None:
         self.client = None if client is None else client.files
         self.ca_address = ""
@@ -102,7 +108,7 @@ class Secured:
         self._authority = settled.authority
         self._logger = logger
         self._renewed: Callable[[], None]
-        self._keys = KeyStore(config.node.data)
+        self._keys = keys
         self._key_problem: str | None = None
         self._parts = AsyncExitStack()
         self._identity_file = settled.store.identity_file
@@ -124,7 +130,7 @@ class Secured:
         makers = frozenset(config.keys.makers) or None
         verifier = Verifier(config.node.mesh, lambda: self.certificate().root_pem, makers)
         settings = SharingSettings(config.keys.unheard_s_max, bool(config.peers))
-        around = Surroundings(time.monotonic, time.time, SystemRandom(), self._logger)
+        around = KeySurroundings(time.monotonic, time.time, SystemRandom(), self._logger)
         return KeySharing(self._keys, config.node.data, self.certificate, verifier, settings, around)
 
     @classmethod
@@ -137,7 +143,8 @@ class Secured:
         if settled.authority is not None:
             client = await asyncio.to_thread(_prepare_client, config.node.data, settled.authority)
             _ask_for_root_key(settled.authority, logger)
-        return cls(config, settled, client, refusals, logger)
+        keys = await asyncio.to_thread(KeyStore, config.node.data)
+        return cls(config, settled, client, keys, refusals, logger)
 
     def server_context(self) -> ssl.SSLContext:
         """TLS for other protocols than gRPC, with the certificate of now; clients may show theirs."""

@@ -37,7 +37,7 @@ from weft.node.figures import NodeFigures
 from weft.node.gateways import Surroundings, gateway_info, make_gateways
 from weft.node.identity import settle_node_id
 from weft.node.incarnation import next_incarnation
-from weft.node.key_answers import KeyAnswers
+from weft.node.key_answers import NodeKeyAnswers
 from weft.node.logs import node_logger
 from weft.node.machinery import Machinery, Outside
 from weft.node.maintenance import BucketTidying, Maintenance
@@ -155,7 +155,7 @@ class Node:
         server = self._make_server(handlers)
         self._make_machinery()
         access = self.protection.access
-        keys = KeyAnswers(self.node_id, self.protection.keys, self.clients.quotas, self.protection.look)
+        keys = NodeKeyAnswers(self.node_id, self.protection.keys, self.clients.quotas, self.protection.look)
         handlers |= mesh_handlers(self.clients, self._machinery.kv, access)
         handlers |= admin_handlers(self.answers, keys, access, self.clients.held)
         handlers.update(self.links.handlers())

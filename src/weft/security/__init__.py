@@ -17,7 +17,7 @@ certificates for a day:
   ``health``. Not exported here: it loads a web server, which SDKs and most nodes have no use for.
 
 **API keys and rights** (SEC-02). Keys belong to the mesh: nodes sign what they say of them (``key_statements``), merge
-what they hear (``key_ring``) and compare (``key_exchange``). ``create_key``, ``read_keys`` and ``revoke_key`` are for
+what they hear (``mesh_keys``) and compare (``key_exchange``). ``create_key``, ``read_keys`` and ``revoke_key`` are for
 commands beside a node; the node has one ``Authenticator(KeyStore(data), ...)``:
 
 - per call: ``principal = await authenticator.authenticate_untrusted(Secret(key), host)``, then

@@ -40,7 +40,8 @@ SCRYPT_P: Final = 1
 SCRYPT_BYTES_MAX: Final = 64 << 20  # of memory, for whatever the record says
 
 
-class Hash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+# Without gc: there may be 10,000 of them, in no cycles, and every search for garbage holds up the event loop.
+class Hash(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """How a secret was hashed, and what came of it (hex)."""
 
     salt: str
@@ -77,7 +78,7 @@ class KeyName(NamedTuple):
     mark: str
 
 
-class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """What is kept of a key. Times are Unix seconds. ``groups``: None if it was made before there were such rights."""
 
     id: str

@@ -18,8 +18,8 @@ from typing import Final
 from weft.chance import Chance
 from weft.limits import KIB
 from weft.model import NodeId
-from weft.security.key_ring import KeyRing
 from weft.security.key_statements import SignedText, Statement
+from weft.security.mesh_keys import MeshKeys
 
 TALK_BYTES_MAX: Final = 160 * KIB  # of statements in one message; the largest one takes 56
 TALK_STATEMENTS_MAX: Final = 64  # the same by number: a peer checks them in about 10 ms
@@ -50,8 +50,8 @@ class SendTalk:
 
 
 class KeyExchange:
-    def __init__(self, ring: KeyRing, chance: Chance) -> None:
-        self._ring = ring
+    def __init__(self, keys: MeshKeys, chance: Chance) -> None:
+        self._keys = keys
         self._chance = chance
         self._peers: dict[NodeId, None] = {}
 
@@ -61,7 +61,7 @@ class KeyExchange:
 
     def link_up(self, peer: NodeId) -> list[SendTalk]:
         self._peers[peer] = None
-        return [SendTalk(peer, KeyTalk(summary=self._ring.summary()))]
+        return [SendTalk(peer, KeyTalk(summary=self._keys.summary()))]
 
     def link_down(self, peer: NodeId) -> None:
         self._peers.pop(peer, None)
@@ -71,7 +71,7 @@ class KeyExchange:
         if not self._peers:
             return []
         peer = self.peers[int(self._chance.random() * len(self._peers))]
-        return [SendTalk(peer, KeyTalk(summary=self._ring.summary()))]
+        return [SendTalk(peer, KeyTalk(summary=self._keys.summary()))]
 
     def spread(self, news: Sequence[Statement], source: NodeId | None) -> list[SendTalk]:
         """What this node has just learned, from ``source`` or by itself."""
@@ -80,7 +80,7 @@ class KeyExchange:
 
     def agrees(self, talk: KeyTalk) -> bool:
         """The peer knows what we know."""
-        return talk.summary == self._ring.summary()
+        return talk.summary == self._keys.summary()
 
     def answer(self, peer: NodeId, talk: KeyTalk, took: bool) -> list[SendTalk]:
         """After the statements have been merged; ``took``: some of them were new."""
@@ -91,14 +91,14 @@ class KeyExchange:
         # A digest after statements is worth an answer only if there was progress: else the two would never stop.
         goes_on = took or talk.took or not talk.statements
         if talk.summary and goes_on and not self.agrees(talk):
-            return [SendTalk(peer, KeyTalk(buckets=self._ring.digests()))]
+            return [SendTalk(peer, KeyTalk(buckets=self._keys.digests()))]
         return []
 
     def _answer_buckets(self, peer: NodeId, theirs: tuple[bytes, ...]) -> list[SendTalk]:
         """What we have where we differ, as much as goes into one message, and the question what they have there."""
         differing = [
             number
-            for number, (mine, other) in enumerate(zip(self._ring.digests(), theirs, strict=True))
+            for number, (mine, other) in enumerate(zip(self._keys.digests(), theirs, strict=True))
             if mine != other
         ]
         if not differing:
@@ -111,7 +111,7 @@ class KeyExchange:
     def _answer_asked(self, peer: NodeId, talk: KeyTalk, took: bool) -> list[SendTalk]:
         brought = {each.mark for each in talk.statements}
         _, statements = self._fill(talk.asked, brought)
-        return _talks(peer, statements, summary=self._ring.summary(), took=took)
+        return _talks(peer, statements, summary=self._keys.summary(), took=took)
 
     def _fill(
         self, buckets: Iterable[int], without: set[bytes] | None = None
@@ -121,7 +121,7 @@ class KeyExchange:
         statements: list[Statement] = []
         size = 0
         for number in buckets:
-            more = [each for each in self._ring.bucket(number) if without is None or each.mark not in without]
+            more = [each for each in self._keys.bucket(number) if without is None or each.mark not in without]
             more_size = sum(each.size_bytes for each in more)
             too_much = size + more_size > TALK_BYTES_MAX or len(statements) + len(more) > TALK_STATEMENTS_MAX
             if statements and too_much:

@@ -13,6 +13,7 @@ signed. Somebody who left the mesh long ago could sign with an old date, but has
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection
@@ -47,7 +48,7 @@ class BadStatement(PeerError):
     """Not a statement of a node of this mesh, or one that says what cannot be."""
 
 
-class _Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class _Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
     signer: str  # the node
     signed_s: int  # Unix time
     by: str  # who asked the node to say it
@@ -61,7 +62,7 @@ class _Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise ValueError(f"who made a statement has at most {BY_CHARS_MAX} visible characters")
 
 
-class Made(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="made"):
+class KeyMade(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="made", gc=False):
     """There is this key."""
 
     key: KeyRecord
@@ -75,7 +76,7 @@ class Made(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="
         return self.key.expires_s
 
 
-class Revoked(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="revoked"):
+class KeyRevoked(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="revoked", gc=False):
     """The key with this secret is good no more, whoever made it. Name and end are those that the key had."""
 
     id: str
@@ -93,10 +94,10 @@ class Revoked(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
         return KeyName(self.id, self.mark)
 
 
-Said: TypeAlias = Made | Revoked
+Said: TypeAlias = KeyMade | KeyRevoked
 
 
-class Slot(NamedTuple):
+class StatementSlot(NamedTuple):
     """What a statement is about: of two with one slot, one counts."""
 
     kind: str
@@ -130,20 +131,27 @@ class Statement:
     text: SignedText
     known_s: int  # since when, here
     mark: bytes = field(init=False)
-    slot: Slot = field(init=False)
+    slot: StatementSlot = field(init=False)
 
     def __post_init__(self) -> None:
         said = self.said
         slot = (
-            Slot("made", said.key_name, said.signer) if isinstance(said, Made) else Slot("revoked", said.key_name, "")
+            StatementSlot("made", said.key_name, said.signer)
+            if isinstance(said, KeyMade)
+            else StatementSlot("revoked", said.key_name, "")
         )
         object.__setattr__(self, "slot", slot)
         object.__setattr__(self, "mark", self.text.mark)
 
     @property
-    def order(self) -> tuple[int, bytes]:
-        """The greater one counts, of two about the same."""
-        return self.said.signed_s, self.mark
+    def order(self) -> tuple[float, int, bytes]:
+        """The greater one counts, of two about the same: the later one, but of revocations the one that is kept longer.
+        Else a bad node could have a revocation forgotten by saying it again, of a key that ends soon."""
+        said = self.said
+        kept_until_s = 0.0
+        if isinstance(said, KeyRevoked):
+            kept_until_s = math.inf if said.expires_s is None else said.expires_s
+        return kept_until_s, said.signed_s, self.mark
 
     @property
     def size_bytes(self) -> int:

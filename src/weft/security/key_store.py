@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -29,8 +29,8 @@ from weft.security.api_keys import (
     make_key,
 )
 from weft.security.files import alone, private_directory, read_private, stamp_of, write_private
-from weft.security.key_ring import API_KEYS_MAX, KeyRing
 from weft.security.key_statements import BadStatement, SignedText, Statement, read_body_untrusted
+from weft.security.mesh_keys import API_KEYS_MAX, MeshKeys
 from weft.security.quota import Quota
 from weft.security.secret import Secret
 
@@ -213,35 +213,54 @@ class KnownKey:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What is in keys.json."""
+
+    keys: Mapping[str, Sequence[KeyRecord]]  # by id, those that are not revoked
+    revoked: Mapping[KeyName, RevokedHere]
+
+    @classmethod
+    def read(cls, data: Path) -> Here:
+        """Blocks, and takes half a second for 10,000 keys. Raise StorageError."""
+        found = _parse(read_private(data / FILE))
+        revoked = {each.key_name: each for each in found.revoked}
+        keys: dict[str, list[KeyRecord]] = {}
+        for each in found.keys:
+            if each.key_name not in revoked:
+                keys.setdefault(each.id, []).append(each)
+        return cls(keys, revoked)
+
+
 class KeyStore:
     """The keys as a node sees them: of the mesh, and of commands on this machine. Used from its event loop."""
 
     def __init__(self, data: Path) -> None:
-        """Raise StorageError if a file is damaged."""
+        """Blocks. Raise StorageError if a file is damaged."""
         self._data = data
-        self.ring = KeyRing()
+        self.mesh = MeshKeys()
         self.problem: str | None = None  # why keys.json cannot be read any more; the keys are those of before
         self.distrusted: str | None = None  # why no key is good at the moment
         self._stamp = stamp_of(data / FILE)
-        self._use(_parse(read_private(data / FILE)))
+        self._here = Here.read(data)
         self._reading = asyncio.Lock()
         for statement in read_statements(data):
-            self.ring.merge(statement, statement.known_s)
+            self.mesh.merge(statement, statement.known_s)
 
     def known(self, key_id: str) -> list[KnownKey]:
         """All records of that id that count, the mesh's first."""
         of_mesh = [
             KnownKey(made.key, made.signer, made.by, statement.known_s)
-            for made, statement in self.ring.made(key_id)
-            if made.key_name not in self._revoked_here
+            for made, statement in self.mesh.made(key_id)
+            if made.key_name not in self._here.revoked
         ]
         names = {each.record.key_name for each in of_mesh}
-        here = (each for each in self._keys_here.get(key_id, ()) if each.key_name not in names)
-        return of_mesh + [KnownKey(each) for each in here if self.ring.revocation(each.key_name) is None]
+        here = (each for each in self._here.keys.get(key_id, ()) if each.key_name not in names)
+        return of_mesh + [KnownKey(each) for each in here if self.mesh.revocation(each.key_name) is None]
 
     def ids(self) -> list[str]:
         """Of all keys, in order."""
-        return sorted({*self.ring.ids(), *self._keys_here})
+        return sorted({*self.mesh.ids(), *self._here.keys})
 
     def records(self) -> tuple[KeyRecord, ...]:
         """One for each key, the oldest first."""
@@ -268,24 +287,16 @@ class KeyStore:
                 self.problem = None
                 return
             try:
-                self._use(await asyncio.to_thread(lambda: _parse(read_private(self._data / FILE))))
+                self._here = await asyncio.to_thread(Here.read, self._data)
             except WeftError as error:
                 self.problem = str(error)
             else:
                 self._stamp, self.problem = stamp, None
 
-    def keys_here(self) -> list[KeyRecord]:
-        return [each for same in self._keys_here.values() for each in same]
-
-    def revoked_here(self) -> list[RevokedHere]:
-        return list(self._revoked_here.values())
-
-    def _use(self, found: KeyFile) -> None:
-        self._revoked_here = {each.key_name: each for each in found.revoked}
-        self._keys_here: dict[str, list[KeyRecord]] = {}
-        for each in found.keys:
-            if each.key_name not in self._revoked_here:
-                self._keys_here.setdefault(each.id, []).append(each)
+    @property
+    def here(self) -> Here:
+        """What commands on this machine did; another object once the file was read again."""
+        return self._here
 
 
 # --- the files ---------------------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from weft.security.key_exchange import KeyTalk
-from weft.security.key_ring import BUCKETS, DIGEST_BYTES
 from weft.security.key_statements import (
     SIGNATURE_BYTES_MAX,
     STATEMENT_BYTES_MAX,
     STATEMENT_CHAIN_BYTES_MAX,
     SignedText,
 )
+from weft.security.mesh_keys import BUCKETS, DIGEST_BYTES
 from weft.wire.mesh import peerlink_pb2 as pb
 from weft.wire.mesh.errors import BadMeshMessage
 

@@ -1,10 +1,11 @@
 """All statements on API keys that a node believes, merged: in whatever order they come, nodes end up with the same.
 
 Keys are never changed, so two rules are enough. A key that was revoked stays revoked, whatever else is said of it. And
-of two statements about the same, the later one counts (the greater digest if the times are the same).
+of two statements about the same, the later one counts (the greater digest if the times are the same); of two
+revocations the one that is kept longer.
 
 For comparing with others at little cost, statements are in 256 buckets by a hash of what they are about; a bucket has a
-digest, and the ring has one over all of those.
+digest, and there is one over all of those.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Final
 
 from weft.limits import MIB
 from weft.security.api_keys import KeyName
-from weft.security.key_statements import Made, Revoked, Said, Slot, Statement
+from weft.security.key_statements import KeyMade, KeyRevoked, Said, Statement, StatementSlot
 
 API_KEYS_MAX: Final = 10_000  # in a mesh: looked up by id, so only what is kept and sent grows
 MADE_BYTES_MAX: Final = 32 * MIB  # of their statements: 10,000 keys with a few rights each take 24
-REVOKED_MAX: Final = 10_000  # the oldest go: who was away since then could bring such a key back
+REVOKED_MAX: Final = 10_000  # those that end first go, then the oldest: who missed them could bring such a key back
 BUCKETS: Final = 256
 DIGEST_BYTES: Final = 8
 NOTHING: Final = bytes(DIGEST_BYTES)  # the digest of an empty bucket
@@ -29,7 +30,7 @@ NOTHING: Final = bytes(DIGEST_BYTES)  # the digest of an empty bucket
 ENDED_KEPT_S: Final = 30 * 86_400
 
 
-class Outcome(Enum):
+class MergeOutcome(Enum):
     """Of a merge."""
 
     NEW = "new"
@@ -37,15 +38,15 @@ class Outcome(Enum):
     NO_ROOM = "no room"
 
 
-class KeyRing:
-    """Times are Unix seconds. Nobody else changes the statements, so what ``find`` gives stays the same object."""
+class MeshKeys:
+    """Times are Unix seconds. Nobody else changes the statements, so what ``made`` gives stays the same object."""
 
     def __init__(self) -> None:
-        self._made: dict[str, dict[Slot, Statement]] = {}  # by id
+        self._made: dict[str, dict[StatementSlot, Statement]] = {}  # by id
         self._revoked: dict[KeyName, Statement] = {}
-        self._ages: list[tuple[tuple[int, bytes], KeyName]] = []  # a heap of revocations; some may be gone since
+        self._ages: list[tuple[tuple[float, int, bytes], KeyName]] = []  # a heap of revocations; some may be gone since
         self.marks: set[bytes] = set()  # of all statements, for others to look at
-        self._buckets: list[dict[Slot, Statement]] = [{} for _ in range(BUCKETS)]
+        self._buckets: list[dict[StatementSlot, Statement]] = [{} for _ in range(BUCKETS)]
         self._digests: list[bytes | None] = [NOTHING] * BUCKETS  # None: to be computed again
         self._count = 0  # of keys that were made
         self._bytes = 0  # of their statements
@@ -60,10 +61,10 @@ class KeyRing:
     def revoked_count(self) -> int:
         return len(self._revoked)
 
-    def made(self, key_id: str) -> list[tuple[Made, Statement]]:
+    def made(self, key_id: str) -> list[tuple[KeyMade, Statement]]:
         """Whoever made a key of that id; the earliest first. More than one only for ids that are numbers, and for keys
         that were copied by hand before."""
-        found = [(said, each) for each in self._made.get(key_id, {}).values() if isinstance(said := each.said, Made)]
+        found = [(said, each) for each in self._made.get(key_id, {}).values() if isinstance(said := each.said, KeyMade)]
         return sorted(found, key=lambda each: (each[0].key.created_s, each[0].signer, each[1].order))
 
     def ids(self) -> Iterable[str]:
@@ -94,21 +95,21 @@ class KeyRing:
 
     # --- learning ------------------------------------------------------------------------------------------------
 
-    def merge(self, statement: Statement, now_s: float) -> Outcome:
+    def merge(self, statement: Statement, now_s: float) -> MergeOutcome:
         if has_ended(statement.said, now_s):
-            return Outcome.KNOWN
-        if isinstance(statement.said, Made) and statement.said.key_name in self._revoked:
-            return Outcome.KNOWN
+            return MergeOutcome.KNOWN
+        if isinstance(statement.said, KeyMade) and statement.said.key_name in self._revoked:
+            return MergeOutcome.KNOWN
         known = self._buckets[statement.slot.bucket].get(statement.slot)
         if known is not None and known.order >= statement.order:
-            return Outcome.KNOWN
+            return MergeOutcome.KNOWN
         if known is None and not self._has_room(statement):
-            return Outcome.NO_ROOM
+            return MergeOutcome.NO_ROOM
         self._put(statement)
-        if isinstance(statement.said, Revoked):
+        if isinstance(statement.said, KeyRevoked):
             self._drop_made(statement.said.key_name)
             self._drop_oldest_revocation()
-        return Outcome.NEW
+        return MergeOutcome.NEW
 
     def forget_ended(self, now_s: float) -> int:
         """Let go of keys that ended long ago; how many statements that were."""
@@ -118,7 +119,7 @@ class KeyRing:
         return len(ended)
 
     def _has_room(self, statement: Statement) -> bool:
-        if isinstance(statement.said, Made):
+        if isinstance(statement.said, KeyMade):
             return self._count < API_KEYS_MAX and self._bytes + statement.size_bytes <= MADE_BYTES_MAX
         if len(self._revoked) < REVOKED_MAX:
             return True
@@ -132,7 +133,7 @@ class KeyRing:
         self._buckets[slot.bucket][slot] = statement
         self.marks.add(statement.mark)
         self._digests[slot.bucket] = None
-        if isinstance(statement.said, Made):
+        if isinstance(statement.said, KeyMade):
             self._made.setdefault(slot.name.id, {})[slot] = statement
             self._count += 1
             self._bytes += statement.size_bytes
@@ -145,7 +146,7 @@ class KeyRing:
         del self._buckets[slot.bucket][slot]
         self.marks.discard(statement.mark)
         self._digests[slot.bucket] = None
-        if isinstance(statement.said, Made):
+        if isinstance(statement.said, KeyMade):
             makers = self._made[slot.name.id]
             del makers[slot]
             if not makers:
@@ -178,9 +179,9 @@ def has_ended(said: Said, now_s: float) -> bool:
     return said.expires_s is not None and now_s >= said.expires_s + ENDED_KEPT_S
 
 
-def merged(statements: Iterable[Statement], now_s: float) -> KeyRing:
-    """A ring of these."""
-    ring = KeyRing()
+def merged(statements: Iterable[Statement], now_s: float) -> MeshKeys:
+    """What somebody knows who has heard these."""
+    keys = MeshKeys()
     for each in statements:
-        ring.merge(each, now_s)
-    return ring
+        keys.merge(each, now_s)
+    return keys
