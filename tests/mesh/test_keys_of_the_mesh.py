@@ -177,7 +177,7 @@ def test_a_key_made_at_one_node_is_good_at_all_until_it_is_revoked_at_another(tm
                 while True:
                     await anext(arriving)
         await until_refused(mesh, key, "a", "b", "c")
-        assert logged(a, "key_revoked", key=key_id, made_by="c")
+        assert logged(a, "key_revoked", key=key_id, revoked_by="c")
         assert 'weft_api_keys{state="revoked"} 1.0' in a.metrics()
 
     with chain(tmp_path, "a", "b", "c") as mesh:

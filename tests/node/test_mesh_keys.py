@@ -245,12 +245,39 @@ def test_what_commands_do_is_told_to_the_mesh_once_and_what_is_changed_by_hand_a
         document = msgspec.json.decode((desk.data / FILE).read_bytes())
         document["keys"][0]["publish"] = ["b.>"]
         (desk.data / FILE).write_bytes(msgspec.json.encode(document))
-        desk.mine = pki.issued(desk.ca, now_s=NOW_S + 60)  # signed with the next certificate, and so later
+        desk.mine = pki.issued(desk.ca, now_s=NOW_S + 120)  # signed with the next certificate, and so later
         await desk.sharing._keep_once()
         assert desk.store.find(key.key_name) == msgspec.structs.replace(key, publish=("b.>",))
         revoke_key(desk.data, key.id)
         await desk.sharing._keep_once()
         assert desk.store.mesh.revocation(key.key_name) is not None and not desk.store.ids()
+
+    run(story())
+
+
+def test_keys_that_find_no_room_or_ended_long_ago_are_not_tried_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        desk = Desk(tmp_path)
+        monkeypatch.setattr("weft.security.mesh_keys.API_KEYS_MAX", 0)
+        signed: list[object] = []
+
+        def counted(*what: Any) -> Any:
+            signed.append(what)
+            return sign(*what)
+
+        monkeypatch.setattr(key_sharing_module, "sign", counted)
+        create_key(desk.data, KeyRequest("old", admin=True, expires_s=1), bytes(48), NOW_S)
+        key, _ = create_key(desk.data, KeyRequest("test", admin=True), bytes(range(48)), NOW_S)
+        for _ in range(3):
+            await desk.sharing._keep_once()
+        assert len(signed) == 1
+        assert desk.store.find(key.key_name) == key, "it is good here"
+        monkeypatch.setattr("weft.security.mesh_keys.API_KEYS_MAX", 1)
+        desk.now_s += 10.0
+        await desk.sharing._keep_once()
+        assert len(desk.store.mesh.made(key.id)) == 1
 
     run(story())
 

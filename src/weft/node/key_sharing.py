@@ -7,6 +7,7 @@ to the mesh. What this node says itself is on its disk before anybody hears of i
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,13 +25,14 @@ from weft.security.api_keys import KeyName, KeyRecord
 from weft.security.key_exchange import KeyExchange, KeyTalk, SendTalk
 from weft.security.key_statements import BadStatement, KeyMade, KeyRevoked, Said, SignedText, Statement, Verifier, sign
 from weft.security.key_store import Here, KnownKey, resolve, write_statements
-from weft.security.mesh_keys import API_KEYS_MAX, MergeOutcome
+from weft.security.mesh_keys import API_KEYS_MAX, MergeOutcome, has_ended
 
 ROUND_S: Final = 2.0  # between two comparisons with some peer: what got lost is found after a few
 FORGET_S: Final = 3600.0  # between two looks for keys that ended long ago
 INBOX_MAX: Final = 8  # messages of one peer that wait to be checked; later ones are dropped, and found by comparing
 NEWS_LOGGED_MAX: Final = 8  # in one message, a line each; beyond that one for all
 SIGNED_AT_ONCE: Final = 64  # statements, in a thread
+TAKE_UP_AGAIN_S: Final = 10.0  # after there was no room
 LOOKED_AT_ONCE: Final = 256  # keys of keys.json, in one turn of the event loop: some milliseconds
 
 
@@ -84,6 +86,7 @@ class KeySharing:
         me = current().identity.name
         self._has_peers = settings.joins or any(each.said.signer != me for each in store.mesh.statements())
         self._taken_up: Here | None = None  # what commands did here, that the mesh was told of
+        self._take_up_again_s = math.inf
 
     @property
     def me(self) -> str:
@@ -219,8 +222,10 @@ class KeySharing:
             return
         for each in news:
             said = each.said
-            what = "key_learned" if isinstance(said, KeyMade) else "key_revoked"
-            self._logger.info(what, key=said.key_name.id, made_by=said.signer, by=said.by, peer=peer)
+            if isinstance(said, KeyMade):
+                self._logger.info("key_learned", key=said.key.id, made_by=said.signer, by=said.by, peer=peer)
+            else:
+                self._logger.info("key_revoked", key=said.id, revoked_by=said.signer, by=said.by, peer=peer)
 
     # --- what this node says -------------------------------------------------------------------------------------
 
@@ -241,10 +246,10 @@ class KeySharing:
     async def revoke(self, key: str, by: str) -> KnownKey:
         """Revoke a key of the mesh, for good; durable here once this returns. Raise UsageError."""
         self._check_may()
-        record, made_by = resolve(self.store, key)
+        record, _ = resolve(self.store, key)
         found = next(each for each in self.store.known(record.id) if each.record.key_name == record.key_name)
         await self._say([_revocation(record, self.me, by)])
-        self._logger.info("key_revoked", key=record.id, made_by=made_by, by=by)
+        self._logger.info("key_revoked", key=record.id, revoked_by=self.me, by=by)
         return found
 
     def _check_may(self) -> None:
@@ -253,29 +258,34 @@ class KeySharing:
 
     async def _take_up(self) -> None:
         """Tell the mesh what commands on this machine made and revoked, and what was there before it knew of keys."""
-        here = self.store.here
-        if here is self._taken_up:
+        here, now_s = self.store.here, self._around.now_s()
+        if here is self._taken_up and now_s < self._take_up_again_s:
             return
-        mesh, by, me = self.store.mesh, f"weft keys on {self.me}", self.me
+        self._taken_up, self._take_up_again_s = here, math.inf
+        said = await self._untold(here)
+        revoked = sum(isinstance(each, KeyRevoked) for each in said)
+        if said and not self._verifier.may_make(self.me):
+            self._logger.warning("keys_not_shared", keys=len(said) - revoked, revoked=revoked, reason="keys.makers")
+        elif said:
+            taken = await self._say(said)
+            self._logger.info("keys_taken_up", keys=len(said) - revoked, revoked=revoked, left=len(said) - taken)
+            if taken < len(said):  # there was no room, or it was changed twice in a second
+                self._take_up_again_s = now_s + TAKE_UP_AGAIN_S
+
+    async def _untold(self, here: Here) -> list[Said]:
+        """What is in keys.json and the mesh does not know."""
+        mesh, by, me, unix_s = self.store.mesh, f"weft keys on {self.me}", self.me, self._around.unix_s()
         said: list[Said] = [
             KeyRevoked(id=e.id, mark=e.mark, name=e.name, expires_s=e.expires_s, signer=me, signed_s=0, by=by)
             for e in here.revoked.values()
             if mesh.revocation(e.key_name) is None
         ]
-        gone = len(said)
         for number, each in enumerate((record for same in here.keys.values() for record in same), 1):
             if mesh.revocation(each.key_name) is None and not self._is_told(each):
                 said.append(KeyMade(key=each, signer=me, signed_s=0, by=by))
             if number % LOOKED_AT_ONCE == 0:
                 await asyncio.sleep(0)  # others have their turn
-        if said and not self._verifier.may_make(me):
-            self._logger.warning("keys_not_shared", keys=len(said) - gone, revoked=gone, reason="keys.makers")
-        elif said:
-            taken = await self._say(said)
-            self._logger.info("keys_taken_up", keys=len(said) - gone, revoked=gone)
-            if taken < len(said):
-                return  # there was no room, or it was signed in the same second as before: looked at again
-        self._taken_up = here
+        return [each for each in said if not has_ended(each, unix_s)]
 
     def _is_told(self, record: KeyRecord) -> bool:
         """Somebody told the mesh of this key; and if it was this node, with the rights that stand in the file now."""
