@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 import weft
+from tests.node.running import running_node
 from tests.node.secured import key_for, secured, tls_of, until
 from tests.security import pki
 from tests.security.stated import made, record, revoked
@@ -98,6 +99,16 @@ def test_only_nodes_that_are_named_make_keys(tmp_path: Path) -> None:
             async with weft.connect(a.grpc_address, tls=tls, token=at_b_only, learns=False) as client:
                 with pytest.raises(Unauthenticated, match="is not valid"):
                     await client.publish("plant.t", b"and nowhere else")
+
+    run(story())
+
+
+def test_a_node_without_security_has_no_keys(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running_node(tmp_path) as plain, weft.connect(plain.grpc_address, insecure=True) as client:
+            for call in (client.keys(), client.create_key("x", admin=True), client.revoke_key("k1")):
+                with pytest.raises(BadRequest, match=r"started without security \(--insecure\): it has no API keys"):
+                    await call
 
     run(story())
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.transport.peers.nodes import TestNode, running
 from tests.transport.peers.test_messages import take
+from weft.membership import Ping
+from weft.model import NodeId
 from weft.security.key_exchange import KeyTalk
 from weft.security.key_statements import SIGNATURE_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENT_CHAIN_BYTES_MAX, SignedText
 from weft.security.mesh_keys import BUCKETS
 from weft.transport.peers.key_messages import STATEMENTS_MAX, key_message
 from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.features import Feature
 from weft.wire.mesh.peerlink_pb2 import KeyStatement, PeerKeys, PeerMessage
 
 texts = st.builds(
@@ -59,3 +66,28 @@ def test_it_is_refused_unless_it_was_agreed_on() -> None:
 def test_what_is_too_much_is_refused(message: PeerKeys, words: str) -> None:
     with pytest.raises(BadMeshMessage, match=words):
         take(PeerMessage(keys=message).SerializeToString(), on_control=True, keys=True)
+
+
+def test_keys_are_told_to_peers_that_share_them_and_to_nobody_else() -> None:
+    """Nodes of earlier versions, and without certificates, do not know what it is."""
+
+    async def story() -> None:
+        new, also_new = TestNode("new"), TestNode("also-new")
+        old = TestNode("old", features=frozenset(Feature) - {Feature.KEYS})
+        async with running(new, also_new, old):
+            for other in (also_new, old):
+                new.links.dial(other.address)
+            await new.linked(also_new, old)
+            talk = KeyTalk(summary=b"8 bytes.", statements=(SignedText(b"text", b"signature", b"chain"),))
+            for other in (also_new, old):
+                new.links.send_keys(other.id, talk)
+                new.links.send_member(other.id, Ping(7))  # on the same stream, after it
+            new.links.send_keys(NodeId("nobody"), talk)
+            for other in (also_new, old):
+                members = other.record.members
+                await other.record.until(partial(members.__contains__, (NodeId("new"), Ping(7))))
+            assert also_new.record.talks == [("new", talk)]
+            assert old.record.talks == []
+            assert new.view(old.id).connected
+
+    asyncio.run(asyncio.wait_for(story(), 60))
