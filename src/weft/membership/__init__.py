@@ -51,13 +51,14 @@ from weft.membership.messages import (
     Send,
     SetAddresses,
     SetInterest,
+    SignAgain,
     Start,
     Stopped,
     Tick,
     size_of,
 )
 from weft.membership.settings import Settings, spread_times, suspicion_timeout_s
-from weft.membership.state import Digest, Liveness, NodeState, join
+from weft.membership.state import Digest, Liveness, NodeState, Signed, join
 
 __all__ = [
     "Chance",
@@ -89,6 +90,8 @@ __all__ = [
     "SetAddresses",
     "SetInterest",
     "Settings",
+    "SignAgain",
+    "Signed",
     "Start",
     "Stopped",
     "Tick",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
@@ -35,6 +35,7 @@ from weft.membership.messages import (
     Send,
     SetAddresses,
     SetInterest,
+    SignAgain,
     Start,
     Stopped,
     Tick,
@@ -43,7 +44,7 @@ from weft.membership.prober import Prober
 from weft.membership.reach import Reach
 from weft.membership.rumours import Rumours, Verdict
 from weft.membership.settings import Settings, suspicion_timeout_s
-from weft.membership.state import NEIGHBOURS_MAX, Digest, Liveness, NodeState
+from weft.membership.state import NEIGHBOURS_MAX, Digest, Liveness, NodeState, Signed
 from weft.membership.table import Table
 from weft.model import NodeId
 
@@ -54,9 +55,18 @@ class Members:
     ``own`` is what the node says of itself at first. Its incarnation has to be higher than in any earlier life, by a
     counter on disk or by the clock. Should the mesh remember a higher one all the same, the node steps over it. But
     that two lives use the very same numbers for different things is beyond what digests can tell.
+
+    ``sign`` signs what the node says of itself; None: nothing is signed here.
     """
 
-    def __init__(self, own: NodeState, settings: Settings, chance: Chance, seeds: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        own: NodeState,
+        settings: Settings,
+        chance: Chance,
+        seeds: Sequence[str] = (),
+        sign: Callable[[NodeState], Signed | None] = lambda _: None,
+    ) -> None:
         if own.liveness is not Liveness.ALIVE or own.neighbours:
             raise UsageError("a node starts alive and without links", node=own.node_id, liveness=own.liveness.name)
         self._me = own.node_id
@@ -64,7 +74,8 @@ class Members:
         self._chance = chance
         self._seeds = tuple(seeds)
         self._dials = 0
-        self._table = Table(own)
+        self._sign = sign
+        self._table = Table(replace(own, signed=sign(own)))
         self._heartbeats = Heartbeats()
         self._exchange = Exchange(self._table, settings, chance)
         self._prober = Prober(settings, chance, self._helpers)
@@ -126,6 +137,8 @@ class Members:
                 return self._received(peer, message, now_s)
             case PeerLeaves():
                 return self._peer_leaves(event, now_s)
+            case SignAgain():
+                return self._sign_again(now_s)
             case SetAddresses(addresses):
                 return self._say(now_s, addresses=addresses)
             case SetInterest(patterns, capped, summary):
@@ -255,19 +268,44 @@ class Members:
         effects: list[Effect] = []
         states: list[NodeState] = []
         digests: list[Digest] = []
+        heard = list(gossip.digests)
         for state in gossip.states:
-            believed, doubts = self._judge(peer, state.digest, now_s)
+            if state.signed is None and self._signs(state.node_id) and state.node_id != peer:
+                heard.append(state.digest)
+                effects += self._refuse_unsigned(peer, state.digest)
+                continue
+            believed, doubts = (True, []) if state.signed else self._judge(peer, state.digest, now_s)
             effects += doubts
             if believed:
                 states.append(state)
                 effects += self._hear_state(peer, state, now_s)
-        for digest in gossip.digests:
-            believed, doubts = self._judge(peer, digest, now_s)
+        for digest in heard:
+            if self._signs(digest.node_id):
+                digest = self._as_rumour(digest)
+            believed, doubts = (True, []) if self._signs(digest.node_id) else self._judge(peer, digest, now_s)
             effects += doubts
             if believed:
                 digests.append(digest)
                 effects += self._hear_digest(peer, digest, now_s)
         return [*effects, *self._exchange.answer(peer, Gossip(tuple(digests), tuple(states), gossip.reply))]
+
+    def _signs(self, node_id: NodeId) -> bool:
+        """Then nobody else is believed what only the node itself can say: that it is in another incarnation, says
+        something new, or has left. What seems to be new is asked for, and comes signed if it is true."""
+        known = self._table.states.get(node_id)
+        return known is not None and known.signed is not None
+
+    def _refuse_unsigned(self, peer: NodeId, heard: Digest) -> list[Effect]:
+        """A liar brings that, or a peer of an earlier version, which does not pass signatures on."""
+        if self._table.digest_of(heard.node_id).has_content_of(heard):
+            return []
+        return [GossipRefused(peer, "signature", f"a state of {heard.node_id} without the signature of that node")]
+
+    def _as_rumour(self, heard: Digest) -> Digest:
+        """What others may tell of a node that signs: how they found it. That it has left is its own to say."""
+        if heard.liveness is not Liveness.LEFT or self._table.digest_of(heard.node_id).liveness is Liveness.LEFT:
+            return heard
+        return heard._replace(liveness=Liveness.ALIVE)
 
     def _judge(self, peer: NodeId, heard: Digest, now_s: float) -> tuple[bool, list[Effect]]:
         """Whether to believe what a peer tells of a node, and what to do if not."""
@@ -282,7 +320,7 @@ class Members:
                 return False, self._check(heard, now_s)
             case Verdict.REFUSE:
                 what = f"{node_id} is said to live its incarnation {heard.incarnation}, far beyond the one known"
-                return False, [GossipRefused(peer, what)]
+                return False, [GossipRefused(peer, "incarnation", what)]
 
     def _check(self, heard: Digest, now_s: float) -> list[Effect]:
         """Tell a node what is told of it, and what we know: it refutes a lie, and says what is new."""
@@ -294,14 +332,15 @@ class Members:
 
     def _hear_state(self, peer: NodeId, state: NodeState, now_s: float) -> list[Effect]:
         if state.node_id == self._me:
-            return self._refute(state.digest, now_s)
+            return self._refute(state.digest, now_s)  # if we sign: of an earlier life, and signed by it
         before = self._table.states.get(state.node_id)
         after = self._table.merge(state, now_s)
         return [] if after is None else self._changed(before, after, peer)
 
     def _hear_digest(self, peer: NodeId, digest: Digest, now_s: float) -> list[Effect]:
         if digest.node_id == self._me:
-            return self._refute(digest, now_s)
+            is_next_life = digest.incarnation > self.own.incarnation
+            return [] if is_next_life and self.own.signed else self._refute(digest, now_s)
         before = self._table.states.get(digest.node_id)
         after = self._table.hear(digest, now_s)
         return [] if after is None else self._changed(before, after, peer)
@@ -322,6 +361,17 @@ class Members:
         if after == before or before.liveness is Liveness.LEFT:
             return []
         after = replace(after, version=before.version + 1)
+        after = replace(after, signed=self._sign(after))
+        self._table.keep(after, now_s)
+        return self._changed(before, after, None)
+
+    def _sign_again(self, now_s: float) -> list[Effect]:
+        """Our certificate is a new one, and the old one ends: say the same with the new one."""
+        before = self.own
+        if before.signed is None or before.liveness is Liveness.LEFT:
+            return []
+        after = replace(before, version=before.version + 1)
+        after = replace(after, signed=self._sign(after))
         self._table.keep(after, now_s)
         return self._changed(before, after, None)
 

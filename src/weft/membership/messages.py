@@ -103,6 +103,11 @@ class PeerLeaves:
 
 
 @dataclass(frozen=True, slots=True)
+class SignAgain:
+    """The node has a new certificate."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetAddresses:
     addresses: tuple[str, ...]
 
@@ -119,7 +124,9 @@ class Leave:
     """Say goodbye to the mesh; ``Stopped`` follows. The next life has a higher incarnation, and is alive at once."""
 
 
-Input: TypeAlias = Start | Tick | LinkUp | LinkDown | MessageReceived | PeerLeaves | SetAddresses | SetInterest | Leave
+Input: TypeAlias = (
+    Start | Tick | LinkUp | LinkDown | MessageReceived | PeerLeaves | SignAgain | SetAddresses | SetInterest | Leave
+)
 
 # --- effects ---------------------------------------------------------------------------------------------------------
 
@@ -175,9 +182,10 @@ class RoundTrip:
 
 @dataclass(frozen=True, slots=True)
 class GossipRefused:
-    """A peer told something of a node that is not believed; ``what``, for people."""
+    """A peer told something of a node that is not believed; ``what``, for people, and ``fault``, for counting."""
 
     peer: NodeId
+    fault: str
     what: str
 
 

@@ -1,4 +1,6 @@
-"""What a node believes when one node tells of another (SEC-06). Nothing is signed, so a bad node may tell anything.
+"""What a node believes when one node tells of another that does not sign (SEC-06): a bad node may tell anything.
+
+That is a mesh without keys, or a node of an earlier version. What nodes have signed is not judged here.
 
 - A node itself is believed, over its own link.
 - Who has a link to a node asks that node, instead of believing others that it has left or lives its next life: a lie is

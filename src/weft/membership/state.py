@@ -24,6 +24,7 @@ from weft.limits import (
 )
 from weft.model import Epoch, NodeId, Pattern
 from weft.routing import Summary
+from weft.wire.mesh.signatures import Signature
 
 NEIGHBOURS_MAX: Final = 1024  # links one node tells of: a hub; 67 KiB of gossip at worst
 
@@ -47,6 +48,17 @@ class Liveness(IntEnum):
     @property
     def gone(self) -> bool:
         return self >= Liveness.DEAD
+
+
+class Signed(NamedTuple):
+    """What a node said of itself, as it signed it. Whoever makes one of these for another node has checked it."""
+
+    content: bytes
+    signature: Signature
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.content) + len(self.signature.signature) + len(self.signature.chain_pem)
 
 
 class Digest(NamedTuple):
@@ -87,6 +99,7 @@ class NodeState:
     interest: tuple[Pattern, ...] = ()
     interest_capped: bool = False
     interest_summary: Summary | None = None  # of what the patterns select, only what this may select is wanted
+    signed: Signed | None = field(default=None, repr=False, compare=False)  # all of the above, by the node itself
     # Both follow from the rest, and are asked for in every exchange.
     digest: Digest = field(init=False, repr=False, compare=False)
     size_bytes: int = field(init=False, repr=False, compare=False)  # about, as protobuf
@@ -104,7 +117,8 @@ class NodeState:
         digest = Digest(self.node_id, self.incarnation, self.version, self.liveness)
         object.__setattr__(self, "digest", digest)
         summary_bytes = 0 if self.interest_summary is None else SUMMARY_BYTES + self.interest_summary.size_bytes
-        object.__setattr__(self, "size_bytes", NUMBERS_BYTES + texts_bytes + summary_bytes)
+        signed_bytes = 0 if self.signed is None else self.signed.size_bytes
+        object.__setattr__(self, "size_bytes", NUMBERS_BYTES + max(texts_bytes + summary_bytes, signed_bytes))
 
     def wants_as(self, other: NodeState) -> bool:
         """Whether it is interested in the same."""

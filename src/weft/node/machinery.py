@@ -36,6 +36,7 @@ from weft.security.notary import Notary
 from weft.transport.peers.gate import PeerGate
 from weft.transport.peers.links import PeerLinks
 from weft.transport.peers.settings import LinkSettings
+from weft.transport.peers.signed_states import StateNotary
 from weft.wire.mesh.features import Feature, Hello
 from weft.wire.mesh.lives import Life
 
@@ -83,13 +84,15 @@ class Machinery:
         failed: Callable[[StorageError], None],
     ) -> None:
         self.node_id = own.node_id
-        self._life = outside.life
+        self.life = outside.life
         self._settings = settings
         self._storage = storage
         self._logger = logger
-        self.members = Members(own, settings.members, outside.chance, settings.seeds)
+        states = StateNotary(outside.notary)
+        lacking = {Feature.SIGNED: not states.signs, Feature.KEYS: outside.keys is None}
+        self._features = frozenset(each for each in Feature if not lacking.get(each))
+        self.members = Members(own, settings.members, outside.chance, settings.seeds, states.sign)
         self.broker = Broker(self.node_id, storage.log, settings.broker, outside.wall_offset_s)
-        self._keys = outside.keys
         self.clients = Clients(
             self.node_id,
             storage.log,
@@ -130,6 +133,7 @@ class Machinery:
             news,
             outside.gate,
             outside.notary,
+            states,
         )
         self.engine.links = self.links
 
@@ -148,6 +152,11 @@ class Machinery:
         await self.engine.left.wait()
         await self.links.stop("the node is shutting down", leaving=True)
 
+    def renew(self) -> None:
+        """The node's certificate is a new one: sign and connect again with it."""
+        self.engine.feed_member(membership.SignAgain())
+        self.links.renew()
+
     def fail(self, error: StorageError) -> None:
         """Nothing is promised any more."""
         self.engine.stop()
@@ -160,9 +169,8 @@ class Machinery:
 
     def _hello(self) -> Hello:
         own = self.members.own
-        features = frozenset(Feature) if self._keys is not None else frozenset(Feature) - {Feature.KEYS}
         mesh = self._settings.mesh
-        return Hello(self.node_id, features, mesh, own.epoch, own.incarnation, own.addresses, self._life)
+        return Hello(self.node_id, self._features, mesh, own.epoch, own.incarnation, own.addresses, self.life)
 
     def _undial(self, addresses: Iterable[str]) -> None:
         for address in set(addresses).difference(self._settings.seeds):

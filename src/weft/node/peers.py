@@ -143,6 +143,9 @@ class LinkNews:
         self._dialled[address] = name
         return self._metrics.peer(name)
 
+    def gossip_refused(self, peer: NodeId, what: str) -> None:
+        self._refused(peer, "signature", what, 1)
+
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
         figures = self._metrics.peer(self._dialled.get(address, address))
         if figures.state is ConnectionState.CONNECTING:
@@ -187,8 +190,8 @@ class LinkNews:
                 self._logger.warning("events_gone", peer=peer, topic=topic, first=first, last=end - 1)
             case core.PeerRefused(peer, fault, what, times):
                 self._refused(peer, fault, what, times)
-            case GossipRefused(peer, what):
-                self._refused(peer, "incarnation", what, 1)
+            case GossipRefused(peer, fault, what):
+                self._refused(peer, fault, what, 1)
             case _:
                 assert_never(news)
 

@@ -162,7 +162,7 @@ class Node:
         self._machinery.engine.start()
         self._start_maintenance()
         self._parts.push_async_callback(self.protection.stop)
-        await self.protection.start(self.links.renew, self._entrances.ca())
+        await self.protection.start(self._machinery.renew, self._entrances.ca())
         await server.start()
         await self.links.start()
         await self._start_gateways()

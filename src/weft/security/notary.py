@@ -20,13 +20,17 @@ from weft.security.credentials import Credentials
 from weft.security.errors import CertificateRefused, Fault
 from weft.security.identity import Identity
 from weft.security.verification import Usage, check_node, check_time, verify_untrusted
-from weft.wire.mesh.lives import Signature
+from weft.wire.mesh.signatures import Signature
 
 ALGORITHM: Final = ec.ECDSA(hashes.SHA256())
 CHAINS_KEPT_MAX: Final = 4096  # certificates that were found good: of all members, and of a few that were renewed
 
 
 class Notary(Protocol):
+    @property
+    def signs(self) -> bool:
+        """Whether there are keys in this mesh."""
+
     def sign(self, what: bytes) -> Signature: ...
 
     def is_signed_untrusted(self, by: str, what: bytes, signature: Signature) -> bool:
@@ -35,6 +39,8 @@ class Notary(Protocol):
 
 class NoNotary:
     """Of a mesh without keys: nothing is signed, and everything is believed."""
+
+    signs = False
 
     def sign(self, what: bytes) -> Signature:
         return Signature()
@@ -54,6 +60,8 @@ class _Known:
 
 class CertificateNotary:
     """``current`` tells our credentials of now; ``clock`` is Unix time."""
+
+    signs = True
 
     def __init__(self, mesh: str, current: Callable[[], Credentials], clock: Callable[[], float]) -> None:
         self._mesh = mesh

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.transport.peers.raw_peer import RawPeer
 from tests.up import COMMAND, END_TIMEOUT_S, RunningNode
 from weft.model import Batch, Receipt
 from weft.security import CertificateStore
+from weft.security.notary import CertificateNotary
+from weft.transport.peers.signed_states import PURPOSE
 from weft.wire.mesh import mesh_pb2, peerlink_pb2
 
 WAIT_S = 60.0
@@ -78,16 +81,26 @@ def test_forged_events_of_another_node_are_refused_and_the_genuine_ones_arrive(t
         a.end_quietly()
 
 
-def gossip_of_a(incarnation: int) -> bytes:
-    left = peerlink_pb2.NodeState(node_id="a", incarnation=incarnation, version=1, epoch=1, liveness="LIVENESS_LEFT")
-    message = peerlink_pb2.PeerMessage(gossip=peerlink_pb2.PeerGossip(states=[left]))
+def left(node_id: str, incarnation: int) -> Any:
+    return peerlink_pb2.NodeState(
+        node_id=node_id, incarnation=incarnation, version=1, epoch=1, liveness="LIVENESS_LEFT"
+    )
+
+
+def gossip(*states: Any, signed: tuple[Any, ...] = ()) -> bytes:
+    message = peerlink_pb2.PeerMessage(gossip=peerlink_pb2.PeerGossip(states=states, signed=signed))
     return bytes(message.SerializeToString())
 
 
-def told(frame: bytes) -> set[tuple[str, int, int]]:
-    """Of whom a frame of gossip tells, in which incarnation and liveness."""
-    gossip = peerlink_pb2.PeerMessage.FromString(frame).gossip
-    return {(each.node_id, each.incarnation, each.liveness) for each in (*gossip.states, *gossip.digests)}
+def signed_by(directory: Path, state: Any) -> Any:
+    """By whoever has its certificate there."""
+    mine = CertificateStore(directory).load()
+    assert mine is not None
+    content = state.SerializeToString()
+    signature = CertificateNotary(MESH, lambda: mine, time.time).sign(PURPOSE + content)
+    return peerlink_pb2.SignedState(
+        state=content, signature=signature.signature, chain=signature.chain_pem, found="LIVENESS_ALIVE"
+    )
 
 
 @pytest.mark.req("SEC-06")
@@ -97,11 +110,10 @@ def test_a_node_that_is_said_to_have_left_stays(tmp_path: Path) -> None:
     async def story(a: RunningNode, b: RunningNode) -> None:
         async with asyncio.timeout(WAIT_S), evil_at(b, tmp_path / "a", tmp_path / "evil") as evil:
             last, next_life = (1 << 62) - 1, lives(b, "a")[-1][1] + 1
-            await evil.control.write(gossip_of_a(last))
-            await until(lambda: warned(b, "refused_from_peer", peer="evil", reason="incarnation"))
-            await evil.control.write(gossip_of_a(next_life))
-            while ("a", next_life + 1, 1) not in told(await evil.control.read()):
-                pass  # a was asked, has stepped over it, and b passes that on
+            await evil.control.write(gossip(left("a", last), left("a", next_life)))
+            await evil.control.write(gossip(signed=(signed_by(tmp_path / "evil", left("a", next_life)),)))
+            await until(lambda: 'weft_peer_refused_total{peer="evil",reason="signature"} 3.0' in b.metrics())
+            assert warned(b, "refused_from_peer", peer="evil", reason="signature")
         assert {liveness for liveness, _ in lives(b, "a")} == {"alive"}
 
     with pair(tmp_path) as (a, b):

@@ -20,6 +20,7 @@ from weft.transport.addresses import parse_address
 from weft.transport.grpc.server import Server, ServerSettings
 from weft.transport.http2.endpoint import EndpointSettings
 from weft.transport.peers import LinkInput, LinkSettings, LinkView, PeerLinks, PlainGate
+from weft.transport.peers.signed_states import StateNotary
 from weft.wire.http2 import Http2Settings
 from weft.wire.mesh.features import Feature, Hello
 from weft.wire.mesh.lives import Life
@@ -40,6 +41,7 @@ class Record:
     inputs: list[LinkInput] = field(default_factory=list)
     members: list[tuple[NodeId, Message]] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    gossip_refused: list[tuple[NodeId, str]] = field(default_factory=list)
     twins: list[tuple[Life, str]] = field(default_factory=list)  # of its own
     twins_seen: list[NodeId] = field(default_factory=list)  # of others
     talks: list[tuple[NodeId, KeyTalk]] = field(default_factory=list)
@@ -120,6 +122,10 @@ class Observer:
     def dialling(self, address: str, peer: NodeId | None) -> None:
         pass
 
+    def gossip_refused(self, peer: NodeId, what: str) -> None:
+        self._record.gossip_refused.append((peer, what))
+        self._record._changed.set()
+
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
         assert 0 <= retry_s <= SETTINGS.backoff_s_max
         self._record.failed.append(reason)
@@ -164,6 +170,7 @@ class TestNode:
             Observer(self.record),
             PlainGate(settings),
             NoNotary(),
+            StateNotary(NoNotary()),
         )
         self._settings = settings
         self._server: Server | None = None

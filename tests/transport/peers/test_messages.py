@@ -7,7 +7,7 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.transport.peers.nodes import STREAM, Record, copy
+from tests.transport.peers.nodes import STREAM, Observer, Record, copy
 from weft.core.messages import (
     Copy,
     PlainEvent,
@@ -27,9 +27,11 @@ from weft.limits import OFFSET_MAX, PEER_FRAME_BYTES_MAX
 from weft.membership import Digest, Gossip, Heartbeat, Liveness, Message, NodeState, Ping, PingFor, Pong
 from weft.model import Epoch, NodeId, Position, parse_pattern
 from weft.routing import summarize
+from weft.security.notary import NoNotary
 from weft.transport.peers.member_messages import member_message
 from weft.transport.peers.messages import Sendable, message_of
 from weft.transport.peers.receiving import Receiver
+from weft.transport.peers.signed_states import StateNotary
 
 PEER = NodeId("node-p")
 node_ids = st.sampled_from([NodeId("node-a"), NodeId("b.c"), NodeId("7")])
@@ -70,14 +72,12 @@ control: st.SearchStrategy[Message] = st.one_of(
 
 def take(frame: bytes, *, plain: bool = False, on_control: bool = False, keys: bool = False) -> Record:
     record = Record()
-    receiver = Receiver(PEER, 1, plain, keys, PEER_FRAME_BYTES_MAX, record, lambda: False)
-    if on_control:
-        receiver.take_control_frame(frame)
-    else:
-        taking = receiver.take_event_frame(frame)
-        with suppress(StopIteration):  # it only ever lets others have their turn: no loop is needed
-            while True:
-                taking.send(None)
+    notary = StateNotary(NoNotary())
+    receiver = Receiver(PEER, 1, plain, keys, PEER_FRAME_BYTES_MAX, record, lambda: False, Observer(record), notary)
+    taking = (receiver.take_control_frame if on_control else receiver.take_event_frame)(frame)
+    with suppress(StopIteration):  # it only ever lets others have their turn: no loop is needed
+        while True:
+            taking.send(None)
     return record
 
 

@@ -7,8 +7,9 @@ import pytest
 from weft.model import NodeId
 from weft.wire.mesh.errors import BadMeshMessage
 from weft.wire.mesh.features import Hello, OwnId, read_hello_untrusted
-from weft.wire.mesh.lives import Heard, Life, OtherLife, Signature, statement
+from weft.wire.mesh.lives import Heard, Life, OtherLife, statement
 from weft.wire.mesh.peerlink_pb2 import Handshake, HeardLife, NodeLife
+from weft.wire.mesh.signatures import Signature
 
 RUN, OTHER = b"r" * 16, b"o" * 16
 LIFE = Life(1000, RUN)
@@ -39,8 +40,8 @@ def test_a_hello_with_our_own_id_tells_whose_life_it_is() -> None:
         ({"run": b"short"}, "another length"),
         ({"run": RUN, "started_ms": 1 << 63}, "out of range"),
         ({"heard": HeardLife(run=b"")}, "another length"),
-        ({"heard": HeardLife(run=RUN, signature=bytes(257))}, "signature in a handshake is too long"),
-        ({"heard": HeardLife(run=RUN, chain=bytes(16 * 1024 + 1))}, "certificate in a handshake is too long"),
+        ({"heard": HeardLife(run=RUN, signature=bytes(257))}, "signature of a node is too long"),
+        ({"heard": HeardLife(run=RUN, chain=bytes(16 * 1024 + 1))}, "certificate of a node is too long"),
         ({"other": NodeLife(run=RUN, heard=HeardLife(run=b"x"))}, "another length"),
     ],
 )

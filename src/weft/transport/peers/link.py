@@ -23,6 +23,7 @@ from weft.transport.peers.messages import LINK_READ_BYTES, Sendable, message_of
 from weft.transport.peers.outbox import ControlQueue, PeerOutbox
 from weft.transport.peers.receiving import Receiver
 from weft.transport.peers.settings import LinkSettings
+from weft.transport.peers.signed_states import StateNotary
 from weft.transport.peers.tracing import receiving, sending
 from weft.transport.peers.watching import LinkListener, LinkObserver, LinkView, Traffic
 from weft.wire.mesh.features import Feature, Hello, agreed_features
@@ -59,6 +60,7 @@ class PeerConnection:
         settings: LinkSettings,
         listener: LinkListener,
         observer: LinkObserver,
+        notary: StateNotary,
     ) -> None:
         self.hello = theirs
         self.peer: NodeId = theirs.node_id
@@ -88,6 +90,8 @@ class PeerConnection:
             settings.max_message_bytes,
             listener,
             self.ended.done,
+            observer,
+            notary,
         )
         self._outbox = PeerOutbox(self.peer, settings)
         self._control_queue = ControlQueue()
@@ -271,7 +275,8 @@ class PeerConnection:
                 self._something_to_control.clear()
                 await self._something_to_control.wait()
             else:
-                said = key_message(message) if isinstance(message, KeyTalk) else member_message(message)
+                features = self.features
+                said = key_message(message) if isinstance(message, KeyTalk) else member_message(message, features)
                 await self._write(stream, said, self._loop.time())
 
     async def _write(self, stream: ByteStream, message: PeerMessage, since_s: float) -> None:

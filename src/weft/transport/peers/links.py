@@ -34,6 +34,7 @@ from weft.transport.peers.introducing import Introductions
 from weft.transport.peers.link import LINK_FAREWELL_TIMEOUT_S, PeerConnection
 from weft.transport.peers.messages import Sendable
 from weft.transport.peers.settings import LinkSettings
+from weft.transport.peers.signed_states import StateNotary
 from weft.transport.peers.watching import LinkListener, LinkObserver, LinkView
 from weft.wire.mesh.features import Hello, OwnId
 from weft.wire.rpc import RpcError, metadata_value
@@ -48,7 +49,7 @@ DIAL_NUMBER: Final = "weft-dial"
 
 class PeerLinks:
     """The links of a node. ``hello`` is asked for at every handshake; ``gate`` says who is at the other end, ``notary``
-    who has signed what is told of others."""
+    who has signed what is told of others, ``states`` the same of what nodes say of themselves."""
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class PeerLinks:
         observer: LinkObserver,
         gate: PeerGate,
         notary: Notary,
+        states: StateNotary,
     ) -> None:
         self._hello = hello
         self._mesh = mesh
@@ -68,6 +70,7 @@ class PeerLinks:
         self._chance = chance
         self._observer = observer
         self._gate = gate
+        self._notary = states
         self._running = False
         self._links: dict[PeerConnection, None] = {}  # from their hello on, in that order
         self._up: dict[NodeId, PeerConnection] = {}
@@ -190,7 +193,7 @@ class PeerLinks:
         self._refuse_twin(theirs)
         dialled_by_us = isinstance(stream, DialledStream)
         link = PeerConnection(
-            ours, theirs, address, dialled_by_us, stream, self._settings, self._listener, self._observer
+            ours, theirs, address, dialled_by_us, stream, self._settings, self._listener, self._observer, self._notary
         )
         if not self._election.on_hello(link, replaced):
             raise DuplicateLink("there is a link to this node already", peer=link.peer)

@@ -5,24 +5,30 @@ The readers raise only BadMeshMessage.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import assert_never
+
+from google.protobuf.message import DecodeError
 
 from weft import membership
 from weft.errors import UsageError
 from weft.limits import GOSSIP_DIGESTS_MAX, GOSSIP_STATES_MAX, INCARNATION_MAX, OFFSET_MAX
-from weft.membership import Digest, Gossip, Liveness, NodeState, Ping, PingFor, Pong
+from weft.membership import Digest, Gossip, Liveness, NodeState, Ping, PingFor, Pong, Signed
 from weft.model import Epoch, NodeId, parse_node_id, parse_pattern
 from weft.routing import Summary
 from weft.wire.mesh import peerlink_pb2 as pb
 from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.features import Feature
+from weft.wire.mesh.signatures import read_signature_untrusted
 
 # --- to a peer -------------------------------------------------------------------------------------------------------
 
 
-def member_message(message: membership.Message) -> pb.PeerMessage:
+def member_message(message: membership.Message, features: Set[Feature] = frozenset()) -> pb.PeerMessage:
+    """``features``: what was agreed on with the peer that gets it."""
     match message:
         case Gossip():
-            return pb.PeerMessage(gossip=_gossip(message))
+            return pb.PeerMessage(gossip=_gossip(message, Feature.SIGNED in features))
         case Ping(sequence):
             return pb.PeerMessage(probe=pb.PeerProbe(sequence=sequence, ping=pb.ProbePing()))
         case Pong(sequence, node_id, incarnation):
@@ -37,7 +43,9 @@ def member_message(message: membership.Message) -> pb.PeerMessage:
             assert_never(message)
 
 
-def _gossip(gossip: Gossip) -> pb.PeerGossip:
+def _gossip(gossip: Gossip, knows_signatures: bool) -> pb.PeerGossip:
+    signed = [state for state in gossip.states if state.signed is not None and knows_signatures]
+    plain = gossip.states if not signed else [state for state in gossip.states if state.signed is None]
     return pb.PeerGossip(
         digests=[
             pb.NodeDigest(
@@ -48,12 +56,19 @@ def _gossip(gossip: Gossip) -> pb.PeerGossip:
             )
             for digest in gossip.digests
         ],
-        states=map(_state, gossip.states),
+        states=map(state_message, plain),
         reply=gossip.reply,
+        signed=map(_signed, signed),
     )
 
 
-def _state(state: NodeState) -> pb.NodeState:
+def _signed(state: NodeState) -> pb.SignedState:
+    assert state.signed is not None, "chosen for that"
+    (signature, chain), found = state.signed.signature, _liveness(state.liveness)
+    return pb.SignedState(state=state.signed.content, signature=signature, chain=chain, found=found)
+
+
+def state_message(state: NodeState) -> pb.NodeState:
     return pb.NodeState(
         node_id=state.node_id,
         incarnation=state.incarnation,
@@ -80,8 +95,9 @@ def _liveness(liveness: Liveness) -> str:
 
 
 def read_gossip_untrusted(message: pb.PeerGossip) -> Gossip:
+    """Without the states that are signed: those are checked one by one."""
     _check_count("digests", len(message.digests), GOSSIP_DIGESTS_MAX)
-    _check_count("states", len(message.states), GOSSIP_STATES_MAX)
+    _check_count("states", len(message.states) + len(message.signed), GOSSIP_STATES_MAX)
     return Gossip(
         tuple(map(_read_digest_untrusted, message.digests)),
         tuple(map(_read_state_untrusted, message.states)),
@@ -105,6 +121,20 @@ def read_probe_untrusted(message: pb.PeerProbe) -> Ping | Pong | PingFor | None:
 
 def read_heartbeat(message: pb.Heartbeat) -> membership.Heartbeat:
     return membership.Heartbeat(message.timestamp, message.echo)
+
+
+def read_signed_untrusted(message: pb.SignedState) -> tuple[NodeState, Signed]:
+    """What is said of a node, and what it is to have signed of that: the two go together once that is checked."""
+    try:
+        said = pb.NodeState.FromString(message.state)
+    except DecodeError:
+        raise BadMeshMessage("a signed state cannot be read", size=len(message.state)) from None
+    state, found = _read_state_untrusted(said), _read_liveness_untrusted(message.found)
+    if state.liveness not in (Liveness.ALIVE, Liveness.LEFT):
+        raise BadMeshMessage("a node says of itself that others found it dead", node=state.node_id)
+    if found is not Liveness.LEFT:  # that is the node's own to say
+        state = state.found(found)
+    return state, Signed(message.state, read_signature_untrusted(message.signature, message.chain))
 
 
 def _read_digest_untrusted(message: pb.NodeDigest) -> Digest:

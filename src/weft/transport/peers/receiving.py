@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Final
 
 from weft.limits import GOSSIP_BYTES_MAX
+from weft.membership import NodeState
 from weft.model import NodeId
 from weft.transport.peers.byte_streams import LinkBroken, clipped
 from weft.transport.peers.key_messages import read_key_talk_untrusted
-from weft.transport.peers.member_messages import read_gossip_untrusted, read_heartbeat, read_probe_untrusted
+from weft.transport.peers.member_messages import (
+    read_gossip_untrusted,
+    read_heartbeat,
+    read_probe_untrusted,
+    read_signed_untrusted,
+)
 from weft.transport.peers.messages import (
     read_acks_untrusted,
     read_copies_untrusted,
@@ -17,10 +25,13 @@ from weft.transport.peers.messages import (
     read_plain_untrusted,
     read_resume_untrusted,
 )
-from weft.transport.peers.watching import LinkListener
+from weft.transport.peers.signed_states import StateNotary
+from weft.transport.peers.watching import LinkListener, LinkObserver
 from weft.wire.mesh.errors import BadMeshMessage
 from weft.wire.mesh.frames import read_peer_message_untrusted
-from weft.wire.mesh.peerlink_pb2 import PeerBatches, PeerMessage
+from weft.wire.mesh.peerlink_pb2 import PeerBatches, PeerGossip, PeerMessage
+
+CHECKED_AT_ONCE: Final = 4  # signed states in a turn of the loop: with certificates that are new, a millisecond each
 
 
 class Receiver:
@@ -35,6 +46,8 @@ class Receiver:
         bytes_max: int,
         listener: LinkListener,
         is_over: Callable[[], bool],
+        observer: LinkObserver,
+        notary: StateNotary,
     ) -> None:
         self._peer = peer
         self._incarnation = incarnation
@@ -43,6 +56,8 @@ class Receiver:
         self._bytes_max = bytes_max
         self._listener = listener
         self._is_over = is_over
+        self._observer = observer
+        self._notary = notary
 
     async def take_event_frame(self, frame: bytes) -> None:
         message = read_peer_message_untrusted(frame, self._bytes_max)
@@ -60,14 +75,14 @@ class Receiver:
             case kind:
                 await self._take_full(kind, message)
 
-    def take_control_frame(self, frame: bytes) -> None:
+    async def take_control_frame(self, frame: bytes) -> None:
         # Sizes of gossip are estimated by its sender, so twice as much is let pass.
         message = read_peer_message_untrusted(frame, 2 * GOSSIP_BYTES_MAX)
         match message.WhichOneof("msg"):
             case None:
                 pass  # of a later version
             case "gossip":
-                self._listener.received_member(self._peer, read_gossip_untrusted(message.gossip))
+                await self._take_gossip(message.gossip)
             case "probe":
                 probe = read_probe_untrusted(message.probe)
                 if probe is not None:
@@ -76,6 +91,28 @@ class Receiver:
                 self._listener.received_keys(self._peer, read_key_talk_untrusted(message.keys))
             case kind:
                 raise BadMeshMessage("a message that does not belong on the control stream", kind=kind)
+
+    async def _take_gossip(self, message: PeerGossip) -> None:
+        gossip = read_gossip_untrusted(message)
+        if message.signed:
+            gossip = replace(gossip, states=(*gossip.states, *[state async for state in self._checked(message)]))
+            if self._is_over():
+                return
+        self._listener.received_member(self._peer, gossip)
+
+    async def _checked(self, message: PeerGossip) -> AsyncIterator[NodeState]:
+        """The signed states whose nodes have really said that, a few in each turn of the loop."""
+        for number, each in enumerate(message.signed, 1):
+            state, signed = read_signed_untrusted(each)
+            if not self._notary.signs:
+                yield state
+            elif self._notary.is_genuine_untrusted(state.node_id, signed):
+                yield replace(state, signed=signed)
+            else:
+                what = f"a state of {state.node_id} that {state.node_id} has not signed"
+                self._observer.gossip_refused(self._peer, what)
+            if number % CHECKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def _take_plain(self, kind: str, message: PeerMessage) -> None:
         match kind:

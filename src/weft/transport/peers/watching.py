@@ -88,6 +88,9 @@ class LinkObserver(Protocol):
     def dialling(self, address: str, peer: NodeId | None) -> None:
         """An attempt begins; ``peer`` is who was there the last time."""
 
+    def gossip_refused(self, peer: NodeId, what: str) -> None:
+        """The peer brought what a node is to have said of itself, and that node has not signed it."""
+
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
         """There is no link, or none any more; the next attempt comes after ``retry_s``."""
 

@@ -36,6 +36,7 @@ class Feature(StrEnum):
     ZSTD = "zstd"  # compressed frames
     CLOSING = "closing"  # saying goodbye
     KEYS = "keys"  # API keys of the mesh; not for nodes without certificates
+    SIGNED = "signed"  # states of nodes with their signatures
 
 
 @dataclass(frozen=True, slots=True)

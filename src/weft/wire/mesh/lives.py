@@ -12,13 +12,12 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from weft.limits import KIB, OFFSET_MAX
+from weft.limits import OFFSET_MAX
 from weft.wire.mesh.errors import BadMeshMessage
 from weft.wire.mesh.peerlink_pb2 import HeardLife, NodeLife
+from weft.wire.mesh.signatures import Signature, read_signature_untrusted
 
 RUN_BYTES: Final = 16  # random: no two lives have the same
-SIGNATURE_BYTES_MAX: Final = 256  # of P-256 in DER: 72
-CHAIN_BYTES_MAX: Final = 16 * KIB  # a certificate and its intermediates, in PEM: 2 are usual
 PURPOSE: Final = b"weft: a life that heard of another\0"
 
 # mesh and node id, each with its length:u16; started_ms:u64 run:16 heard:16
@@ -30,13 +29,6 @@ class Life(NamedTuple):
 
     started_ms: int
     run: bytes
-
-
-class Signature(NamedTuple):
-    """Empty where nothing is signed (``--insecure``)."""
-
-    signature: bytes = b""
-    chain_pem: bytes = b""  # the certificate of the signer, and what is between it and the root
 
 
 class Heard(NamedTuple):
@@ -81,13 +73,7 @@ def read_life_untrusted(started_ms: int, run: bytes) -> Life | None:
 
 def read_heard_untrusted(message: HeardLife) -> Heard:
     _check_run(message.run)
-    for name, value, limit in (
-        ("signature", message.signature, SIGNATURE_BYTES_MAX),
-        ("certificate", message.chain, CHAIN_BYTES_MAX),
-    ):
-        if len(value) > limit:
-            raise BadMeshMessage(f"the {name} in a handshake is too long", size=len(value), limit=limit)
-    return Heard(message.run, Signature(message.signature, message.chain))
+    return Heard(message.run, read_signature_untrusted(message.signature, message.chain))
 
 
 def read_other_untrusted(message: NodeLife) -> OtherLife | None:

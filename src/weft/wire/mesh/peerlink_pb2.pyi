@@ -171,14 +171,28 @@ class PeerResume(_message.Message):
     def __init__(self, positions: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ..., origins: _Optional[_Iterable[str]] = ..., leave: _Optional[_Iterable[str]] = ..., more: bool = ...) -> None: ...
 
 class PeerGossip(_message.Message):
-    __slots__ = ("digests", "states", "reply")
+    __slots__ = ("digests", "states", "reply", "signed")
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
     REPLY_FIELD_NUMBER: _ClassVar[int]
+    SIGNED_FIELD_NUMBER: _ClassVar[int]
     digests: _containers.RepeatedCompositeFieldContainer[NodeDigest]
     states: _containers.RepeatedCompositeFieldContainer[NodeState]
     reply: bool
-    def __init__(self, digests: _Optional[_Iterable[_Union[NodeDigest, _Mapping]]] = ..., states: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., reply: bool = ...) -> None: ...
+    signed: _containers.RepeatedCompositeFieldContainer[SignedState]
+    def __init__(self, digests: _Optional[_Iterable[_Union[NodeDigest, _Mapping]]] = ..., states: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., reply: bool = ..., signed: _Optional[_Iterable[_Union[SignedState, _Mapping]]] = ...) -> None: ...
+
+class SignedState(_message.Message):
+    __slots__ = ("state", "signature", "chain", "found")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    state: bytes
+    signature: bytes
+    chain: bytes
+    found: Liveness
+    def __init__(self, state: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., chain: _Optional[bytes] = ..., found: _Optional[_Union[Liveness, str]] = ...) -> None: ...
 
 class NodeDigest(_message.Message):
     __slots__ = ("node_id", "incarnation", "version", "liveness")

@@ -1,0 +1,42 @@
+"""What nodes say of themselves, signed, and checked before anybody believes it, whoever brought it (SEC-06)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.membership import NodeState, Signed
+from weft.security.notary import Notary
+from weft.transport.peers.member_messages import state_message
+
+PURPOSE: Final = b"weft: a node of itself\0"
+GENUINE_KEPT_MAX: Final = 4096  # states that were found genuine: the same one comes from several peers; oldest go first
+
+
+class StateNotary:
+    """Of one node, for all of its links."""
+
+    def __init__(self, notary: Notary) -> None:
+        self._notary = notary
+        self._genuine: dict[Signed, None] = {}
+
+    @property
+    def signs(self) -> bool:
+        return self._notary.signs
+
+    def sign(self, state: NodeState) -> Signed | None:
+        """For the node itself; None in a mesh without keys."""
+        if not self._notary.signs:
+            return None
+        content = state_message(state).SerializeToString(deterministic=True)
+        return Signed(content, self._notary.sign(PURPOSE + content))
+
+    def is_genuine_untrusted(self, node_id: str, signed: Signed) -> bool:
+        """Whether this node has said that of itself."""
+        if signed in self._genuine:
+            return True  # it was this node's then
+        if not self._notary.is_signed_untrusted(node_id, PURPOSE + signed.content, signed.signature):
+            return False
+        self._genuine[signed] = None
+        if len(self._genuine) > GENUINE_KEPT_MAX:
+            del self._genuine[next(iter(self._genuine))]
+        return True
