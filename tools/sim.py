@@ -1,6 +1,7 @@
 """Run the simulated mesh over many seeds. Run by ``make sim``.
 
     .venv/bin/python tools/sim.py --seeds 10000 --jobs 2
+    .venv/bin/python tools/sim.py --seeds 1000 --liars
     .venv/bin/python tools/sim.py --seed 4711 --trace
 
 A seed that fails is named, with what was broken and the last lines of its trace. It fails again, at the same point and
@@ -17,6 +18,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from weft.testing.sim import run
@@ -42,17 +44,17 @@ def is_large(seed: int) -> bool:
     return seed % LARGE_EVERY == 0
 
 
-def try_seed(seed: int) -> Outcome:
+def try_seed(seed: int, liars: bool) -> Outcome:
     try:
-        world = run(seed, large=is_large(seed))
+        world = run(seed, large=is_large(seed) and not liars, liars=liars)
     except Exception as error:
         notes = "\n".join(getattr(error, "__notes__", ()))
         return Outcome(seed, f"{type(error).__name__}: {error}\n{notes}")
     return Outcome(seed, "", world.schedule.now_s, world.desk.receipts, world.truth.events_delivered)
 
 
-def try_seeds(seeds: list[int]) -> list[Outcome]:
-    return [try_seed(seed) for seed in seeds]
+def try_seeds(liars: bool, seeds: list[int]) -> list[Outcome]:
+    return [try_seed(seed, liars) for seed in seeds]
 
 
 def chunks(first: int, count: int) -> Iterator[list[int]]:
@@ -61,12 +63,13 @@ def chunks(first: int, count: int) -> Iterator[list[int]]:
         yield chunk
 
 
-def replay(seed: int, *, shows_all: bool) -> bool:
+def replay(seed: int, *, liars: bool, shows_all: bool) -> bool:
     """Run one seed with its trace; whether it went well."""
     lines: list[str] = []
     failure = ""
     try:
-        world = run(seed, large=is_large(seed), traces=True, on_line=print if shows_all else lines.append)
+        large, on_line = is_large(seed) and not liars, print if shows_all else lines.append
+        world = run(seed, large=large, liars=liars, traces=True, on_line=on_line)
     except Exception as error:
         failure = f"{type(error).__name__}: {error}\n" + "\n".join(getattr(error, "__notes__", ()))
     if not failure:
@@ -80,13 +83,13 @@ def replay(seed: int, *, shows_all: bool) -> bool:
     return False
 
 
-def run_many(first: int, count: int, jobs: int) -> bool:
+def run_many(first: int, count: int, jobs: int, liars: bool) -> bool:
     """All seeds; whether all went well."""
     begin_s = shown_s = time.monotonic()
     failed: list[int] = []
     virtual_s, receipts, delivered, done = 0.0, 0, 0, 0
     with ProcessPoolExecutor(jobs) as pool:
-        for outcomes in pool.map(try_seeds, chunks(first, count)):
+        for outcomes in pool.map(partial(try_seeds, liars), chunks(first, count)):
             for outcome in outcomes:
                 done += 1
                 virtual_s += outcome.virtual_s
@@ -105,7 +108,7 @@ def run_many(first: int, count: int, jobs: int) -> bool:
     )
     for seed in failed[:3]:
         print(f"\n--- seed {seed}")
-        replay(seed, shows_all=False)
+        replay(seed, liars=liars, shows_all=False)
     return not failed
 
 
@@ -116,10 +119,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--seed", type=int, help="run this one alone")
     parser.add_argument("--trace", action="store_true", help="with --seed: show everything that happens")
+    parser.add_argument("--liars", action="store_true", help="with nodes that lie")
     options = parser.parse_args()
     if options.seed is not None:
-        return 0 if replay(options.seed, shows_all=options.trace) else 1
-    return 0 if run_many(options.first, options.seeds, options.jobs) else 1
+        return 0 if replay(options.seed, liars=options.liars, shows_all=options.trace) else 1
+    return 0 if run_many(options.first, options.seeds, options.jobs, options.liars) else 1
 
 
 if __name__ == "__main__":

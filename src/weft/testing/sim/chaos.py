@@ -6,7 +6,7 @@ Some seeds are calm, some are hell. All of them heal in the end, and then everyt
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Final, Protocol
@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from weft.core.messages import Edge
 from weft.log.retention import RetentionRule
 from weft.membership import suspicion_timeout_s
-from weft.model import NodeId, parse_node_id, parse_pattern, parse_topic
+from weft.model import NodeId, Topic, parse_node_id, parse_pattern, parse_topic
 from weft.testing.sim.epilogue import Epilogue
 from weft.testing.sim.group_members import GroupBook, Member
 from weft.testing.sim.kv import SimKvClient
@@ -39,6 +39,7 @@ PATTERNS: Final = tuple(
 )
 COMPACTED: Final = parse_pattern("keyed.>")
 RETENTION: Final = (RetentionRule(parse_pattern("old.>"), stream_bytes_max=1500),)
+LIARS_TOPIC: Final = Topic("weft.liar")  # what they publish themselves: nobody wants it
 REST_S: Final = 1.0  # in which everybody acts on what they have last heard
 PAUSE_S_MAX: Final = 3.0  # between two troubles: some are over before the next one, some are not
 
@@ -72,6 +73,7 @@ class Mix:
     kv_clients: int  # that write and read keys
     plain_peers: int
     mutual: float  # how often both of two nodes have the other's address, and dial
+    liars: int = 0
 
 
 def draw(seed: int, *, large: bool) -> Mix:
@@ -114,6 +116,21 @@ def draw(seed: int, *, large: bool) -> Mix:
     )
 
 
+def with_liars(mix: Mix, seed: int) -> Mix:
+    """The same with nodes that lie, and without what would let them: all honest nodes are linked, and stay so. Where
+    the way to an origin breaks, others are believed what they bring of it."""
+    chance = chance_of(seed, "liars")
+    return replace(
+        mix,
+        nodes=chance.randint(2, 5),
+        shape="full",
+        conditions=Conditions(delay_s_max=0.05, duplication=mix.conditions.duplication),
+        kinds=HARMLESS,
+        plain_peers=0,
+        liars=chance.choice([1, 1, 2]),
+    )
+
+
 # --- a run -----------------------------------------------------------------------------------------------------------
 
 
@@ -121,6 +138,7 @@ def run(
     seed: int,
     *,
     large: bool = False,
+    liars: bool = False,
     traces: bool = False,
     on_line: Callable[[str], None] | None = None,
 ) -> World:
@@ -129,6 +147,8 @@ def run(
     A Violation says what was broken. It, and whatever else is raised, gets a note with the seed and what it is made of.
     """
     mix = draw(seed, large=large)
+    if liars:
+        mix = with_liars(mix, seed)
     world = World(seed, mix.hardware, traces=traces)
     world.schedule.trace.on_line = on_line
     try:
@@ -145,10 +165,14 @@ def _live_through(world: World, mix: Mix, chance: Random) -> None:
     world.schedule.note("chaos", mix)
     _build(world, mix, chance)
     world.schedule.run(chance.uniform(0.0, 3.0))
+    if mix.liars:
+        _let_in_liars(world, mix, chance)
     world.network.conditions = mix.conditions
     for _ in range(mix.troubles):
         TROUBLES[chance.choice(mix.kinds)](world, chance)
         world.schedule.run(chance.uniform(0.0, PAUSE_S_MAX))
+    for liar in world.liars:
+        liar.stop()
     _heal(world, chance)
     patience_s = _patience_s(len(world.nodes))
     world.run_until(world.unfinished, patience_s)
@@ -193,6 +217,15 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
         peer = PlainPeer(peer_id, home, events, world.schedule, world.network, world.desk.chance, dice, world.truth)
         world.desk.plain[peer_id] = peer
         world.schedule.at(chance.uniform(0.0, 6.0), peer.run)
+
+
+def _let_in_liars(world: World, mix: Mix, chance: Random) -> None:
+    """Once everybody knows everybody: a node that does not know the way to another believes whoever tells of it."""
+    world.run_until(world.disagreement, _patience_s(len(world.nodes)), step_s=0.5)
+    nodes = list(world.nodes.values())
+    for number in range(mix.liars):
+        peers = chance.sample(nodes, chance.randint(1, len(nodes)))
+        world.add_liar(f"liar{number}", peers, [LIARS_TOPIC]).run()
 
 
 def _seeds(mix: Mix, names: list[NodeId], chance: Random) -> dict[NodeId, list[NodeId]]:
@@ -386,3 +419,6 @@ TROUBLES: Final[dict[str, Callable[[World, Random], None]]] = {
     "slow clients": _slow_client,
     "move groups": _move_groups,
 }
+
+# Kinds of trouble in which no link breaks and no node ends.
+HARMLESS: Final = ("slow links", "slow disk", "full disk", "busy loop", "clients move", "slow clients", "move groups")

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from random import Random
 from threading import Event
 from typing import Final, cast
@@ -33,7 +34,6 @@ from weft.node.maintenance import BucketTidying
 from weft.node.metrics import Metrics
 from weft.node.refusals import Refusals
 from weft.node.storage import Storage
-from weft.security.notary import NoNotary
 from weft.testing.sim.disk import WORN_OUT, Disk, SimStore, SimSyncer
 from weft.testing.sim.loop import Clock, SimLoop, new_loop
 from weft.testing.sim.network import Host, Network, SimConnection
@@ -41,6 +41,7 @@ from weft.testing.sim.schedule import Schedule, Violation
 from weft.testing.sim.truth import StreamKey, Truth
 from weft.testing.sim.window import Window
 from weft.wire.mesh.lives import RUN_BYTES, Life
+from weft.wire.mesh.signatures import Signature
 
 SEGMENT_BYTES: Final = 6000  # small, so that retention and compaction have something to do
 DRAIN_S: Final = 2.0
@@ -60,6 +61,20 @@ class SimGate:
 
     async def dial(self, address: str) -> tuple[SimConnection, None]:
         return await self.network.dial(self.host, node_at(address)), None
+
+
+@dataclass(frozen=True, slots=True)
+class SimNotary:
+    """Notary: a signature is the name of the signer and a digest. Liars sign as themselves, as certificates see to."""
+
+    node_id: NodeId
+    signs: bool = True
+
+    def sign(self, what: bytes) -> Signature:
+        return Signature(blake2b(what, digest_size=16).digest(), self.node_id.encode())
+
+    def is_signed_untrusted(self, by: str, what: bytes, signature: Signature) -> bool:
+        return signature == SimNotary(NodeId(by)).sign(what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +192,7 @@ class SimNode:
                 self.wall_us / 1e6 - self.loop.time(),
                 self._chance,
                 SimGate(self._network, self.host),
-                NoNotary(),
+                SimNotary(self.node_id),
                 Life(self.wall_us // 1000, self._chance.randbytes(RUN_BYTES)),
             ),
             self._storage,
@@ -291,6 +306,9 @@ class SimNode:
             self._schedule.note(self.node_id, event)
             effects = members_step(event, now_s)
             self._watch_health(effects)
+            for effect in effects:
+                if isinstance(effect, membership.MemberChanged):
+                    self._truth.check_member(self.node_id, effect.after)
             return effects
 
         machinery.broker.step = step_broker  # type: ignore[method-assign]
@@ -318,6 +336,8 @@ class SimNode:
     def _check(self, effect: core.Effect, now_s: float) -> None:
         me = self.node_id
         match effect:
+            case core.SendCopies(peer) | core.DropLink(peer) if peer in self._truth.liars:
+                pass  # its acks are lies, and so may be anything that it is found out with
             case core.SendCopies(peer, copies):
                 self.window.sent(peer, copies, now_s)
             case core.SendAcks(_, positions):

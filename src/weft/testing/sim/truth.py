@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from weft.core.messages import Delivered
 from weft.log import Log
 from weft.log.errors import PositionExpired
 from weft.log.retention import Expired
+from weft.membership import Liveness, NodeState
 from weft.model import Batch, Epoch, NodeId, Position, Receipt, Stream
 from weft.model.key_value import KV_PREFIX
 from weft.testing.sim.schedule import Violation
@@ -49,6 +50,10 @@ class Truth:
         self.reached: defaultdict[StreamKey, dict[NodeId, int]] = defaultdict(dict)  # the same, lost disks included
         self.lost: set[tuple[NodeId, Epoch]] = set()  # logs whose disk is gone
         self.refused: set[bytes] = set()  # payloads of batches that a node refused to keep
+        self.liars: set[NodeId] = set()  # what they say of themselves may be anything
+        self.honest: set[NodeId] = set()  # those that said something of themselves, in their own machinery
+        self.said: defaultdict[tuple[NodeId, int, int], set[NodeState]] = defaultdict(set)  # by nodes of themselves
+        self.left: set[tuple[NodeId, int]] = set()  # nodes that said goodbye, and in which incarnation
         self.events_delivered = 0
 
     # --- what disks have ---
@@ -116,13 +121,15 @@ class Truth:
         if found != payloads:
             raise Violation(f"receipt {receipt} is for {payloads[:2]} but {found[:2]} is durable there")
         copies = sum(reached >= end for reached in self.reached[key].values())
-        if copies < receipt.copies:
+        if copies + len(self.liars) < receipt.copies:  # a node that acknowledges what it did not keep is counted
             raise Violation(f"receipt {receipt}, but only {copies} nodes ever had it on their disks")
 
     def check_acks(self, node: NodeId, positions: Iterable[Position]) -> None:
         """That what is acknowledged is on the disk, or nowhere any more."""
         for position in positions:
             key = (position.stream, position.epoch)
+            if position.stream.origin in self.liars:
+                continue
             durable = self.durable[node].get(key, 0)
             if not all(self.may_be_gone(key, offset) for offset in range(durable, position.offset)):
                 raise Violation(f"{node} acknowledges {position}, its disk has it up to {durable}")
@@ -147,6 +154,19 @@ class Truth:
         found = batch.payloads.to_pylist()
         if history.payloads[batch.base_offset : batch.end_offset] != found:
             raise Violation(f"{name_of(key)} at {batch.base_offset}: {found[:3]} is not what its origin has there")
+
+    def check_member(self, node: NodeId, heard: NodeState) -> None:
+        """That a node believes of another what that has said of itself, and no more (SEC-06)."""
+        key = (heard.node_id, heard.incarnation, heard.version)
+        if heard.node_id == node:
+            self.honest.add(node)
+            self.said[key].add(replace(heard, liveness=Liveness.ALIVE))
+            if heard.liveness is Liveness.LEFT:
+                self.left.add(key[:2])
+        elif heard.node_id in self.honest and replace(heard, liveness=Liveness.ALIVE) not in self.said[key]:
+            raise Violation(f"{node} believes {heard}, and that node never said so")
+        elif heard.node_id in self.honest and heard.liveness is Liveness.LEFT and key[:2] not in self.left:
+            raise Violation(f"{node} believes that {heard.node_id} has left, and it never said so")
 
     # --- what may be missing ---
 
@@ -179,6 +199,8 @@ class Truth:
         """All that a node has is what its origin had, without gaps; what it has receipts for is there."""
         for info in log.streams():
             key = (info.stream, info.epoch)
+            if info.stream.origin in self.liars:
+                continue
             expected = info.start
             while expected < info.end:
                 try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -12,12 +12,13 @@ from weft.core.groups import GroupSettings
 from weft.core.kv import KvSettings
 from weft.core.settings import InterestSettings
 from weft.membership import NodeState
-from weft.model import NodeId, parse_node_id
+from weft.model import NodeId, Topic, parse_node_id
 from weft.node.machinery import MachinerySettings
 from weft.port.node import ClientLimits
 from weft.testing.sim.disk import Disk, SimStore
 from weft.testing.sim.group_members import GroupBook
 from weft.testing.sim.kv import KvBook, SimKvClient
+from weft.testing.sim.liars import Liar
 from weft.testing.sim.loop import Clock
 from weft.testing.sim.network import Host, Network
 from weft.testing.sim.node import SimNode, address_of, node_at
@@ -39,6 +40,7 @@ CLIENTS: Final = ClientLimits(
 )
 # Clocks differ by a minute, and run at different speeds. Values and what was deleted are forgotten as soon as may be.
 KV: Final = KvSettings(skew_ms_max=100_000, grace_s=150.0, cache_bytes_max=200)
+MESH: Final = "sim"
 MEMBERSHIP: Final = membership.Settings(unreachable_s=15.0, dead_retention_s=12.0)
 
 
@@ -79,6 +81,7 @@ class World:
         self.groups: list[GroupBook] = []
         self.kv = KvBook(self.truth, lambda: self.running)
         self.kv_clients: list[SimKvClient] = []
+        self.liars: list[Liar] = []
         self._hardware = hardware
         self._chance = chance_of(seed, "hardware")
 
@@ -124,7 +127,24 @@ class World:
             backoff_s_max=2.0,
             dial_timeout_s=3.0,
         )
-        return MachinerySettings("sim", seeds, MEMBERSHIP, broker, CLIENTS, links, KV)
+        return MachinerySettings(MESH, seeds, MEMBERSHIP, broker, CLIENTS, links, KV)
+
+    def add_liar(self, name: str, peers: Sequence[SimNode], topics: Sequence[Topic]) -> Liar:
+        """Linked to these nodes; it lies about all of them."""
+        liar = Liar(
+            parse_node_id(name),
+            peers,
+            list(self.nodes.values()),
+            topics,
+            MESH,
+            schedule=self.schedule,
+            network=self.network,
+            chance=chance_of(self.seed, name),
+            truth=self.truth,
+        )
+        self.truth.liars.add(liar.node_id)
+        self.liars.append(liar)
+        return liar
 
     def host(self, node: NodeId) -> Host | None:
         found = self.nodes.get(node)
@@ -161,11 +181,13 @@ class World:
             if trouble and all(map(self.is_running, link.edge)):
                 return f"the link {'-'.join(link.edge)} {trouble}"
         for node in self.running:
-            seen = {key: state for key, state in node.members.states.items() if not state.liveness.gone}
+            states = node.members.states.items()
+            seen = {key: state for key, state in states if key in self.nodes and not state.liveness.gone}
             if seen != truth:
                 wrong = sorted(key for key in seen.keys() | truth.keys() if seen.get(key) != truth.get(key))
                 return f"{node.node_id} has a wrong view of {', '.join(wrong)}"
-            routed = {key: _routing(state) for key, state in node.broker.routes.states.items()}
+            routes = node.broker.routes.states.items()
+            routed = {key: _routing(state) for key, state in routes if key in self.nodes}
             if routed != {key: _routing(state) for key, state in truth.items()}:
                 return f"the broker of {node.node_id} has another view than its membership"
         return ""
@@ -212,6 +234,8 @@ class World:
             node.loop.die()
         for peer in self.desk.plain.values():
             peer.loop.die()
+        for liar in self.liars:
+            liar.loop.die()
 
     def check_logs(self) -> None:
         for node in self.running:
