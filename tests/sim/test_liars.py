@@ -19,7 +19,7 @@ from weft.testing.sim import Violation, run
 from weft.testing.sim.node import SimNotary
 from weft.transport.peers.signed_states import StateNotary
 
-SEEDS = 20
+SEEDS = 10
 CHUNK = 5
 
 # A rule that is taken away, and seeds in which it was found last; then the others are looked through.

@@ -125,6 +125,7 @@ def with_liars(mix: Mix, seed: int) -> Mix:
         nodes=chance.randint(2, 5),
         shape="full",
         conditions=Conditions(delay_s_max=0.05, duplication=mix.conditions.duplication),
+        troubles=max(mix.troubles, 4),  # as long as they last, there is time to lie
         kinds=HARMLESS,
         plain_peers=0,
         liars=chance.choice([1, 1, 2]),
