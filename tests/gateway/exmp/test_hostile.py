@@ -158,3 +158,35 @@ def test_a_client_that_goes_without_a_word_leaves_nothing_behind(tmp_path: Path)
             assert await client.call("$echo") == {}
 
     asyncio.run(run())
+
+
+@pytest.mark.req("SEC-05")
+def test_what_a_caller_fetches_and_does_not_read_counts_for_it_on_all_of_its_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.port.held.ROOM_WAIT_S", 0.2)
+    fetch = '{"op":"fetch","data":{"topic":"t"}}'
+
+    async def run() -> None:
+        limits = {"limits__caller_bytes_max": 16 * MIB, "limits__held_bytes_max": 64 * MIB}
+        async with asyncio.timeout(PATIENCE_S), joined(tmp_path, **limits) as (node, client):
+            big = {"topic": "t", "payload": "x" * 500_000}
+            await asyncio.gather(*(client.call("publish", big) for _ in range(8)))
+            raws = [await raw_of(node) for _ in range(3)]
+            for raw in raws[:2]:
+                raw.send("\n".join(request(number, fetch) for number in range(1, 11)))  # the sockets take some of it
+            await until(lambda: node.clients.held.bytes >= 4 * MIB)  # a quarter of what the caller may hold
+            raws[2].send(request(1, fetch))
+            received = b""
+            while b'"code":"busy"' not in received:
+                received += await raws[2].reader.read(1 << 16)
+            assert b"you do not take what this node holds for you" in received and b"fetches" in received
+            assert node.clients.held.bytes < 16 * MIB
+            for raw in raws:
+                await raw.close()
+            await until(lambda: node.clients.held.bytes == 0)
+            reply = await client.call("fetch", {"topic": "t"})
+            assert reply is not None and len(reply["events"]) == 8
+            assert node.clients.held.bytes == 0
+
+    asyncio.run(run())

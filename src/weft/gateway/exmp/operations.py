@@ -64,8 +64,12 @@ async def fetch(session: ClientSession, data: JsonObject | None) -> JsonObject:
     info = log.info(stream, epoch)
     offset = info.start if fields.offset is None else within("offset", fields.offset, 0, OFFSET_MAX - events_max)
     bytes_max = min(EXMP_FETCH_BYTES_MAX, session.mesh.limits.reply_bytes_max)
+    assert session.fetched is not None, "who may subscribe is known"
+    await session.fetched.room()
+    session.credential.caller.check()
     events: list[JsonObject] = []
     for stored in log.read(stream, epoch, offset, offset + events_max, bytes_max):
+        session.fetched.take(len(stored))
         batch = Batch.read_stored(stored)
         events += events_json(stream, epoch, batch, offset, min(offset + events_max, batch.end_offset))
     after = events[-1]["offset"] + 1 if events else info.end

@@ -123,6 +123,7 @@ class ClientSession:
         self._queue: deque[ReceivedRequest] = deque()  # not begun
         self._slots: deque[Slot] = deque()  # begun and not answered
         self._holding: Holding | None = None  # of the caller, for what it publishes
+        self.fetched: Holding | None = None  # likewise, for what it has fetched and does not read
         self._task: asyncio.Task[None] | None = None  # one operation that takes its time, or the wait for room
         self._is_advancing = False
         self._feed_names = count(1)
@@ -150,7 +151,11 @@ class ClientSession:
         """Somebody who is known may say more at a time than a stranger."""
         self._link.allow_message_bytes(EXMP_MESSAGE_BYTES_MAX)
         self._link.prove()
-        self._holding = self.mesh.held.holding(self.credential.caller.who, Use.PUBLISH, PUBLISH_PART)
+        who = self.credential.caller.who
+        self._holding = self.mesh.held.holding(who, Use.PUBLISH, PUBLISH_PART)
+        if self.fetched is not None:
+            self.fetched.close()
+        self.fetched = self.mesh.held.holding(who, Use.FETCH)
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
@@ -175,6 +180,7 @@ class ClientSession:
         self._advance()
 
     def writable(self) -> None:
+        self._release_fetched()
         self._advance()
         self.pump()
 
@@ -193,6 +199,8 @@ class ClientSession:
         for feed in self.feeds.values():
             feed.close()
         self.feeds.clear()
+        if self.fetched is not None:
+            self.fetched.close()
         self.credential.end()
 
     # --- requests ------------------------------------------------------------------------------------------------
@@ -311,7 +319,15 @@ class ClientSession:
             self._loop.call_exception_handler({"message": "exmp operation", "exception": defect})
             outcome = Failure("this node has made a mistake; its log says more", INTERNAL_ERROR)
         self._respond(request.id, request.operation.op, outcome)
+        self._release_fetched()
         self._go_on()
+
+    def _release_fetched(self) -> None:
+        """The caller has taken what it fetched; if it does not read, that is held for it."""
+        if self.fetched is not None and self.fetched.bytes:
+            self._link.flush()
+            if not self._link.is_congested:
+                self.fetched.keep(0)
 
     async def _wait_for_room(self) -> None:
         """The node has taken as much from this caller as it may."""
