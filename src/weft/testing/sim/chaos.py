@@ -222,11 +222,18 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
 
 def _let_in_liars(world: World, mix: Mix, chance: Random) -> None:
     """Once everybody knows everybody: a node that does not know the way to another believes whoever tells of it."""
-    world.run_until(world.disagreement, _patience_s(len(world.nodes)), step_s=0.5)
     nodes = list(world.nodes.values())
+    world.run_until(lambda: _unlinked(nodes) or world.disagreement(), _patience_s(len(nodes)), step_s=0.5)
     for number in range(mix.liars):
         peers = chance.sample(nodes, chance.randint(1, len(nodes)))
         world.add_liar(f"liar{number}", peers, [LIARS_TOPIC]).run()
+
+
+def _unlinked(nodes: list[SimNode]) -> str:
+    """Who has no link yet to one of the others."""
+    names = {node.node_id for node in nodes}
+    lonely = (node.node_id for node in nodes if not node.running or names - {node.node_id} - node.peers)
+    return "".join(f"{name} is not linked to everybody" for name in list(lonely)[:1])
 
 
 def _seeds(mix: Mix, names: list[NodeId], chance: Random) -> dict[NodeId, list[NodeId]]:
