@@ -245,8 +245,12 @@ class Admin:
 
     async def explain(self, topic: str, origin: str) -> list[Recipient]:
         request = pb.ExplainRequest(topic=topic, origin=origin)
-        reply = await self._nodes.call("/weft.mesh.v1.Admin/Explain", request, pb.ExplainReply)
-        return [Recipient(found.node_id, found.pattern, tuple(found.path), found.reason) for found in reply.recipients]
+        replies = await self._pages("/weft.mesh.v1.Admin/Explain", request, pb.ExplainReply)
+        return [
+            Recipient(found.node_id, found.pattern, tuple(found.path), found.reason)
+            for reply in replies
+            for found in reply.recipients
+        ]
 
     async def keys(self, key: str) -> list[KeyInfo]:
         replies = await self._pages("/weft.mesh.v1.Admin/Keys", pb.KeysRequest(key=key), pb.KeysReply)

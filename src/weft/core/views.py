@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weft.core.broker import Broker
@@ -31,16 +32,17 @@ class LinkLag:
     acked: tuple[Position, ...]
 
 
-def explain(broker: Broker, topic: Topic, origin: NodeId | None = None) -> list[Recipient]:
-    """Everybody who is interested in a topic, and whether and how its events get there from ``origin``."""
+def explain(broker: Broker, topic: Topic, origin: NodeId | None = None, after: str = "") -> Iterator[Recipient]:
+    """Everybody who is interested in a topic, and whether and how its events get there from ``origin``: in order of
+    their names, from the one after ``after`` on. One by one, so that others may have a turn in between."""
     source = origin or broker.me
-    recipients = []
-    for node in sorted(broker.routes.interested(topic)):
-        state = broker.routes.states[node]
-        pattern = next(each for each in state.interest if selects(each, topic))
+    for node in sorted(each for each in broker.routes.interested(topic) if each > after):
+        state = broker.routes.states.get(node)
+        pattern = None if state is None else next((each for each in state.interest if selects(each, topic)), None)
+        if pattern is None:
+            continue  # it has gone meanwhile, or wants it no more
         path = broker.routes.topology.path(source, node) or ()
-        recipients.append(Recipient(node, pattern, path, _reason(broker, topic, source, node, path)))
-    return recipients
+        yield Recipient(node, pattern, path, _reason(broker, topic, source, node, path))
 
 
 def _reason(broker: Broker, topic: Topic, source: NodeId, node: NodeId, path: tuple[NodeId, ...]) -> str:

@@ -26,7 +26,8 @@ class Answers(Protocol):
     async def groups(self, group: str, shown: Callable[[str], bool], room: PageRoom, token: bytes) -> pb.GroupsReply:
         """Those that are shown, as far as there is room, from where the token of the last page says."""
 
-    def explain(self, topic: Topic, origin: NodeId | None) -> pb.ExplainReply: ...
+    async def explain(self, topic: Topic, origin: NodeId | None, room: PageRoom, after: str) -> pb.ExplainReply:
+        """As far as there is room, after the node of this name."""
 
     async def set_group(self, group: str, policy: GroupPolicy) -> None:
         """Durable when it returns."""
@@ -53,9 +54,11 @@ Method = Callable[[Any, Caller], Awaitable[Any]]
 def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
     """By name: what answers, and what it takes."""
 
-    def explain(request: pb.ExplainRequest) -> pb.ExplainReply:
+    async def explain(request: pb.ExplainRequest, caller: Caller) -> pb.ExplainReply:
+        caller.check_admin("see routes")
         origin = parse_node_id(request.origin) if request.origin else None
-        return answers.explain(parse_topic(request.topic), origin)
+        after = read_text_token_untrusted(request.page.token)
+        return await answers.explain(parse_topic(request.topic), origin, _room(request), after)
 
     def peers(request: pb.PeersRequest) -> pb.PeersReply:
         return answers.peers(_room(request), read_text_token_untrusted(request.page.token))
@@ -82,7 +85,7 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
         "Status": (answering("see the status", lambda _: answers.status()), pb.StatusRequest),
         "Peers": (answering("see the peers", peers), pb.PeersRequest),
         "Groups": (groups, pb.GroupsRequest),
-        "Explain": (answering("see routes", explain), pb.ExplainRequest),
+        "Explain": (explain, pb.ExplainRequest),
         "SetGroup": (set_group, pb.SetGroupRequest),
         "Leave": (answering("have the node leave the mesh", lambda _: answers.leave()), pb.LeaveRequest),
     }
@@ -110,5 +113,5 @@ def key_methods(keys: KeyAnswers) -> dict[str, tuple[Method, Any]]:
     }
 
 
-def _room(request: pb.PeersRequest | pb.GroupsRequest | pb.KeysRequest) -> PageRoom:
+def _room(request: pb.PeersRequest | pb.GroupsRequest | pb.ExplainRequest | pb.KeysRequest) -> PageRoom:
     return PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))

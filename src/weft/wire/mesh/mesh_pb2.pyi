@@ -1005,18 +1005,24 @@ class GroupStream(_message.Message):
     def __init__(self, position: _Optional[_Union[StreamPosition, _Mapping]] = ..., latest_offset: _Optional[int] = ..., member: _Optional[str] = ..., lag_us: _Optional[int] = ..., earliest_offset: _Optional[int] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
-    __slots__ = ("topic", "origin")
+    __slots__ = ("topic", "origin", "page")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     origin: str
-    def __init__(self, topic: _Optional[str] = ..., origin: _Optional[str] = ...) -> None: ...
+    page: Page
+    def __init__(self, topic: _Optional[str] = ..., origin: _Optional[str] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
 
 class ExplainReply(_message.Message):
-    __slots__ = ("recipients",)
+    __slots__ = ("recipients", "next_page", "node_id")
     RECIPIENTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
     recipients: _containers.RepeatedCompositeFieldContainer[Recipient]
-    def __init__(self, recipients: _Optional[_Iterable[_Union[Recipient, _Mapping]]] = ...) -> None: ...
+    next_page: bytes
+    node_id: str
+    def __init__(self, recipients: _Optional[_Iterable[_Union[Recipient, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
 
 class Recipient(_message.Message):
     __slots__ = ("node_id", "pattern", "path", "reason")
