@@ -6,6 +6,8 @@
 - ``settings``
 - ``byte_streams``, ``handshake``, ``receiving``, ``link``  one connection
 - ``gate``        plain text or TLS, and who is at the other end
+- ``introducing``, ``lives``  what hellos say of lives, and how two nodes with one id are found
+- ``signed_states``  what nodes say of themselves, signed and checked
 - ``links``       all of them: dialling, accepting, closing
 - ``watching``    who is told what happens, and what people see; ``tracing``: spans, for who has a tracer
 """
