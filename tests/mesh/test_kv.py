@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -224,6 +225,15 @@ def test_rights_are_those_to_the_topic_of_the_bucket(tmp_path: Path) -> None:
 # --- the command, and the SDK without asyncio ------------------------------------------------------------------------
 
 
+async def example_of_the_page(node: RunningNode) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "kv.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/kv.md", "exec"), names)
+    async with asyncio.timeout(WAIT_S), node.client() as client:
+        await names["main"](client)
+
+
 def test_the_command_and_the_blocking_client(tmp_path: Path) -> None:
     with up(tmp_path / "a") as node:
         environ = os.environ | {"WEFT_CONFIG_DIR": str(node.config)}
@@ -241,6 +251,11 @@ def test_the_command_and_the_blocking_client(tmp_path: Path) -> None:
             assert done.returncode == status, done.stderr
             return done.stdout if status == 0 else done.stderr
 
+        asyncio.run(example_of_the_page(node))
+        assert json.loads(kv("buckets", "--json"))[0]["keys"] == 2
+        kv("del", "settings", "line1.speed")
+        kv("del", "settings", "line2.speed")
+        kv("configure", "settings")
         context = node.context
         with weft.sync.connect(node.grpc, tls=tls_of(node), token=context.token) as client:
             bucket = client.kv("settings")

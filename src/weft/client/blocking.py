@@ -184,6 +184,10 @@ class KvWatch:
     def __next__(self) -> KvEntry:
         return self.next()
 
+    def opened(self) -> None:
+        """Wait until a node tells of changes."""
+        self._thread.run(self._inner.opened())
+
     def next(self, timeout_s: float | None = None) -> KvEntry:
         """The next change. TimeoutError if none came in time: then the watch is over."""
         return self._thread.run(self._inner.__anext__(), timeout_s)
@@ -192,6 +196,7 @@ class KvWatch:
         self._thread.run(self._inner.close())
 
     def __enter__(self) -> Self:
+        self.opened()
         return self
 
     def __exit__(

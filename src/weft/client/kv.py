@@ -196,7 +196,9 @@ class Bucket:
                 last = Unavailable(error.what, node=address)
                 continue
             try:
-                reply = await self._nodes.call_one(address, f"{MESH}{method}", request, reply_type)
+                reply = await self._nodes.call_one(
+                    address, f"{MESH}{method}", request, reply_type, self._nodes.options.call_timeout_s
+                )
             except (Busy, NodeShuttingDown, DiskFull) as error:
                 last = error
                 continue
@@ -218,18 +220,28 @@ class KvWatch:
         self._pattern = pattern
         self._snapshot = snapshot
         self._seen: dict[str, tuple[Revision, State]] = {}
+        self._is_opened = False
         self._changes = self._all()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> KvEntry:
-        return await anext(self._changes)
+        while (change := await anext(self._changes)) is None:
+            self._is_opened = True
+        return change
+
+    async def opened(self) -> None:
+        """Wait until a node tells of changes: what is written from then on is seen."""
+        if not self._is_opened:
+            assert await anext(self._changes) is None, "that comes first"
+            self._is_opened = True
 
     async def close(self) -> None:
         await self._changes.aclose()
 
     async def __aenter__(self) -> Self:
+        await self.opened()
         return self
 
     async def __aexit__(
@@ -237,7 +249,8 @@ class KvWatch:
     ) -> None:
         await self.close()
 
-    async def _all(self) -> AsyncGenerator[KvEntry, None]:
+    async def _all(self) -> AsyncGenerator[KvEntry | None, None]:
+        """None whenever a node has taken the watch."""
         backoff = self._nodes.backoff()
         attempts = self._nodes.attempts("watch", backoff, self._nodes.last_good)
         reason: WeftError | None = None
@@ -247,12 +260,10 @@ class KvWatch:
             address = await attempts.next(reason)
             try:
                 async for entry in self._from_node(address, snapshot=self._snapshot or is_again, gone=is_again):
-                    is_again = True
-                    if entry is not None:
-                        tries = 0
-                        backoff.succeeded()
-                        if self._is_new(entry):
-                            yield entry
+                    is_again, tries = True, 0
+                    backoff.succeeded()
+                    if entry is None or self._is_new(entry):
+                        yield entry
                 reason = Unavailable("the node ended the watch", node=address)
             except WeftError as error:
                 if not is_retryable(error):
@@ -278,10 +289,12 @@ class KvWatch:
         try:
             call.write_nowait(request.SerializeToString())
             call.end()
+            is_first = True
             while (data := await call.read()) is not None:
                 reply = parsed_untrusted(pb.KvWatchReply, data, address)
-                self._nodes.last_good = address
-                yield None
+                if is_first:
+                    is_first, self._nodes.last_good = False, address
+                    yield None
                 for item in reply.items:
                     yield _entry_untrusted(self._bucket, item)
         except RpcError as error:

@@ -172,11 +172,16 @@ class Nodes:
         for channel in channels:
             await channel.wait_closed()
 
-    async def call_one(self, address: str, method: str, request: Message, reply_type: type[R]) -> R:
-        """The answer of this node, or what is wrong with it."""
+    async def call_one(
+        self, address: str, method: str, request: Message, reply_type: type[R], timeout_s: float | None = None
+    ) -> R:
+        """The answer of this node, or what is wrong with it. ``timeout_s``: None: as long as for opening a stream."""
         try:
             data = await self.channel(address).unary(
-                method, request.SerializeToString(), self.metadata, self.options.open_timeout_s
+                method,
+                request.SerializeToString(),
+                self.metadata,
+                self.options.open_timeout_s if timeout_s is None else timeout_s,
             )
         except RpcError as error:
             raise error_of_call(error, node=address) from None

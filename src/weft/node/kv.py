@@ -48,7 +48,7 @@ from weft.port.node import MeshNode
 
 CREDIT_BYTES: Final = 4 * MIB  # read ahead of folding
 READY_S: Final = 30.0  # to read what the log has; then callers are told to come back
-ARRIVAL_S: Final = 10.0  # for a revision that somebody has seen elsewhere; likewise
+ARRIVAL_S: Final = 4.0  # for a revision that somebody has seen elsewhere; clients give a call five seconds
 RETRY_S: Final = 1.0  # after the node ended the subscription
 ADOPT_S: Final = 5.0  # between two looks for what a lost disk left behind
 ADOPTED_AT_ONCE: Final = 1000  # entries in one look: other writers have their turn in between
