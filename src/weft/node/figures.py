@@ -101,14 +101,14 @@ class GroupFigures:
 class KvFigures:
     """Of buckets of keys and values."""
 
-    buckets: int
-    keys: int
-    cached_bytes: int
-    gets: int
-    writes: int
-    conflicts: int
-    watches: int
-    ahead: int
+    buckets: int = 0
+    keys: int = 0
+    cached_bytes: int = 0
+    gets: int = 0
+    writes: int = 0
+    conflicts: int = 0
+    watches: int = 0
+    ahead: int = 0  # entries that wait because a clock is ahead
 
 
 @dataclass(frozen=True, slots=True)
