@@ -165,3 +165,22 @@ def test_readers_see_the_same_before_and_after(
             assert is_gone and kept == [latest], "nothing that it hides is left"
         kept = after
     assert is_gone or latest is None or latest in kept
+
+
+def test_what_is_in_table_files_is_noted_without_a_sync_but_only_if_all_is_durable(log: Log) -> None:
+    """On a node where nothing happens nothing is synced, and what has expired has to go all the same."""
+    a = Writer(log, "a")
+    a.put("x", 10, b"not durable yet")
+    before = log.flushed_segment
+    log.begin_segment()
+    log.store.flush(wait=True)
+    log.look_flushed()
+    assert log.flushed_segment == before, "compaction would take what no sync has told of"
+    log.sync()
+    a.put("x", 11, b"durable")
+    log.sync()
+    before = log.flushed_segment
+    log.begin_segment()
+    log.store.flush(wait=True)
+    log.look_flushed()
+    assert log.flushed_segment > before

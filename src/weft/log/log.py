@@ -432,9 +432,13 @@ class Log:
         self._segments.flush()
 
     def look_flushed(self) -> None:
-        """For maintenance: note what is in table files by now, also while nothing is synced because nothing comes."""
+        """For maintenance: note what is in table files by now, also while nothing is synced because nothing comes.
+
+        What is in table files has to be durable. While something is not, the sync that follows notes it.
+        """
         with self._sync_lock:
-            self._note_flushed()
+            if self.appended == self.synced:
+                self._note_flushed()
 
     def _note_flushed(self) -> None:
         done = None
