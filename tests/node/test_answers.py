@@ -10,6 +10,7 @@ import pytest
 from weft import membership
 from weft.core import Broker, BrokerSettings
 from weft.core.messages import LinkUp, MemberKnown
+from weft.core.policy import GroupPolicy
 from weft.core.views import explain
 from weft.log import MemoryStore, open_store
 from weft.membership import Members, NodeState
@@ -41,7 +42,12 @@ def chain() -> Broker:
 def answers_of(broker: Broker) -> NodeAnswers:
     own = NodeState(broker.me, 1, 1, Epoch(1))
     members = Members(own, membership.Settings(), Random(1))  # noqa: S311
-    return NodeAnswers(broker, members, list, lambda _: None, list, lambda: False, lambda: None)
+
+    async def set_group(group: str, policy: GroupPolicy) -> None:
+        raise AssertionError("nobody asks for that")
+
+    about = pb.StatusReply
+    return NodeAnswers(broker, members, list, lambda _: None, list, lambda: False, lambda: None, set_group, about)
 
 
 async def page(answers: NodeAnswers, limit: int | None, after: str = "") -> pb.ExplainReply:
