@@ -1,6 +1,7 @@
-"""A standalone Spark cluster on loopback for tests: a master and two workers, each a process of its own.
+"""Spark elsewhere, on loopback, for tests: a standalone cluster of a master and two workers, and a Spark Connect
+server, each a process of its own.
 
-``cluster`` is a fixture of the whole run, for every pipeline that is to run there unchanged. (SPK-06)
+They are fixtures of the whole run, for every pipeline that is to run there unchanged. (SPK-06, LAK-05)
 """
 
 from __future__ import annotations
@@ -28,6 +29,22 @@ POLL_S = 0.05
 WORKERS = 2
 MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 REGISTERED = re.compile(r"Registering worker")
+
+
+SERVING = re.compile(r"Spark Connect server started at: \S*?:(\d+)")
+CONNECT_MODULES = ("grpc", "grpc_status", "google.rpc", "zstandard")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectServer:
+    """Where it is, and the master that it runs on itself."""
+
+    address: str
+    master: str
+    warehouse: Path  # where its tables are
+
+    def spark_section(self) -> dict[str, object]:
+        return {"master": self.address, "conf": {"spark.sql.shuffle.partitions": "2"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +76,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     logs = tmp_path_factory.mktemp("cluster")
     with ExitStack() as processes:
         master_log = logs / "master.log"
-        processes.enter_context(_daemon("master.Master", ["--host", "127.0.0.1", "--port", "0"], master_log))
+        processes.enter_context(
+            _daemon("master.Master", ["--webui-port", "0", "--host", "127.0.0.1", "--port", "0"], master_log)
+        )
         url = _found(MASTER_URL, master_log, 1)[0]
         for number in range(WORKERS):
             place = logs / f"worker-{number}"
-            arguments = ["--host", "127.0.0.1", "--port", "0", "--cores", "1", "--memory", "1g"]
+            arguments = ["--webui-port", "0", "--host", "127.0.0.1", "--port", "0", "--cores", "1", "--memory", "1g"]
             processes.enter_context(
                 _daemon("worker.Worker", [*arguments, "--work-dir", str(place), url], logs / f"worker-{number}.log")
             )
@@ -71,21 +90,50 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield Cluster(url, logs)
 
 
+@pytest.fixture(scope="session")
+def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """On two cores of its own, as a team would share it; clients reach it by gRPC alone."""
+    for module in CONNECT_MODULES:
+        pytest.importorskip(module, reason="Spark Connect needs pip install 'weft[connect]'")
+    try:
+        use_java(cache_directory())
+    except UsageError as error:
+        pytest.skip(str(error))
+    place = tmp_path_factory.mktemp("connect")
+    log, master = place / "server.log", "local[2]"
+    conf = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+    }
+    given = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    arguments = ["--master", master, *given, "--class", server, "spark-internal"]
+    with _daemon("SparkSubmit", arguments, log, memory="768m", cwd=place):
+        yield ConnectServer(f"sc://127.0.0.1:{_found(SERVING, log, 1)[0]}", master, place / "warehouse")
+
+
 @contextmanager
-def _daemon(name: str, arguments: list[str], log: Path) -> Iterator[None]:
+def _daemon(
+    name: str, arguments: list[str], log: Path, memory: str = "256m", cwd: Path | None = None
+) -> Iterator[None]:
     """One of Spark's own processes, ended with all that it started."""
     program = Path(pyspark.__file__).parent / "bin" / "spark-class"
     environ = os.environ | {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_MEMORY": memory,
     }
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [program, f"org.apache.spark.deploy.{name}", "--webui-port", "0", *arguments],
+            [program, f"org.apache.spark.deploy.{name}", *arguments],
             stdout=stream,
             stderr=subprocess.STDOUT,
             env=environ,
+            cwd=cwd,
             start_new_session=True,
         )
     try:

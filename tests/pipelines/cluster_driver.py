@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from weft.configuration import Source, validated
 from weft.pipelines.base import JobRun, Outcome, Streaming
 from weft.pipelines.catalogue import find
+from weft.pipelines.running import started
 from weft.spark.session import session
 
 
@@ -28,7 +29,7 @@ def run(spark: SparkSession, name: str, values: dict[str, Any]) -> Outcome:
     if not isinstance(pipeline, Streaming):
         outcome: Outcome = pipeline.run(spark, settings, JobRun(execute=True, say=lambda _line: None))
         return outcome
-    for query in pipeline.start(spark, settings):
+    for query in started(pipeline, spark, settings, say=lambda _line: None):
         query.awaitTermination()
     return Outcome("done")
 
@@ -44,7 +45,7 @@ def main(plan: Path, outcomes: Path) -> None:
             found[name] = {"ok": False, "summary": f"{type(error).__name__}: {error}", "rows": []}
         else:
             found[name] = {"ok": outcome.ok, "summary": outcome.summary, "rows": list(outcome.rows)}
-        found[name]["master"] = spark.sparkContext.master
+        found[name]["master"] = spark.conf.get("spark.master")
     spark.stop()
     outcomes.write_text(json.dumps(found, default=str))
 

@@ -1,6 +1,6 @@
-"""The one Spark session of the suite, for pipelines too, and a cluster."""
+"""The one Spark session of the suite, for pipelines too, a cluster, and a Spark Connect server."""
 
-from tests.pipelines.cluster import cluster
+from tests.pipelines.cluster import cluster, connect_server
 from tests.spark.conftest import spark
 
-__all__ = ["cluster", "spark"]
+__all__ = ["cluster", "connect_server", "spark"]

@@ -126,8 +126,8 @@ def test_agents_come_and_go_and_alerts_are_published_once(
         publish("coaty.plant.CHN.x", 200, b"time goes on")
         put = HealthOutput.put
 
-        def put_and_die(self: HealthOutput, rows: Any, batch: int) -> None:
-            put(self, rows, batch)
+        def put_and_die(self: HealthOutput, checkpoint: str, rows: Any, batch: int) -> None:
+            put(self, checkpoint, rows, batch)
             if alerts(tmp_path):
                 raise RuntimeError("the driver dies")
 

@@ -91,12 +91,12 @@ class Ended:
     err: str
 
 
-def run_with_spark(command: Sequence[str | Path]) -> Ended:
+def run_with_spark(command: Sequence[str | Path], timeout_s: float = SPARK_TIMEOUT_S) -> Ended:
     """A command that starts Spark, to its end; what is left of it is killed, its Java and workers too."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, start_new_session=True)
         try:
-            status = process.wait(SPARK_TIMEOUT_S)
+            status = process.wait(timeout_s)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

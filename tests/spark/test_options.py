@@ -92,6 +92,7 @@ def test_times(text: str, wanted: datetime) -> None:
         ({"columns": "headers", "includeHeaders": "false"}, "columns and includeHeaders contradict each other"),
         ({"startingOffsetsByTimestamp": "{}", "startingOffsets": "latest"}, "contradict each other"),
         ({"startingOffsetsByTimestamp": '{"other": 5}'}, "names other, which option subscribe does not select"),
+        ({"provider": "weft", "owner": "me"}, "use CREATE TEMPORARY VIEW name USING weft OPTIONS"),
         ({"kafka.bootstrap.servers": "h:1"}, "named by option nodes"),
         ({"kafka.fetch.min.bytes": "1"}, "is for Kafka's consumer, which is not there"),
         ({"groupIdPrefix": "x"}, "under option group"),

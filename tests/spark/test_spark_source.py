@@ -84,6 +84,20 @@ def test_a_batch_of_some_columns_in_some_partitions(read: Callable[..., DataFram
     assert read("jc.one", endingTimestamp=at).count() == 10
 
 
+def test_topics_by_path_and_in_sql(
+    spark: SparkSession, read: Callable[..., DataFrame], mesh: BlockingMesh, client: Client
+) -> None:
+    fill(client, "jq.one", "123")
+    options = {"nodes": mesh.address("n0"), "insecure": "true"}
+    assert spark.read.format("weft").options(**options).load("jq.*").count() == 3
+    given = ", ".join(f"{name} '{value}'" for name, value in {**options, "subscribe": "jq.*"}.items())
+    spark.sql(f"CREATE TEMPORARY VIEW jq USING weft OPTIONS ({given})")
+    assert spark.sql("SELECT cast(value AS string) FROM jq WHERE offset = 1").collect() == [("2",)]
+    spark.sql("DROP VIEW jq")
+    with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW name USING weft OPTIONS"):
+        spark.sql(f"CREATE TABLE jq_table USING weft OPTIONS ({given})")
+
+
 def test_nodes_are_read_together(read: Callable[..., DataFrame]) -> None:
     with blocking_mesh(2, links=()) as two, two.client("n0") as one, two.client("n1") as other:
         fill(one, "jn.a", "12")

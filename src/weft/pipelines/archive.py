@@ -88,12 +88,13 @@ def start(spark: SparkSession, settings: ArchiveSettings) -> Sequence[StreamingQ
         options.pop("startingTimestamp", None)
         options["startingOffsets"] = known
 
+    checkpoint = str(settings.run.checkpoint)
+
     def write(ranges: DataFrame, batch: int) -> None:
-        query = lake.query_id(ranges.sparkSession)
-        lake.append_batch(only_ranges(ranges), table, query=query, batch=batch, made=made)
+        lake.append_batch(only_ranges(ranges), table, query=lake.query_id(checkpoint), batch=batch, made=made)
 
     writer = read_ranges(spark, options).writeStream.foreachBatch(write)
-    writer = writer.queryName(name).option("checkpointLocation", str(settings.run.checkpoint))
+    writer = writer.queryName(name).option("checkpointLocation", checkpoint)
     return [writer.trigger(**settings.run.trigger_arguments()).start()]
 
 

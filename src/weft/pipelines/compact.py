@@ -24,6 +24,7 @@ from weft.pipelines.lake.staging import stage
 from weft.pipelines.lake.upsert import latest
 from weft.pipelines.lake.vacuum import vacuum
 from weft.pipelines.settings import JobSettings
+from weft.pipelines.shuffling import cores_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,7 +146,7 @@ def superseded_gone(rows: DataFrame, keys: Sequence[str], order_by: Sequence[str
 def merge_small(spark: SparkSession, table: lake.Table, say: Callable[[str], None]) -> Changed:
     """Write small files of a partition together, some of them at a time."""
     bins = plan(table.files(), table.settings.file_bytes)
-    step = BINS_PER_CORE * spark.sparkContext.defaultParallelism
+    step = BINS_PER_CORE * cores_of(spark)
     removed: list[DataFile] = []
     added: list[DataFile] = []
     for first in range(0, len(bins), step):

@@ -8,6 +8,7 @@ the table of nodes, adds to the table of alerts, and publishes them; from a tabl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import AwareDatetime, Field, model_validator
@@ -37,6 +38,10 @@ class PacketsSection(lake.TableSection):
 
     since: AwareDatetime | None = Field(default=None, description="Packets from this time on.")
     until: AwareDatetime | None = Field(default=None, description="Packets before this time.")
+
+    @classmethod
+    def is_input(cls) -> bool:
+        return True
 
 
 class RulesSection(Section):
@@ -104,8 +109,9 @@ def start(spark: SparkSession, settings: HealthSettings) -> Sequence[StreamingQu
         output.put_history(decided_history(spark, settings.packets, settings.rules.rules()), f"{NAME}-{name}")
         return []
     rows = decided(read_topics(spark, settings.mesh, settings.source, name), settings.rules)
-    writer = rows.writeStream.foreachBatch(output.put).queryName(name).outputMode("append")
     checkpoint = str(settings.run.checkpoint / NAME)
+    put = partial(output.put, checkpoint)
+    writer = rows.writeStream.foreachBatch(put).queryName(name).outputMode("append")
     trigger = settings.run.trigger_arguments()
     return [writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()]
 

@@ -64,8 +64,8 @@ def start(spark: SparkSession, settings: ObjectsSettings) -> Sequence[StreamingQ
     prepare_state(settings.table.settings(), OBJECTS, KEYS, ORDER)
     prepare_rejected(settings.rejected.settings())
     rows = changed_objects(read_topics(spark, settings.mesh, settings.source, name), settings.objects)
-    writer = rows.writeStream.foreachBatch(_put(settings)).queryName(name).outputMode("append")
     checkpoint = str(settings.run.checkpoint / NAME)
+    writer = rows.writeStream.foreachBatch(_put(settings, checkpoint)).queryName(name).outputMode("append")
     trigger = settings.run.trigger_arguments()
     return [writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()]
 
@@ -85,12 +85,12 @@ def changed_objects(events: DataFrame, section: ObjectsSection) -> DataFrame:
     return with_times(rows, OBJECTS | REJECTED)
 
 
-def _put(settings: ObjectsSettings) -> Callable[[DataFrame, int], None]:
+def _put(settings: ObjectsSettings, checkpoint: str) -> Callable[[DataFrame, int], None]:
     table, rejected = settings.table.settings(), settings.rejected.settings()
     marks = settings.objects.deadvertised == "mark"
 
     def put(rows: DataFrame, batch: int) -> None:
-        query = lake.query_id(rows.sparkSession)
+        query = lake.query_id(checkpoint)
         with kept(rows):
             changed = rows.where("rejected IS NULL").select(*OBJECTS)
             put_objects(changed, table, marks=marks, query=query, batch=batch)

@@ -150,8 +150,12 @@ def start(spark: SparkSession, settings: PacketsSettings) -> Sequence[StreamingQ
     checkpoint = private_directory(settings.run.checkpoint)
     key_files = settings.trust.key_files()
     keys_here(key_files)  # what is wrong with them is better heard now, and here
+    query = checkpoint / "query"
     tables = TwoTables(
-        settings.events.settings(PARTITION_BY), settings.quarantine.settings(PARTITION_BY), checkpoint / "decisions"
+        settings.events.settings(PARTITION_BY),
+        settings.quarantine.settings(PARTITION_BY),
+        checkpoint / "decisions",
+        query,
     )
     tables.prepare()
     hashing = _hashing(checkpoint / "replays.json", settings.replays.buckets)
@@ -162,7 +166,7 @@ def start(spark: SparkSession, settings: PacketsSettings) -> Sequence[StreamingQ
     )
     marked = with_replays_marked(found, packing, Window(late_s=settings.replays.late_s))
     writer = marked.writeStream.foreachBatch(tables).queryName(name).outputMode("append")
-    writer = writer.option("checkpointLocation", str(checkpoint / "query"))
+    writer = writer.option("checkpointLocation", str(query))
     return [writer.trigger(**settings.run.trigger_arguments()).start()]
 
 

@@ -66,6 +66,11 @@ ALIASES: Final = {
     "minOffsetsPerTrigger": "minEventsPerTrigger",
 }
 KAFKA: Final = "kafka."
+PROVIDER: Final = "provider"  # stands among the options of CREATE TABLE, with others of Spark's own
+CATALOG_TABLES: Final = (
+    "Spark does not hand the options of CREATE TABLE to a Python source when the table is read: use "
+    "CREATE TEMPORARY VIEW name USING weft OPTIONS (...)"
+)
 # What the Kafka source has and this one has not.
 REFUSED: Final = {
     "kafka.bootstrap.servers": "the nodes of a mesh are named by option nodes, or by context",
@@ -128,6 +133,8 @@ class SourceOptions:
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """All options of the source, or BadOption for the first one that is wrong."""
+    if PROVIDER in map(str.lower, given):
+        raise BadOption(CATALOG_TABLES)
     for name in given:
         if name.lower().startswith(KAFKA) and name.lower() not in REFUSED:
             raise BadOption(f"option {name} is for Kafka's consumer, which is not there: leave it out (docs/spark.md)")
@@ -163,7 +170,7 @@ def _selection(options: Mapping[str, str]) -> Selection:
         raise BadOption(
             "options subscribe and assign contradict each other: give one of them"
             if "assign" in options
-            else "option subscribe is missing: the topics or patterns to read, such as plant.>"
+            else f"option subscribe is missing: the topics or patterns to read, such as plant.>. {CATALOG_TABLES}"
         )
     if "assign" in options:
         if "exclude" in options:

@@ -104,7 +104,7 @@ def test_one_query_fills_two_tables_and_a_batch_done_again_changes_neither(
     done = []
 
     def write(batch_rows: DataFrame, batch: int) -> None:
-        query = lake.query_id(batch_rows.sparkSession)
+        query = lake.query_id(tmp_path / "c")
         done.append(lake.append_batch(batch_rows.where("offset % 2 = 0"), even, query=query, batch=batch))
         if len(done) == 1:
             raise RuntimeError("killed between the two tables")
@@ -124,9 +124,12 @@ def test_one_query_fills_two_tables_and_a_batch_done_again_changes_neither(
     assert offsets_of(lake.open_table(odd)) == list(range(1, 10, 2))
 
 
-def test_a_query_has_an_id_within_a_batch_only(spark: SparkSession) -> None:
-    with pytest.raises(TableError, match="there is a query id within foreachBatch only"):
-        lake.query_id(spark)
+@pytest.mark.parametrize("content", [None, "", "{}", '{"id": 5}'])
+def test_a_query_has_its_id_from_its_checkpoint(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "metadata").write_text(content)
+    with pytest.raises(TableError, match="the checkpoint has no id of a query"):
+        lake.query_id(tmp_path)
 
 
 # --- tables of current state -----------------------------------------------------------------------------------------

@@ -33,9 +33,9 @@ class HealthOutput:
         prepare_state(self.alerts, ALERTS, ALERT_KEYS, ALERT_ORDER)
         prepare_rejected(self.rejected)
 
-    def put(self, rows: DataFrame, batch: int) -> None:
-        """A micro-batch, for ``foreachBatch``. Each place knows by query and batch what it has already."""
-        query = lake.query_id(rows.sparkSession)
+    def put(self, checkpoint: str, rows: DataFrame, batch: int) -> None:
+        """A micro-batch of the query with this checkpoint. Each place knows by query and batch what it has already."""
+        query = lake.query_id(checkpoint)
         with kept(rows):
             nodes, alerts = _nodes(rows), _alerts(rows)
             put_rejected(rows, self.rejected, query=query, batch=batch)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -63,14 +64,18 @@ def _worth_it(files: Sequence[DataFile]) -> Iterator[Bin]:
 
 def rewrite(spark: SparkSession, table: Table, bins: Sequence[Bin]) -> list[WrittenFile]:
     """The rows of each bin in a new file, not yet part of the table; a task per bin."""
+    if not bins:
+        return []
     settings, schema = table.settings, columns_of(table.schema())
-    return [
-        file
-        for written in spark.sparkContext.parallelize(bins, len(bins))
-        .map(lambda each: rewrite_bin(settings, schema, each, secrets.token_hex(8)))
-        .collect()
-        for file in written
-    ]
+
+    def rewritten(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            files = rewrite_bin(settings, schema, bins[number], secrets.token_hex(8))
+            yield pa.record_batch({"files": pa.array([pickle.dumps(files)], pa.binary())})
+
+    tasks = spark.range(0, len(bins), 1, len(bins))
+    rows = tasks.mapInArrow(rewritten, "files binary").collect()
+    return [file for row in rows for file in pickle.loads(row.files)]  # noqa: S301  from our own tasks
 
 
 def rewrite_bin(settings: TableSettings, schema: pa.Schema, together: Bin, token: str) -> list[WrittenFile]:

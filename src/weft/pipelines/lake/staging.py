@@ -8,8 +8,10 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import pyarrow as pa
 
 from weft.pipelines.lake.files import Attempt, WrittenFile
@@ -17,13 +19,19 @@ from weft.pipelines.lake.reading import columns_of
 from weft.pipelines.lake.settings import TableError, TableSettings
 from weft.pipelines.lake.table import ensure, open_table
 from weft.pipelines.lake.writing import FileWriter, stored_schema
-from weft.spark.properties import QUERY_ID
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+METADATA: Final = "metadata"  # Spark's file in a checkpoint
 PREPARED_MAX: Final = 64  # tables that the queries of one driver write
+
+
+class QueryMetadata(msgspec.Struct, frozen=True):
+    """What Spark writes there."""
+
+    id: str
 
 
 def prepare(settings: TableSettings, schema: StructType) -> None:
@@ -80,7 +88,7 @@ def append_batch(
 ) -> bool:
     """Add a frame's rows to a table, once for each (query, batch); False if there was nothing to add any more.
 
-    For ``foreachBatch``: ``query`` is ``query_id(spark)``, ``batch`` what Spark hands over.
+    For ``foreachBatch``: ``query`` is ``query_id(checkpoint)``, ``batch`` what Spark hands over.
     """
     _prepare_once(settings, (frame.schema if made is None else made.schema).json())
     table = open_table(settings)
@@ -91,9 +99,14 @@ def append_batch(
     return bool(files) and table.commit(files, query, batch)
 
 
-def query_id(spark: SparkSession) -> str:
-    """Within ``foreachBatch``: the query's id, which stays the same for as long as its checkpoint is kept."""
-    found = spark.sparkContext.getLocalProperty(QUERY_ID)
-    if not found:
-        raise TableError("there is a query id within foreachBatch only", property=QUERY_ID)
-    return found
+def query_id(checkpoint: Path | str) -> str:
+    """Within ``foreachBatch``: the query's id, as Spark keeps it in its checkpoint from before the first batch on.
+
+    Spark knows it otherwise only in its JVM, which a Spark Connect client does not reach.
+    """
+    metadata = Path(checkpoint) / METADATA
+    try:
+        found = msgspec.json.decode(metadata.read_bytes(), type=QueryMetadata)
+    except (OSError, msgspec.DecodeError) as error:
+        raise TableError(f"the checkpoint has no id of a query: {error}", checkpoint=checkpoint) from None
+    return found.id

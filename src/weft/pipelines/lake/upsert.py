@@ -34,7 +34,7 @@ def upsert_stream(
     prepare(table, frame.schema)
 
     def merge(rows: DataFrame, batch: int) -> None:
-        upsert_batch(rows, table, keys=keys, order_by=order_by, query=query_id(rows.sparkSession), batch=batch)
+        upsert_batch(rows, table, keys=keys, order_by=order_by, query=query_id(checkpoint), batch=batch)
 
     writer = frame.writeStream.foreachBatch(merge).queryName(query_name).outputMode(output_mode)
     return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()

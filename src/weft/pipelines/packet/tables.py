@@ -38,11 +38,12 @@ QUARANTINE_STORED: Final = QUARANTINE.append(DAY)
 
 @dataclass(frozen=True, slots=True)
 class TwoTables:
-    """For ``foreachBatch``: writes parcels of judged packets. ``decisions`` is a directory that outlives the driver."""
+    """For ``foreachBatch``: writes parcels of judged packets. The directories outlive the driver."""
 
     events: lake.TableSettings
     quarantine: lake.TableSettings
     decisions: Path
+    checkpoint: Path  # of the query
 
     def prepare(self) -> None:
         """Make the tables, or see that they fit."""
@@ -53,7 +54,7 @@ class TwoTables:
         self.decisions.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, parcels: DataFrame, batch: int) -> None:
-        query = lake.query_id(parcels.sparkSession)
+        query = lake.query_id(self.checkpoint)
         self._forget_before(batch)
         staged = self._decided(batch, query)
         if staged is None:
