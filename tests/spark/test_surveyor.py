@@ -86,6 +86,20 @@ def test_a_node_that_is_silent_is_waited_for_once_and_counts_when_it_is_back() -
             until(lambda: len(asking.look(complete=False, patient=False).held) == 2)
 
 
+def test_what_a_node_said_when_nobody_waited_is_asked_again() -> None:
+    """It may be an hour old by the time of the next trigger."""
+    with blocking_mesh(2, links=()) as two, two.client("n0") as one, two.client("n1") as other:
+        fill(one, "plant.a", "1")
+        fill(other, "plant.b", "1")
+        with closing(surveyor(two.address("n0"), two.address("n1"))) as asking:
+            asking.look(complete=True)
+            late = asking._nodes[two.address("n1")].ask(asking._pool, None)
+            until(late.done)
+            fill(other, "plant.b", "23")
+            held = asking.look(complete=False, patient=False).held
+        assert {place.stream.topic: each.latest for place, each in held.items()} == {"plant.a": 1, "plant.b": 3}
+
+
 def test_nobody_answers() -> None:
     with closing(surveyor("127.0.0.1:1")) as asking, pytest.raises(Unavailable, match="none of the job's nodes"):
         asking.look(complete=False)

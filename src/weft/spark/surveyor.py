@@ -146,7 +146,10 @@ class Surveyor:
 
     def _asked(self, addresses: Iterable[str], when: When, *, patient: bool) -> dict[str, NodePositions]:
         """What these nodes say, all of them asked at once; who does not answer is then among the silent."""
-        calls = {address: self._node(address).ask(self._pool, when) for address in addresses}
+        late = {address: self._node(address).take_late(when) for address in addresses}
+        for address in (address for address, said in late.items() if said is not None):
+            self._silent.pop(address, None)  # it is back: asked again, and waited for
+        calls = {address: self._node(address).ask(self._pool, when) for address in late}
         waited = [
             call
             for address, call in calls.items()
@@ -156,7 +159,10 @@ class Surveyor:
         answers: dict[str, NodePositions] = {}
         for address, call in calls.items():
             if not call.done():
-                self._fell_silent(address, Unavailable("it has not answered yet"))
+                if (before := late[address]) is not None:
+                    answers[address] = before  # it is slow, and what it said then is true
+                else:
+                    self._fell_silent(address, Unavailable("it has not answered yet"))
                 continue
             self._node(address).forget(when)
             match call.result():
@@ -234,6 +240,14 @@ class _AskedNode:
         call = pool.submit(self._answer, when)
         self._calls.append((when, call))
         return call
+
+    def take_late(self, when: When) -> NodePositions | None:
+        """What it answered after nobody waited any longer; that may be long ago."""
+        for asked, call in self._calls:
+            if asked == when and call.done() and isinstance(said := call.result(), NodePositions):
+                self.forget(when)
+                return said
+        return None
 
     def forget(self, when: When) -> None:
         """The call for this is done with."""
