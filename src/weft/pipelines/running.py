@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 SLOW_START: Final = "Python worker failed to connect back"
-SLOW_STARTS_MAX: Final = 5  # each takes ten seconds
+SLOW_STARTS_MAX: Final = 12  # each takes ten seconds: two minutes, for a machine with ten times its load
 LOOK_INTERVAL_S: Final = 0.5  # how soon a wish to stop and the end of a batch are seen
 
 
