@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 from base64 import b64decode
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.console.signing import Place, publish, signed_in, told
+from tests.up import COMMAND, END_TIMEOUT_S, up
 
 NASTY = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
@@ -138,3 +143,29 @@ def test_text_of_others_is_data_and_never_markup(place: Place) -> None:
         assert event["headers"] == [[NASTY, NASTY]] and b64decode(event["key"]).decode() == NASTY
         refused = http.get("/api/topic", params={"topic": NASTY})
         assert refused.status_code == 400 and refused.headers["content-type"] == "application/json"
+
+
+@pytest.mark.req("SEE-01", "OPS-01")
+def test_a_node_ends_well_while_pages_are_open(tmp_path: Path) -> None:
+    with up(tmp_path / "a") as node:
+        key = node.context.token
+        assert key is not None
+        with signed_in(node, key) as http:
+            live, tail = told(http, "/api/live"), told(http, "/api/tail", pattern=">")
+            assert (next(live)[0], next(tail)[0]) == ("snapshot", "ready")
+            node.process.send_signal(signal.SIGTERM)
+            for stream in (live, tail):
+                name, said = next(each for each in stream if each[0] != "snapshot")
+                assert name == "over" and "shutting down" in said["why"]
+        assert node.process.wait(END_TIMEOUT_S) == 0
+        assert "Traceback" not in node.said() and "exception" not in node.said()
+
+
+@pytest.mark.req("SEE-01")
+def test_the_command_says_where_it_is_and_how_to_get_in(place: Place) -> None:
+    environ = os.environ | {"WEFT_CONFIG_DIR": str(place.node.config)}
+    command = [*COMMAND, "console"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=END_TIMEOUT_S, check=False)
+    assert (done.returncode, done.stdout) == (0, f"http://{place.node.admin}\n"), done.stderr
+    assert "contexts.toml" in done.stderr.replace("\n", "") and place.admin not in done.stderr + done.stdout
+    assert f"console at http://{place.node.admin}" in place.node.said()

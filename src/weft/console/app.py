@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack, aclosing
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
@@ -29,7 +29,7 @@ from weft.core.groups.names import parse_group
 from weft.errors import PeerError, UsageError, WeftError
 from weft.limits import KIB, MIB
 from weft.model import Pattern, Topic, parse_pattern, parse_topic
-from weft.port.access import Access, Caller
+from weft.port.access import Access
 from weft.port.errors import Busy, QuotaUsedUp, ShuttingDown, TooLarge
 from weft.security import NotAllowed, Refused, Unauthenticated
 from weft.security.api_keys import KeyRecord
@@ -85,6 +85,7 @@ class Console:
         self.guard = Guard(node_id, self.sessions, settings.is_open, settings.has_tls, time.monotonic)
         self._is_open = settings.is_open
         self._parts: ConsoleParts | None = None
+        self._why_not = "this node is starting"
         self._snapshots: Snapshots
         self._events: EventBrowser
         self._history = LagHistory()
@@ -96,19 +97,22 @@ class Console:
         self._snapshots = Snapshots(parts.asking, self._history)
         self._events = EventBrowser(parts.asking)
         self._looking = asyncio.create_task(self._look(parts), name="weft-console")
+        self._looking.add_done_callback(_tell_defect)
 
     async def close(self) -> None:
-        """Pages are told, and nobody is signed in any more."""
+        """Pages are told, and nobody is signed in any more. What asks later is told, too. May be called again."""
+        self._why_not = "this node is shutting down"
         for feed in list(self._feeds):
-            feed.end("this node is shutting down")
+            feed.end(self._why_not)
         self.sessions.close_all()
-        if self._parts is None:
+        parts, self._parts = self._parts, None
+        if parts is None:
             return
         assert self._looking is not None, "both are set together"
         self._looking.cancel()
         await asyncio.gather(self._looking, return_exceptions=True)
         await self._snapshots.close()
-        await self._parts.asking.close()
+        await parts.asking.close()
 
     async def _look(self, parts: ConsoleParts) -> None:
         """Remember how far behind groups are; end sessions that are over, with what they have open."""
@@ -148,7 +152,7 @@ class Console:
 
     def _running(self) -> ConsoleParts:
         if self._parts is None:
-            raise Busy("this node is starting")
+            raise Busy(self._why_not)
         return self._parts
 
     def _answering(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
@@ -249,7 +253,7 @@ class Console:
     # --- what goes on for long -----------------------------------------------------------------------------------
 
     def _streaming(
-        self, begin: Callable[[ConsoleParts, Request, Asker, Feed], AsyncIterator[bytes]]
+        self, begin: Callable[[ConsoleParts, Request, Asker, Feed], AsyncGenerator[bytes, None]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
             try:
@@ -257,7 +261,9 @@ class Console:
                 if len(session.feeds) >= FEEDS_OF_SESSION_MAX:
                     raise Busy("too many live pages are open: close one", limit=FEEDS_OF_SESSION_MAX)
                 feed = Feed(asyncio.Event())
-                content = self._fed(request, session, asker.caller, feed, begin(parts, request, asker, feed))
+                begun = begin(parts, request, asker, feed)
+                watching = parts.access.watching(asker.caller, lambda error: feed.end(str(error)))
+                content = self._fed(request, session, watching, feed, begun)
             except WeftError as error:
                 return refusal(error)
             headers = NO_STORE | HEADERS | {"x-accel-buffering": "no"}
@@ -266,31 +272,42 @@ class Console:
         return serve
 
     async def _fed(
-        self, request: Request, session: Session, caller: Caller, feed: Feed, content: AsyncIterator[bytes]
+        self,
+        request: Request,
+        session: Session,
+        watching: AbstractContextManager[None],
+        feed: Feed,
+        content: AsyncGenerator[bytes, None],
     ) -> AsyncIterator[bytes]:
         """The content, as long as the session lasts and the key is good."""
         connection = request.scope.get("state", {}).get("connection")
-        with ExitStack() as stack:
-            self._feeds.add(feed)
-            stack.callback(self._feeds.discard, feed)
-            session.feeds[feed] = partial(feed.end, "you were signed out")
-            stack.callback(session.feeds.pop, feed, None)
-            stack.enter_context(self._running().access.watching(caller, lambda error: feed.end(str(error))))
-            if connection is not None:
-                connection.begin_stream()
-            async for part in content:
-                session.seen_s = time.monotonic()
+        async with aclosing(content):
+            with watching, ExitStack() as stack:
+                self._feeds.add(feed)
+                stack.callback(self._feeds.discard, feed)
+                session.feeds[feed] = partial(feed.end, "you were signed out")
+                stack.callback(session.feeds.pop, feed, None)
                 if connection is not None:
-                    connection.go_on()
-                yield part
+                    connection.begin_stream()
+                async for part in content:
+                    session.seen_s = time.monotonic()
+                    if connection is not None:
+                        connection.go_on()
+                    yield part
 
-    def _live(self, parts: ConsoleParts, request: Request, asker: Asker, feed: Feed) -> AsyncIterator[bytes]:
+    def _live(self, parts: ConsoleParts, request: Request, asker: Asker, feed: Feed) -> AsyncGenerator[bytes, None]:
         return live(feed, self._snapshots, asker)
 
-    def _tail(self, parts: ConsoleParts, request: Request, asker: Asker, feed: Feed) -> AsyncIterator[bytes]:
+    def _tail(self, parts: ConsoleParts, request: Request, asker: Asker, feed: Feed) -> AsyncGenerator[bytes, None]:
         search = Search.read_untrusted(request.query_params)
         asker.caller.check_subscribe(search.pattern)
         return Tail(parts.asking, asker, search.pattern, search.key).run(feed)
+
+
+def _tell_defect(task: asyncio.Task[None]) -> None:
+    """It runs until it is cancelled: an error must not pass unseen."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler({"message": "console", "exception": error, "task": task})
 
 
 class SignIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

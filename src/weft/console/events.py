@@ -6,6 +6,7 @@ came.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -121,6 +122,7 @@ class EventBrowser:
             first = max(end - window, holding.first)
             read = await self._read(holding, first, end, asker, budget)
             budget.events -= end - first
+            await asyncio.sleep(0)  # others have their turn
             found += [each for each in reversed(read) if search.takes(each[0])]
             if search.begin_us is not None and read and all(event.timestamp_us < search.begin_us for event, _ in read):
                 break

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -108,7 +108,7 @@ class Feed:
             pass
 
 
-async def live(feed: Feed, snapshots: Snapshots, asker: Asker) -> AsyncIterator[bytes]:
+async def live(feed: Feed, snapshots: Snapshots, asker: Asker) -> AsyncGenerator[bytes, None]:
     while not feed.over.is_set():
         try:
             yield said("snapshot", await snapshots.take(asker))
@@ -152,7 +152,7 @@ class Tail:
 
     # --- the page ------------------------------------------------------------------------------------------------
 
-    async def run(self, feed: Feed) -> AsyncIterator[bytes]:
+    async def run(self, feed: Feed) -> AsyncGenerator[bytes, None]:
         """The rights were checked before: raise nothing, but say why it is over."""
         usage = self._node.quotas.usage(self._caller)
         holding = self._node.held.holding(self._caller.who, Use.SUBSCRIBE, TAIL_PART)

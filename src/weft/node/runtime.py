@@ -167,6 +167,7 @@ class Node:
         await self.links.start()
         await self._start_gateways()
         self._console.attach(console_parts(config, self.clients, self.answers, self.protection, self._topics))
+        self._parts.push_async_callback(self._console.close)  # before what it asks is gone
 
     def _settle_node_id(self, token: Secret[str] | None) -> NodeId:
         wanted = wanted_node_id(self.config, token)
