@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 from base64 import b64decode
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from tests.console.signing import Place, publish, signed_in, told
 from tests.up import COMMAND, END_TIMEOUT_S, up
+from weft.console.streaming import TAIL_EVENTS_MAX
 
 NASTY = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
@@ -130,6 +133,31 @@ def test_the_tail_shows_what_comes_and_only_that(place: Place) -> None:
         assert name == "events" and [b64decode(each["payload"]) for each in said["events"]] == [b"after"]
 
 
+@pytest.mark.req("SEE-01", "SEC-05")
+def test_of_many_events_the_tail_shows_some_and_counts_the_rest(place: Place) -> None:
+    many = 5000
+
+    async def pour() -> None:
+        async with place.node.client() as client:
+            for number in range(many):
+                await client.wait_for_room()
+                client.publish_nowait("orders.pour", f"{number}".encode())
+            await client.flush()
+
+    with signed_in(place.node, place.few) as http:
+        stream = told(http, "/api/tail", pattern="orders.pour")
+        assert next(stream)[0] == "ready"
+        asyncio.run(pour())
+        shown: list[int] = []
+        passed_over = 0
+        while len(shown) + passed_over < many:
+            _, said = next(stream)
+            assert len(said["events"]) <= TAIL_EVENTS_MAX
+            shown += [int(b64decode(each["payload"])) for each in said["events"]]
+            passed_over += said["passed_over"]
+        assert shown == sorted(shown) and shown[-1] == many - 1, "in order, and the newest is among them"
+
+
 @pytest.mark.req("SEE-01", "SEC-04")
 def test_text_of_others_is_data_and_never_markup(place: Place) -> None:
     """XSS: names, keys, headers and payloads leave as JSON strings, which a browser is told not to take for a page."""
@@ -169,3 +197,21 @@ def test_the_command_says_where_it_is_and_how_to_get_in(place: Place) -> None:
     assert (done.returncode, done.stdout) == (0, f"http://{place.node.admin}\n"), done.stderr
     assert "contexts.toml" in done.stderr.replace("\n", "") and place.admin not in done.stderr + done.stdout
     assert f"console at http://{place.node.admin}" in place.node.said()
+
+
+@pytest.mark.req("SEE-01")
+def test_gateways_tell_what_became_of_what_came_in(tmp_path: Path) -> None:
+    gateways = {"WEFT_GATEWAY_EMM_UDP": "127.0.0.1:0", "WEFT_GATEWAY_EXMP_TCP": "127.0.0.1:0"}
+    with up(tmp_path / "a", environ=gateways) as node:
+        key = node.context.token
+        assert key is not None
+        host, _, port = node.gateway("emm").rpartition(":")
+        with signed_in(node, key) as http, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
+            device.sendto(b"\x01 no packet", (host, int(port)))
+            for _, snapshot in told(http, "/api/live"):
+                shown = {each["protocol"]: each for each in snapshot["mesh"]["nodes"][0]["status"]["gateways"]}
+                assert set(shown) == {"emm", "exmp"}
+                if sum(shown["emm"]["refused"].values()) == 1:
+                    break
+            assert shown["emm"]["listeners"] == [f"emm {node.gateway('emm')}"]
+        node.end_quietly()

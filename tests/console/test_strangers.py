@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import ssl
+import subprocess
 from http.client import HTTPSConnection
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 
 from tests.console.conftest import new_key
 from tests.console.signing import MARK, Place, publish, signed_in, stranger, told
-from tests.up import END_TIMEOUT_S, up
+from tests.up import COMMAND, END_TIMEOUT_S, up
 from weft.console.app import static_files
 from weft.console.guard import is_loopback
 from weft.contexts import FILE, read_contexts
@@ -54,10 +56,14 @@ def test_the_console_is_off_by_setting(tmp_path: Path) -> None:
         node.end_quietly()
 
 
-@pytest.mark.req("SEE-01", "SEC-01")
-def test_beyond_loopback_it_speaks_tls_with_the_certificate_of_the_node(tmp_path: Path) -> None:
-    flags = ("--admin", "0.0.0.0:0", "--node-id", "a")
-    with up(tmp_path / "a", *flags) as node:
+@pytest.mark.req("SEE-01", "SEC-01", "OPS-02")
+@pytest.mark.parametrize(
+    ("admin", "environ"),
+    [("0.0.0.0:0", {}), ("127.0.0.1:0", {"WEFT_ADMIN_TLS": "always"})],
+    ids=["beyond loopback", "by setting"],
+)
+def test_it_speaks_tls_with_the_certificate_of_the_node(tmp_path: Path, admin: str, environ: dict[str, str]) -> None:
+    with up(tmp_path / "a", "--admin", admin, "--node-id", "a", environ=environ) as node:
         port = int(node.admin.rpartition(":")[2])
         context = next(iter(read_contexts(node.config / FILE).contexts.values()))
         trusting = ssl.create_default_context(cafile=context.tls_root)
@@ -72,6 +78,12 @@ def test_beyond_loopback_it_speaks_tls_with_the_certificate_of_the_node(tmp_path
         with socket.create_connection(("127.0.0.1", port), timeout=END_TIMEOUT_S) as plain:
             plain.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
             assert b"ok" not in plain.recv(4096), "no plain text here"
+        assert f"console at https://127.0.0.1:{port}" in node.said()
+        asked = [*COMMAND, "doctor", "--data", str(tmp_path / "a"), "--listen", node.grpc, "--admin", node.admin]
+        done = subprocess.run(
+            asked, env=os.environ | environ, capture_output=True, text=True, timeout=END_TIMEOUT_S, check=False
+        )
+        assert "it runs and is ready" in done.stdout, done.stdout + done.stderr
         node.end_quietly()
 
 
