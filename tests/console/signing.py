@@ -38,6 +38,11 @@ def signed_in(node: RunningNode, key: str) -> Iterator[httpx.Client]:
         yield http
 
 
+def who(key: str) -> str:
+    """As the node names whoever shows this key."""
+    return f"key {key.split('_')[1]}"
+
+
 def publish(http: httpx.Client, topic: str, payload: str = "x", **more: object) -> httpx.Response:
     return http.post("/api/publish", json={"topic": topic, "payload": payload, **more}, headers=MARK)
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.console.conftest import new_key
-from tests.console.signing import MARK, Place, publish, signed_in, stranger, told
+from tests.console.signing import MARK, Place, publish, signed_in, stranger, told, who
 from tests.up import COMMAND, END_TIMEOUT_S, up
 from weft.console.app import static_files
 from weft.console.guard import is_loopback
@@ -101,7 +101,7 @@ def test_a_wrong_key_opens_nothing_and_a_right_one_a_session_of_its_own(place: P
         assert answer.status_code == 204
         assert all(part in cookie for part in ("HttpOnly", "SameSite=strict", "Max-Age=28800", "Path=/"))
         assert place.admin not in cookie and place.admin.rpartition("_")[2][:16] not in cookie
-        assert http.get("/api/me").json()["who"] == "key k1"
+        assert http.get("/api/me").json()["who"] == who(place.admin)
 
 
 @pytest.mark.req("SEE-01")
@@ -141,7 +141,7 @@ def test_other_sites_cannot_change_anything(place: Place, headers: dict[str, str
         for path, body in (("publish", {"topic": "t"}), ("sign-out", {}), ("sign-in", {"key": place.few})):
             answer = http.post(f"/api/{path}", json=body, headers=headers)
             assert answer.status_code == 400 and "does not come from a page of this console" in answer.text
-        assert http.get("/api/me").json()["who"] == "key k1"
+        assert http.get("/api/me").json()["who"] == who(place.admin)
         assert http.get("/api/sign-out").status_code == http.get("/api/publish").status_code == 405
 
 

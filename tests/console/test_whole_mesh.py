@@ -10,12 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.console.conftest import new_key
 from tests.console.signing import publish, signed_in, told
 from tests.console.three_nodes import ThreeNodes
 from tests.up import END_TIMEOUT_S
 from weft.model import Position
-from weft.security.key_store import KeyRequest
 
 
 def until(http: httpx.Client, condition: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
@@ -84,13 +82,3 @@ def test_a_group_and_its_lag_are_the_same_wherever_one_looks(mesh: ThreeNodes) -
             assert group["lag_events"] == 40 and group["lag_us"] > 0
             (place,) = group["places"]
             assert (place["topic"], place["offset"], place["latest"]) == ("lag.t", 10, 50)
-
-
-@pytest.mark.req("SEE-01", "SEC-02")
-def test_a_node_that_does_not_know_the_key_is_shown_as_far_as_gossip_goes(mesh: ThreeNodes) -> None:
-    key = new_key(mesh.place.data, KeyRequest("only here", admin=True))
-    with signed_in(mesh.place.node, key) as http:
-        snapshot = until(http, lambda found: len(found["mesh"]["nodes"]) == 3)
-        nodes = {node["id"]: node for node in snapshot["mesh"]["nodes"]}
-        assert "status" in nodes["a"]
-        assert nodes["b"]["unasked"] == "it does not know your key" and "status" not in nodes["b"]

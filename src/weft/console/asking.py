@@ -21,7 +21,7 @@ from weft.model import NodeId
 from weft.port.access import Caller
 from weft.port.node import MeshNode
 from weft.security import Secret
-from weft.transport.clients.admin import Answers, admin_methods
+from weft.transport.clients.admin import Method
 from weft.transport.clients.queries import Queries
 from weft.transport.clients.service import ADMIN, MESH
 from weft.transport.grpc.channel import Channel
@@ -59,21 +59,26 @@ class Asker:
 
 
 class Asking:
-    """``others`` are the other members. ``dial`` raises PeerError; None: other nodes are not asked."""
+    """``admin`` are the methods of the service for operators. ``others`` are the other members. ``dial`` raises
+    PeerError; None: other nodes are not asked."""
 
     def __init__(
-        self, node: MeshNode, answers: Answers, others: Callable[[], Iterable[NodeState]], dial: Dial | None
+        self,
+        node: MeshNode,
+        admin: Mapping[str, Method],
+        others: Callable[[], Iterable[NodeState]],
+        dial: Dial | None,
     ) -> None:
         self.node = node
         self._others = others
         self._dial = dial
         self._channels: OrderedDict[NodeId, tuple[str, Channel]] = OrderedDict()  # the least recently used first
         queries = Queries(node)
-        self._methods: dict[str, tuple[Callable[[Any, Caller], Awaitable[Any]], str]] = {
+        self._methods: dict[str, tuple[Method, str]] = {
             "Topics": (queries.topics, MESH),
             "Positions": (queries.positions, MESH),
         }
-        self._methods |= {name: (method, ADMIN) for name, (method, _) in admin_methods(answers).items()}
+        self._methods |= {name: (method, ADMIN) for name, method in admin.items()}
 
     # --- questions -----------------------------------------------------------------------------------------------
 

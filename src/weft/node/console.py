@@ -17,6 +17,7 @@ from weft.node.protection import Protection
 from weft.node.wiring import TopicSettings, retention_rules
 from weft.security.key_store import read_keys
 from weft.transport.addresses import Address, parse_address
+from weft.transport.clients.admin import admin_methods
 from weft.transport.grpc.channel import Channel
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -67,8 +68,9 @@ def console_parts(
         figures = answers.group_figures()
         return [(each.group, each.lag_events, each.lag_s) for each in figures if clients.log.positions(each.group)]
 
+    admin = {name: method for name, (method, _) in admin_methods(answers).items()}
     return ConsoleParts(
-        Asking(clients, answers, clients.members, dial if config.admin.ask_others else None),
+        Asking(clients, admin, clients.members, dial if config.admin.ask_others else None),
         protection.access,
         keys=lambda: () if config.insecure else read_keys(config.node.data),
         topic_settings=topic_settings,
