@@ -53,7 +53,8 @@ def prepare(mesh: ThreeNodes) -> None:
 def test_a_person_at_the_console(mesh: ThreeNodes, tmp_path: Path) -> None:
     """WEFT_SCREENSHOTS names a directory for the pictures of every page, light, dark and on a phone."""
     prepare(mesh)
-    shots = Path(os.environ.get("WEFT_SCREENSHOTS", tmp_path))
+    wanted = os.environ.get("WEFT_SCREENSHOTS")
+    shots = Path(wanted or tmp_path).absolute()
     shots.mkdir(parents=True, exist_ok=True)
     place = mesh.place
     story = {
@@ -62,6 +63,7 @@ def test_a_person_at_the_console(mesh: ThreeNodes, tmp_path: Path) -> None:
         "few": place.few,
         "browser": BROWSER,
         "shots": str(shots),
+        "every": wanted is not None,
     }
     command = [NODE or "", str(HERE / "story.mjs"), json.dumps(story)]
     with subprocess.Popen(

@@ -1,7 +1,7 @@
 // The event browser: search what was, watch what comes, look at one event closely.
 import { el, facts, setText, to } from "./dom.js";
 import { get, stream } from "./api.js";
-import { asText, clock, count, day, fromBase64, hexDump, keyText, moment, peek, visible } from "./format.js";
+import { asText, clock, count, counted, day, fromBase64, hexDump, keyText, moment, peek, visible } from "./format.js";
 import { recipients } from "./topics.js";
 
 const SHOWN_MAX = 500;
@@ -50,7 +50,7 @@ export function eventsPage(root, parameters, app) {
       const found = await get("events", { ...query(), count: 200 });
       list.replaceChildren(...found.events.map((event) => row(event, open)));
       const silent = found.silent.length ? ` ${found.silent.join(", ")} could not be asked.` : "";
-      setText(status, found.events.length === 0 ? `No events.${silent}` : `${count(found.events.length)} events of ${count(found.streams)} streams${found.complete ? "" : "; there may be more"}.${silent}`);
+      setText(status, found.events.length === 0 ? `No events.${silent}` : `${counted(found.events.length, "event")} of ${counted(found.streams, "stream")}${found.complete ? "" : "; there may be more"}.${silent}`);
     } catch (problem) {
       setText(status, "");
       setText(error, problem.message);
@@ -67,7 +67,7 @@ export function eventsPage(root, parameters, app) {
       passedOver += batch.passed_over;
       list.prepend(...batch.events.reverse().map((event) => row(event, open)));
       while (list.children.length > SHOWN_MAX) list.lastChild.remove();
-      setText(status, passedOver ? `Live. ${count(passedOver)} events came faster than anybody reads, and are not shown.` : "Live.");
+      setText(status, passedOver ? `Live. ${counted(passedOver, "event")} came faster than anybody reads, not shown here.` : "Live.");
     } }, (isOn, why) => { if (!isOn) setText(status, why); });
   };
   const open = async (event, button) => {
@@ -128,9 +128,9 @@ function closely(event, app) {
   const why = el("div", {});
   const parts = [
     el("div", {}, el("h2", {}, event.topic), el("p", { class: "hint mono" }, event.id)),
-    facts([["Time", moment(event.timestamp_us)], ["Key", keyText(event) ?? "none"], ["Size", `${count(event.size)} bytes`], ["Origin", `${event.origin}, partition ${event.partition}`], ["Offset", count(event.offset)], ["Epoch", event.epoch]], true)];
+    facts([["Time", moment(event.timestamp_us)], ["Key", keyText(event) ?? "none"], ["Size", counted(event.size, "byte")], ["Origin", `${event.origin}, partition ${event.partition}`], ["Offset", count(event.offset)], ["Epoch", event.epoch]], true)];
   if (event.headers.length) parts.push(el("h3", {}, "Headers"), facts(event.headers.map(([name, value]) => [visible(name), visible(value)]), true));
-  parts.push(el("div", { class: "fields" }, el("h3", {}, "Payload"), el("div", { class: "segments", role: "group", "aria-label": "Show the payload as" }, buttons)), shown);
+  parts.push(el("div", { class: "fields middle" }, el("h3", {}, "Payload"), el("div", { class: "segments", role: "group", "aria-label": "Show the payload as" }, buttons)), shown);
   if (data.length < event.size) parts.push(el("p", { class: "hint" }, `The first ${count(data.length)} bytes of ${count(event.size)}.`));
   const actions = el("div", { class: "fields" }, el("a", { class: "button quiet", href: to("topic", { name: event.topic }) }, "Topic"));
   if (app.me.admin) {

@@ -13,6 +13,8 @@ export function bytes(value) {
 
 export const count = (value) => Math.round(value).toLocaleString("en");
 
+export const counted = (value, thing) => `${count(value)} ${thing}${value === 1 ? "" : "s"}`;
+
 export function rate(perSecond) {
   if (perSecond === null || perSecond === undefined) return "…";
   if (perSecond === 0) return "0/s";

@@ -22,7 +22,7 @@ export function meshPage(root, parameters, app) {
       { title: "Node", make: (node) => el("a", { class: "name", href: to("node", { id: node.id }) }, node.id) },
       { title: "Health", renew: true, make: (node) => tag(health(node)[1], health(node)[0]) },
       { title: "Published", num: true, text: (node) => (node.status ? rate(app.live.rate(`node ${node.id} published`)) : "–") },
-      { title: "Delivered", num: true, text: (node) => (node.status ? rate(app.live.rate(`node ${node.id} delivered`)) : "–") },
+      { title: "Delivered", num: true, wide: true, text: (node) => (node.status ? rate(app.live.rate(`node ${node.id} delivered`)) : "–") },
       { title: "Clients", num: true, wide: true, text: (node) => (node.status ? count(node.status.clients) : "–") },
       { title: "Log", num: true, text: (node) => (node.status ? bytes(node.status.log_bytes) : "–") },
       { title: "Up", num: true, wide: true, text: (node) => (node.status ? duration(node.status.uptime_s) : "–") },

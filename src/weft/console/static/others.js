@@ -81,7 +81,7 @@ export function securityPage(root, parameters, app) {
     [
       { title: "Node", make: (node) => el("a", { class: "name", href: to("node", { id: node.id }) }, node.id) },
       { title: "Certificate", renew: true, make: (node) => certificateTag(node, app.live.snapshot.at_ms) },
-      { title: "Ends", num: true, text: (node) => (node.status?.certificate_end_s ? moment(node.status.certificate_end_s * 1e6).slice(0, 16) : "–") },
+      { title: "Ends", num: true, wide: true, text: (node) => (node.status?.certificate_end_s ? moment(node.status.certificate_end_s * 1e6).slice(0, 16) : "–") },
     ],
     (node) => node.id, "Certificates of nodes", "No nodes.");
   const keys = new Table(
@@ -91,7 +91,7 @@ export function securityPage(root, parameters, app) {
       { title: "Subscribe", make: (key) => patterns(key.subscribe) },
       { title: "Admin", make: (key) => (key.admin ? tag("admin", "warn") : "") },
       { title: "Made", num: true, wide: true, text: (key) => moment(key.created_s * 1e6).slice(0, 10) },
-      { title: "Ends", num: true, text: (key) => (key.expires_s ? moment(key.expires_s * 1e6).slice(0, 10) : "never") },
+      { title: "Ends", num: true, wide: true, text: (key) => (key.expires_s ? moment(key.expires_s * 1e6).slice(0, 10) : "never") },
     ],
     (key) => key.id, "API keys", "This node knows no keys.");
   const error = el("p", { class: "error", role: "alert" });

@@ -43,9 +43,9 @@ export function topicPage(root, parameters, app) {
   get("topic", { topic: name }).then((view) => body.replaceWith(...about(view, app))).catch((error) => body.replaceChildren(el("p", { class: "error" }, error.message)));
   return {
     update(snapshot) {
-      const row = snapshot.topics.find((each) => each.topic === name);
+      const row = snapshot.topics.find((each) => each.topic === name), history = app.live.history(`topic ${name}`);
       const values = row ? [["Rate", rate(app.live.rate(`topic ${name}`))], ["Events kept", count(row.events)], ["Size", bytes(row.bytes)], ["Last event", ago(row.last_timestamp_us, snapshot.at_ms)]] : [];
-      now.replaceChildren(...facts(values).children, el("div", {}, el("dt", {}, "Last two minutes"), el("dd", {}, sparkline(app.live.history(`topic ${name}`)))));
+      now.replaceChildren(...facts(values).children, el("div", {}, el("dt", {}, "Last two minutes"), el("dd", {}, history.length < 2 ? "…" : sparkline(history))));
     },
   };
 }
