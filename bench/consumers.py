@@ -1,130 +1,141 @@
-"""What consumers are built of, beside NATS: ``python -m bench.consumers [--only PATTERN] [--rounds N] [--json]``.
+"""What reading in a group costs: ``python -m bench.consumers [--rounds N] [--events N] [--json]``.
 
-Rows are independent: each starts its own servers, and rounds go through the systems in turn. NATS is left out where it
-is not installed (``pip install weft[bench]``). Everything that is written is synced before it counts.
+Events have 100 bytes and are there already. A group reads them, by iterating over events, with a client in this process
+on uvloop and one secured node in another. By hand, each event is acknowledged by itself. A round ends when the node
+has the group's position behind the last event.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import re
+import gc
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import uvloop
-from bench.figures import Comparison, add_formats, report_comparisons
-from bench.mesh_work import Weft
-from bench.nats_work import Nats, message
-from bench.peers import found
-from bench.raw_loops import in_flight, in_turn
-from bench.systems import PAYLOAD, Sample
+from bench.figures import Figure, add_formats, report
+from bench.systems import PAYLOAD
+
+from tests.up import RunningNode, up
+from weft.client import Client, Received
+from weft.model import Batch
 
 ROUNDS = 3
-WORK_S = 1.5  # of each system, row and round
-OURS = ("Weft", "Weft, mTLS")
+EVENTS = 200_000
+BATCH_EVENTS = 1_000
+BY_HAND_GOAL = 0.5  # of plain iteration
+TOPIC = "bench.consumers"
 
-Work = Callable[[Path], Awaitable[Sample]]
-
-
-@dataclass(frozen=True)
-class Row:
-    name: str
-    unit: str
-    works: dict[str, Work]  # by system
+Reading = Callable[[Client, str, int], Awaitable[None]]
 
 
-# --- keys and values -------------------------------------------------------------------------------------------------
-
-KV_KEYS = 1000
-KV_IN_FLIGHT = 64
+# --- acknowledging by hand -------------------------------------------------------------------------------------------
 
 
-async def weft_kv(place: Path, is_secured: bool, in_flight_max: int, puts: bool) -> Sample:
-    """One client of the SDK; so many calls at a time."""
-    async with Weft.started(place, is_secured) as system:
-        (client,) = await system._connect(1)
-        bucket = client.kv("bench")
-        await asyncio.gather(*(bucket.put(f"k{number}", PAYLOAD) for number in range(KV_KEYS)))
-        begin = time.perf_counter()
-        end, done = begin + WORK_S, 0
-
-        async def work(first: int) -> None:
-            nonlocal done
-            number = first
-            while time.perf_counter() < end:
-                key = f"k{number % KV_KEYS}"
-                await (bucket.put(key, PAYLOAD) if puts else bucket.get(key))
-                number += in_flight_max
-                done += 1
-
-        await asyncio.gather(*map(work, range(in_flight_max)))
-        return Sample(done, time.perf_counter() - begin)
+async def plainly(client: Client, group: str, events: int) -> None:
+    """An event is handled when the next is asked for."""
+    async with client.subscribe(TOPIC, group=group, start="earliest") as subscription:
+        left = events
+        async for _ in subscription:
+            left -= 1
+            if not left:
+                break
+        await subscription.close()
 
 
-async def nats_kv(place: Path, in_flight_max: int, puts: bool) -> Sample:
-    """NATS KV as its clients speak it, by a bare socket: a put is a publish that is answered, a get asks the stream."""
-    async with Nats.started(place) as system:
-        connections = await system._connect(1)
-        (connection,) = connections
-        bucket = {"name": "KV_bench", "subjects": ["$KV.bench.>"], "max_msgs_per_subject": 5, "allow_direct": True}
-        await connection.ask("$JS.API.STREAM.CREATE.KV_bench", {**bucket, "storage": "file", "discard": "new"})
-        inbox = f"{connection.inbox}.0"
-        subjects = [f"$KV.bench.k{number}" for number in range(KV_KEYS)]
-        written = [message(subject, PAYLOAD, inbox) for subject in subjects]
-        await in_flight(connections, in_turn(written), 60.0, window=KV_IN_FLIGHT, requests_max=KV_KEYS)
-        asked = [message(f"$JS.API.DIRECT.GET.KV_bench.{subject}", b"", inbox) for subject in subjects]
-        return await in_flight(connections, in_turn(written if puts else asked), WORK_S, window=in_flight_max)
+async def by_hand(client: Client, group: str, events: int, window: int = 1000) -> None:
+    """Every event is acknowledged by itself."""
+    async with client.subscribe(TOPIC, group=group, start="earliest", commit="manual", window=window) as subscription:
+        left = events
+        async for event in subscription:
+            await subscription.ack(event)
+            left -= 1
+            if not left:
+                break
 
 
-def kv_rows() -> list[Row]:
-    rows = []
-    for puts, count in ((True, 1), (True, KV_IN_FLIGHT), (False, 1), (False, KV_IN_FLIGHT)):
-        works: dict[str, Work] = {
-            "Weft": partial(weft_kv, is_secured=False, in_flight_max=count, puts=puts),
-            "Weft, mTLS": partial(weft_kv, is_secured=True, in_flight_max=count, puts=puts),
-            "NATS": partial(nats_kv, in_flight_max=count, puts=puts),
-        }
-        what = "puts" if puts else "gets"
-        how = "one at a time" if count == 1 else f"{count} in flight"
-        rows.append(Row(f"KV {what}, {how}", f"{what}/s", works))
-    return rows
+async def by_hand_widely(client: Client, group: str, events: int) -> None:
+    """With as many in hand as can be."""
+    await by_hand(client, group, events, window=4096)
 
 
-# --- a run -----------------------------------------------------------------------------------------------------------
+async def by_function(client: Client, group: str, events: int) -> None:
+    """A function is called with every event."""
+    left, done = events, asyncio.Event()
+
+    async def handle(event: Received) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    running = asyncio.create_task(client.run(handle, TOPIC, group=group, start="earliest", window=4096))
+    await done.wait()
+    while await _position(client, group) < events:
+        await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
-async def measure(row: Row, rounds: int) -> Comparison:
-    rates: dict[str, list[float]] = {}
-    for _ in range(rounds):
-        for system, work in row.works.items():
-            if system == "NATS" and not found("nats-server"):
-                continue
-            with tempfile.TemporaryDirectory() as place:
-                sample = await work(Path(place))
-            rates.setdefault(system, []).append(sample.events / sample.seconds)
-    values = {system: statistics.median(each) for system, each in rates.items()}
-    return Comparison(row.name, row.unit, OURS, values)
+READINGS: dict[str, Reading] = {
+    "plain iteration": plainly,
+    "acknowledged by hand, window 1,000": by_hand,
+    "acknowledged by hand, window 4,096": by_hand_widely,
+    "client.run, a function per event": by_function,
+}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="what consumers are built of, beside NATS")
-    parser.add_argument("--only", default="", metavar="PATTERN", help="rows whose names match")
+async def acknowledging(node: RunningNode, rounds: int, events: int) -> list[Figure]:
+    rates: dict[str, list[float]] = {name: [] for name in READINGS}
+    async with node.client() as client:
+        for _ in range(events // BATCH_EVENTS):
+            await client.publish_batch(TOPIC, Batch.from_columns([PAYLOAD] * BATCH_EVENTS, 1))
+        for number in range(rounds):
+            for name, read in READINGS.items():
+                gc.collect()
+                group = f"g{number}-{list(READINGS).index(name)}"
+                begin = time.perf_counter()
+                await read(client, group, events)
+                rates[name].append(events / (time.perf_counter() - begin))
+                assert await _position(client, group) >= events - 1, "all of it was handled"
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    plain = medians["plain iteration"]
+    return [
+        *(Figure(name, value, "events/s") for name, value in medians.items()),
+        *(
+            Figure(f"{name}, beside plain iteration", value / plain, "x", BY_HAND_GOAL if "by hand" in name else None)
+            for name, value in medians.items()
+            if name != "plain iteration"
+        ),
+    ]
+
+
+async def _position(client: Client, group: str) -> int:
+    found = await client.groups(group)
+    return sum(stream.position.offset for each in found for stream in each.streams)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+async def measure(rounds: int, events: int) -> list[Figure]:
+    with tempfile.TemporaryDirectory() as place, up(Path(place) / "node") as node:
+        return await acknowledging(node, rounds, events)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--events", type=int, default=EVENTS)
     add_formats(parser)
-    options = parser.parse_args()
-    rows = [row for row in kv_rows() if re.search(options.only, row.name)]
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        comparisons = [runner.run(measure(row, options.rounds)) for row in rows]
-    report_comparisons(comparisons, [*OURS, "NATS"], "Keys and values", options.format)
-    return 0
+    arguments = parser.parse_args()
+    figures = uvloop.run(measure(arguments.rounds, arguments.events))
+    report(figures, "consumers", arguments.format)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -42,7 +42,7 @@ class HandIntake(EventIntake):
 
     def __init__(self, window: int) -> None:
         super().__init__(in_group=True, is_auto=False)
-        self._window = window
+        self._tell_at = max(window // WINDOW_SHARE, 1)
         self._held: set[Place] = set()  # streams that are ours
         self._with_app: dict[Place, OffsetRanges] = {}  # handed out, and not settled
         self._acked: dict[Place, OffsetRanges] = {}  # to be told
@@ -53,6 +53,7 @@ class HandIntake(EventIntake):
         self._run_epoch = Epoch(1)
         self._run_first = self._run_end = 0
         self._unsent = 0
+        self._out = 0  # events that the application has: about so many, and exactly after ``_note_run``
         # Who hands out what was taken, and hears when it comes again (place, behind which offset), and of answers.
         self.on_given_back: Callable[[Place, int], None] = _nobody
         self.on_answered: Callable[[Place], None] = _nobody
@@ -68,7 +69,11 @@ class HandIntake(EventIntake):
             self._run_stream, self._run_epoch = event.stream, event.epoch
             self._run_first, self._run_end = event.offset, event.offset + 1
         self._unsent += 1
-        return self._unsent * WINDOW_SHARE >= self._window or not (self.queue or self.index < len(self.events))
+        self._out -= 1
+        if self._unsent >= self._tell_at:
+            self._unsent = 0
+            return True
+        return self._out <= 0 and not self.queue
 
     def ack_before(self, position: Position) -> None:
         """Everything that the application has of this stream before the position."""
@@ -128,6 +133,7 @@ class HandIntake(EventIntake):
         self.in_hand = True
         batch = self._taken.batch
         self._app_of(_place(batch)).add(batch.first_offset, batch.end_offset)
+        self._out += len(batch)
         return batch
 
     # --- from the node ---------------------------------------------------------------------------------------------
@@ -237,6 +243,7 @@ class HandIntake(EventIntake):
         if self._run_stream is not None:
             self._ack_range((self._run_stream, self._run_epoch), self._run_first, self._run_end)
             self._run_stream = None
+        self._out = sum(map(len, self._with_app.values()))
 
     def _ack_range(self, place: Place, first: int, end: int) -> None:
         self._app_of(place).remove(first, end)

@@ -120,8 +120,12 @@ class Subscription:
     async def ack(self, event: Received) -> None:
         """This event is done with, whatever becomes of those before it. The node hears of it within
         ``handled_interval_s``, or sooner."""
-        if self._hand.ack(event):
+        by_hand = self._by_hand
+        if by_hand is None:
+            by_hand = self._hand  # says what is wrong
+        if by_hand.ack(event):
             self._speech.now()
+            await asyncio.sleep(0)  # whoever iterates without a pause lets it out here, and the node goes on meanwhile
         else:
             self._speech.soon()
 

@@ -350,6 +350,12 @@ class MemberRation:
         settling, member = found
         return settling.next_run(member, key, cursor, end, now_s)
 
+    def postpone(self, key: StreamKey, first: int, events: int) -> bool:
+        found = self._work.groups.hand(self._subscription, key)
+        assert found is not None, "it was asked for what is next, right before"
+        settling, member = found
+        return settling.postpone(member, key, first, events)
+
     def take(self, key: StreamKey, first: int, end: int) -> None:
         found = self._work.groups.hand(self._subscription, key)
         assert found is not None, "it was asked for what is next, right before"

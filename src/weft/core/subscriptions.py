@@ -43,6 +43,9 @@ class Ration(Protocol):
 
     def next_run(self, key: StreamKey, cursor: int, end: int, now_s: float) -> Given: ...
 
+    def postpone(self, key: StreamKey, first: int, events: int) -> bool:
+        """So many are stored together and do not fit: whether they wait until they do."""
+
     def take(self, key: StreamKey, first: int, end: int) -> None:
         """These are given to it."""
 
@@ -342,11 +345,15 @@ class Subscriptions:
         bytes_max = min(LINK_READ_BYTES_MAX, max(subscription.credit_bytes, 1))
         stored = self._log.read(*key, run.first, run.end, bytes_max)
         turn.bytes_left -= sum(map(len, stored))
-        place, delivered = run.first, []
+        place = run.first
+        delivered: list[Delivered] = []
         for data in stored:
             batch = Batch.read_stored(data)
             first, end = max(batch.base_offset, run.first), min(batch.end_offset, run.end)
             ration.gone(key, place, first, now_s)
+            if end < batch.end_offset and not run.tries and ration.postpone(key, first, batch.end_offset - first):
+                subscription.held_back[key] = None
+                return delivered
             ration.take(key, first, end)
             delivered.append(Delivered(*key, _piece(batch, first, end).data, first, run.tries))
             place = end

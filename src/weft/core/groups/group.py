@@ -12,7 +12,7 @@ from math import inf
 from typing import Final, assert_never
 
 from weft.core.errors import MemberTaken
-from weft.core.groups.effects import CommitPositions, GroupEffect, PutAside, Refusal, Replaced, Say, Wake
+from weft.core.groups.effects import CommitPositions, GroupEffect, Refusal, Replaced, Say, Wake
 from weft.core.groups.events import (
     GROUP_HELD_MAX,
     GROUP_MEMBERS_MAX,
@@ -151,9 +151,8 @@ class Group:
             effects += self.settling.advanced(key)
         late = [each for each in nacks if each not in mine]
         effects += (Refusal(member.subscription, EventId(each.stream, each.epoch, each.offset), False) for each in late)
-        if touched:
-            dead = any(isinstance(each, PutAside) for each in effects)
-            self._publish(now_s if dead else now_s + self._settings.publish_interval_s)
+        if touched:  # what failed is said at once: counts are to survive this node
+            self._publish(now_s if mine else now_s + self._settings.publish_interval_s)
         if member.answer(generation):
             self.touch(now_s)
         return [*effects, self._wake(member)]

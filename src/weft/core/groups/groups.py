@@ -113,7 +113,10 @@ class Groups:
 
     def hand(self, subscription: int, key: StreamKey) -> tuple[Settling, Member] | None:
         """Of a member that acknowledges by hand, where it is served this stream."""
-        group, member = self._subscriptions[subscription]
+        found = self._subscriptions.get(subscription)
+        if found is None:
+            return None
+        group, member = found
         return (group.settling, member) if member.hand is not None and group.serves(member, key) else None
 
     def set_policy(self, group: str, policy: GroupPolicy, now_s: float) -> list[GroupEffect]:

@@ -33,6 +33,7 @@ class Nothing(Enum):
 
 
 Given = Run | Nothing
+CRUMB_SHARE: Final = 4  # of the window: less is not given out piece by piece, because each piece has its price
 NO_OFFSETS: Final = OffsetRanges()
 
 
@@ -44,6 +45,7 @@ class Hand:
         self._streams: dict[StreamKey, OffsetRanges] = {}
         self._size = 0
         self._alone = False  # what it has is one event that has to be alone
+        self._postponed: dict[StreamKey, tuple[int, int]] = {}  # from which offset on, how much room is waited for
 
     def __len__(self) -> int:
         return self._size
@@ -61,6 +63,15 @@ class Hand:
         held.add(first, end)
         self._size += len(held) - before
         self._alone = alone
+        self._postponed.pop(key, None)
+
+    def postpone(self, key: StreamKey, first: int, events: int) -> bool:
+        """So many are stored together. If they do not fit now, and will when more is settled, they wait for that: to
+        take a batch apart costs more than to wait. Whether they do."""
+        waits = self._size > 0 and self.window - self._size < events <= self.window
+        if waits:
+            self._postponed[key] = first, events
+        return waits
 
     def drop(self, key: StreamKey, first: int, end: int) -> None:
         """It has these no longer, however that ended."""
@@ -75,6 +86,7 @@ class Hand:
             self._alone = False
 
     def drop_stream(self, key: StreamKey) -> None:
+        self._postponed.pop(key, None)
         held = self._streams.pop(key, None)
         if held is not None:
             self._size -= len(held)
@@ -87,6 +99,8 @@ class Hand:
         """``lonely``: something that this member is served has to come alone, here or in another stream."""
         taken = self.of(key)
         for first, free_end in _free(ledger.done, taken, position, end):
+            if self._is_postponed(key, first):
+                return Nothing.LATER
             found = self._in_gap(ledger, first, free_end, in_order=in_order, now_us=now_us, lonely=lonely)
             if found is not None:
                 return found
@@ -101,7 +115,7 @@ class Hand:
             if again is None:
                 if lonely or self._alone or self._size >= self.window:
                     return Nothing.LATER
-                if len(ledger.tries) >= SET_ASIDE_MAX:
+                if len(ledger.tries) >= SET_ASIDE_MAX or self._is_crumb(end - first):
                     return Nothing.LATER
                 return Run(first, self._fresh_end(ledger, first, end), 0)
             if again.due_us <= now_us:
@@ -112,6 +126,15 @@ class Hand:
                 return Nothing.LATER
             first += 1
         return None
+
+    def _is_postponed(self, key: StreamKey, first: int) -> bool:
+        waiting_first, room = self._postponed.get(key, (0, 0))
+        return self._size > 0 and waiting_first == first and self.window - self._size < room
+
+    def _is_crumb(self, events: int) -> bool:
+        """Whether there is room for so few of them that it is better to wait until more is settled."""
+        room = self.window - self._size
+        return self._size > 0 and room < min(events, self.window // CRUMB_SHARE)
 
     def _fresh_end(self, ledger: Ledger, first: int, end: int) -> int:
         end = min(end, first + self.window - self._size)

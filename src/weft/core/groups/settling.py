@@ -122,6 +122,9 @@ class Settling:
         self.redelivered += end - first if again else 0
         member.hand.take(key, first, end, alone=again is not None and again.alone)
 
+    def postpone(self, member: Member, key: StreamKey, first: int, events: int) -> bool:
+        return member.hand is not None and member.hand.postpone(key, first, events)
+
     def gone(self, member: Member, key: StreamKey, first: int, end: int) -> list[GroupEffect]:
         """The log has these no longer: compaction took them, and nobody misses them."""
         self._finish(member, key, first, end)

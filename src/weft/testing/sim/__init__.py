@@ -16,7 +16,7 @@ True
 - ``disk``            a disk, and when it is synced
 - ``network``         connections that delay, lose, stall and break; ``calls`` are made on them
 - ``node``            one node, put together and watched; ``window`` holds what it has under way against the bound
-- ``sessions``, ``publishers``, ``subscribers``, ``group_members``, ``plain_peers``: everybody outside
+- ``sessions``, ``publishers``, ``subscribers``, ``group_members``, ``hand_members``, ``plain_peers``: everybody outside
 - ``truth``           what really happened, and whether what a node says is true
 - ``world``           all of that together, and what has to hold in the end
 - ``chaos``           what a seed is made of: the mesh, the clients, the faults

@@ -12,11 +12,13 @@ from random import Random
 from typing import Final, Protocol
 
 from weft.core.messages import Edge
+from weft.core.policy import GroupPolicy
 from weft.log.retention import RetentionRule
 from weft.membership import suspicion_timeout_s
 from weft.model import NodeId, Topic, parse_node_id, parse_pattern, parse_topic
 from weft.testing.sim.epilogue import Epilogue
 from weft.testing.sim.group_members import GroupBook, Member
+from weft.testing.sim.hand_members import HandBook, HandMember
 from weft.testing.sim.kv import SimKvClient
 from weft.testing.sim.network import Conditions
 from weft.testing.sim.node import LAG_S_MAX, SimNode
@@ -37,6 +39,8 @@ TOPICS: Final = tuple(
 PATTERNS: Final = tuple(
     map(parse_pattern, (">", "plant.>", "plant.*.temp", "plant.line2.*", "old.>", "keyed.state", "safe.*", "*.news"))
 )
+HAND_PATTERNS: Final = tuple(map(parse_pattern, (">", "plant.>", "plant.*.temp", "safe.*")))
+HANDS_SHARE: Final = 0.34
 COMPACTED: Final = parse_pattern("keyed.>")
 RETENTION: Final = (RetentionRule(parse_pattern("old.>"), stream_bytes_max=1500),)
 LIARS_TOPIC: Final = Topic("weft.liar")  # what they publish themselves: nobody wants it
@@ -212,6 +216,7 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
         for place in range(chance.randint(1, 3)):
             member = Member(f"g{number}m{place}", world.desk, nodes, book)
             world.schedule.at(chance.uniform(0.0, 12.0), member.connect)
+    _build_hands(world, nodes)
     for number in range(mix.plain_peers):
         peer_id = parse_node_id(f"x{number}")
         home, events, dice = chance.choice(nodes), chance.randint(0, 20), chance_of(world.seed, peer_id)
@@ -234,6 +239,24 @@ def _unlinked(nodes: list[SimNode]) -> str:
     names = {node.node_id for node in nodes}
     lonely = (node.node_id for node in nodes if not node.running or names - {node.node_id} - node.peers)
     return "".join(f"{name} is not linked to everybody" for name in list(lonely)[:1])
+
+
+def _build_hands(world: World, nodes: list[SimNode]) -> None:
+    """In every third seed, a group whose members settle event by event."""
+    chance = chance_of(world.seed, "hands")
+    if chance.random() > HANDS_SHARE:
+        return
+    policy = GroupPolicy(
+        max_deliveries=chance.choice([1, 2, 4]),
+        retry_s_min=chance.choice([0.0, 0.5]),
+        retry_s_max=2.0,
+        in_order=chance.random() < 0.5,
+    )
+    book = HandBook("hands", chance.choice(HAND_PATTERNS), world.truth, policy)
+    world.groups.append(book)
+    for place in range(chance.randint(1, 3)):
+        member = HandMember(f"h{place}", world.desk, nodes, book)
+        world.schedule.at(chance.uniform(0.0, 12.0), member.connect)
 
 
 def _seeds(mix: Mix, names: list[NodeId], chance: Random) -> dict[NodeId, list[NodeId]]:

@@ -8,9 +8,11 @@ from typing import Final
 from weft.core.messages import Copy
 from weft.model import NodeId, parse_topic
 from weft.routing import Topology
+from weft.testing.sim.group_members import GroupReader
 from weft.testing.sim.network import other_end
 from weft.testing.sim.publishers import SimPublisher
 from weft.testing.sim.schedule import Violation
+from weft.testing.sim.subscribers import SimSubscriber
 from weft.testing.sim.truth import StreamKey, name_of
 from weft.testing.sim.world import World
 
@@ -72,7 +74,8 @@ class Epilogue:
     def _interested(self) -> list[NodeId]:
         """The nodes with somebody who wants it."""
         members = [member for book in self._world.groups for member in book.members]
-        readers = [each for each in (*self._world.subscribers, *members) if each.node is not None]
+        wanting: list[SimSubscriber | GroupReader] = [*self._world.subscribers, *members]
+        readers = [each for each in wanting if each.node is not None]
         keys = self._keys()
         plain = [
             peer.node.node_id for peer in self._world.desk.plain.values() if not peer.gone

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from weft.core import messages as core
 from weft.core.messages import Edge
@@ -27,13 +28,25 @@ class Again:
     answered: bool = False
 
 
+class GroupReader(Protocol):
+    """A member of a group, whatever it does with events."""
+
+    name: str
+    node: SimNode | None
+    assigned: dict[StreamKey, int]
+
+    def selects(self, key: StreamKey) -> bool: ...
+
+    def disconnect(self) -> None: ...
+
+
 class GroupBook:
     """All that one group has handled, by any of its members. It began at the earliest event of every stream."""
 
     def __init__(self, name: str, pattern: Pattern, truth: Truth) -> None:
         self.name = name
         self.pattern = pattern
-        self.members: list[Member] = []
+        self.members: list[GroupReader] = []
         self.moves = 0
         self._truth = truth
         self._handled: defaultdict[StreamKey, set[int]] = defaultdict(set)

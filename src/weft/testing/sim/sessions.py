@@ -10,6 +10,7 @@ from random import Random
 from typing import Final, Protocol, TypeAlias
 
 from weft.core import messages as core
+from weft.core.policy import GroupPolicy
 from weft.errors import WeftError
 from weft.model import Batch, EventId, NodeId, Pattern, Position, Receipt, Topic
 from weft.port.errors import ShuttingDown
@@ -139,8 +140,8 @@ class SimSession:
         """To the client."""
         self._later("down", action)
 
-    def leave(self) -> None:
-        """The node forgets it at once; the client may still think otherwise."""
+    def leave(self, *, died: bool = False) -> None:
+        """The node forgets it at once; the client may still think otherwise. ``died``: without a goodbye."""
         self.open = False
         if not self.node.running or self.node.life != self._life:
             return
@@ -149,7 +150,7 @@ class SimSession:
             self.node.loop.run_on(partial(clients.leave, self))
         for feed in self.feeds:
             if feed.number is not None:
-                self.node.loop.run_on(partial(clients.unsubscribe, feed.number))
+                self.node.loop.run_on(partial(clients.unsubscribe, feed.number, died=died))
 
     def _later(self, way: str, action: Callable[[], None]) -> None:
         now_s = self._desk.schedule.now_s
@@ -182,14 +183,34 @@ class SimFeed:
         self._holding: Holding
         self._positions: list[Position] = []
 
-    def open(self, pattern: Pattern, start: core.Start, credit_bytes: int, group: str, member: str) -> None:
-        self._session.send(partial(self._open, pattern, start, credit_bytes, group, member))
+    def open(
+        self,
+        pattern: Pattern,
+        start: core.Start,
+        credit_bytes: int,
+        group: str,
+        member: str,
+        window: int = 0,
+        policy: GroupPolicy | None = None,
+    ) -> None:
+        self._session.send(partial(self._open, pattern, start, credit_bytes, group, member, window, policy))
 
-    def _open(self, pattern: Pattern, start: core.Start, credit_bytes: int, group: str, member: str) -> None:
+    def _open(
+        self,
+        pattern: Pattern,
+        start: core.Start,
+        credit_bytes: int,
+        group: str,
+        member: str,
+        window: int,
+        policy: GroupPolicy | None,
+    ) -> None:
         try:
             clients = self._session.node.clients
             self._holding = clients.held.holding("a simulated client", Use.SUBSCRIBE)
-            self.number = clients.subscribe(self, pattern, start, credit_bytes, group, member, self._holding)
+            self.number = clients.subscribe(
+                self, pattern, start, credit_bytes, group, member, self._holding, window=window, policy=policy
+            )
         except ShuttingDown as error:
             self.ended(error)
 
@@ -199,7 +220,22 @@ class SimFeed:
     def handled(self, positions: tuple[Position, ...], generation: int) -> None:
         self._session.send(lambda: self._tell(core.Handled(self.number or 0, positions, generation)))
 
-    def _tell(self, event: core.AddCredit | core.Handled) -> None:
+    def settled(
+        self,
+        acks: tuple[core.Acked, ...],
+        nacks: tuple[core.Nacked, ...],
+        generation: int,
+        taken: Callable[[tuple[core.Acked, ...]], None],
+    ) -> None:
+        """``taken`` is called as it arrives at the node."""
+
+        def arrive() -> None:
+            taken(acks)
+            self._tell(core.Settled(self.number or 0, acks, nacks, generation))
+
+        self._session.send(arrive)
+
+    def _tell(self, event: core.AddCredit | core.Handled | core.Settled) -> None:
         self._session.node.clients.tell(event)
 
     # --- from the node ---
@@ -258,7 +294,7 @@ class Desk:
         """The node forgets it at once; the client notices a little later."""
         on_break = self.sessions.pop(session, None)
         if on_break is not None:
-            session.leave()
+            session.leave(died=True)
             self.schedule.at(self.chance.random() * 0.2, on_break)
 
     def close(self, session: SimSession) -> None:
