@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -12,6 +12,10 @@ from msgspec import structs
 
 from weft import membership
 from weft.core import Broker
+from weft.core.groups.effects import GroupEffect, PutAside
+from weft.core.groups.hand import Given
+from weft.core.groups.members import Member
+from weft.core.groups.settling import Settling
 from weft.core.messages import (
     Assigned,
     Copy,
@@ -19,6 +23,7 @@ from weft.core.messages import (
     Delivered,
     Effect,
     Input,
+    Nacked,
     Publish,
     PublishAll,
     Receipts,
@@ -27,6 +32,7 @@ from weft.core.messages import (
     SendAcks,
     SendCopies,
     SendResume,
+    StreamKey,
     Synced,
     TellInterest,
 )
@@ -290,6 +296,50 @@ class NeverForgets(Election[Any]):
         pass
 
 
+# --- settling ----------------------------------------------------------------------------------------------------
+
+
+class ForgetsWhatIsDoneAhead(Settling):
+    """Remembers the position and nothing beyond it: the next member gets again what was acknowledged out of order."""
+
+    def advanced(self, key: StreamKey) -> list[GroupEffect]:
+        effects = super().advanced(key)
+        ledger = self._places.ledgers.get(key)
+        if ledger is not None:
+            ledger.done.clear()
+        return effects
+
+
+class NeverGivesUp(Settling):
+    """Counts from one again whenever an event fails."""
+
+    def nacked(self, member: Member, nacks: Iterable[Nacked], now_s: float) -> list[GroupEffect]:
+        nacks = tuple(nacks)
+        for each in nacks:
+            ledger = self._places.ledgers.get((each.stream, each.epoch))
+            if ledger is not None:
+                ledger.tries.pop(each.offset, None)
+        return super().nacked(member, nacks, now_s)
+
+
+class ThrowsLettersAway(Settling):
+    """Gives up on an event, and does not keep it."""
+
+    def nacked(self, member: Member, nacks: Iterable[Nacked], now_s: float) -> list[GroupEffect]:
+        return [each for each in super().nacked(member, nacks, now_s) if not isinstance(each, PutAside)]
+
+
+class DoesNotWait(Settling):
+    """Goes on behind an event that failed, though it is to be handled in order."""
+
+    def next_run(self, member: Member, key: StreamKey, cursor: int, end: int, now_s: float) -> Given:
+        policy, self.policy = self.policy, replace(self.policy, in_order=False)
+        try:
+            return super().next_run(member, key, cursor, end, now_s)
+        finally:
+            self.policy = policy
+
+
 # Where each part is looked up when a node is put together.
 PLACES: Final[dict[type, str]] = {
     Broker: "weft.node.machinery.Broker",
@@ -297,6 +347,7 @@ PLACES: Final[dict[type, str]] = {
     Storage: "weft.testing.sim.node.Storage",
     DataQueue: "weft.transport.peers.outbox.DataQueue",
     Election: "weft.transport.peers.links.Election",
+    Settling: "weft.core.groups.group.Settling",
 }
 
 
@@ -332,4 +383,8 @@ MUTANTS: Final = (
     LatestFirst,
     KeepsBoth,
     NeverForgets,
+    ForgetsWhatIsDoneAhead,
+    NeverGivesUp,
+    ThrowsLettersAway,
+    DoesNotWait,
 )
