@@ -146,13 +146,18 @@ def test_letters_are_for_those_who_may_read_their_topics(tmp_path: Path) -> None
         context = node.context
         assert context.tls_root, "of a secured node"
         tls = sdk.TlsFiles(Path(context.tls_root))
-        _, stranger = key_for(tmp_path / "data", time.time(), publish=("other.>",), subscribe=("other.>",))
+        rights = {"publish": ("other.>",), "subscribe": ("other.>",)}
+        _, stranger = key_for(tmp_path / "data", time.time(), **rights)
+        _, member = key_for(tmp_path / "data", time.time(), **rights, groups=("g", "h"))
 
         async def story() -> None:
             async with asyncio.timeout(WAIT_S), node.client() as client:
                 await give_up(client, "orders.new", "g", "x")
                 (letter,) = await client.dead_letters("g")
                 async with sdk.connect(node.grpc, tls=tls, token=stranger) as other:
+                    with pytest.raises(NotAllowed, match='use group "g"'):
+                        await other.dead_letters("g")
+                async with sdk.connect(node.grpc, tls=tls, token=member) as other:
                     assert await other.dead_letters("g") == []
                     with pytest.raises(sdk.client.BadRequest, match="no dead letter"):
                         await other.drop_dead("g", [letter])
