@@ -316,6 +316,29 @@ def test_what_cannot_be_kept_is_said_and_tried_again(tmp_path: Path, monkeypatch
     run(story())
 
 
+@pytest.mark.req("SEC-03")
+def test_under_a_new_root_nodes_say_again_what_they_said_and_what_is_revoked(tmp_path: Path) -> None:
+    async def story() -> None:
+        desk = Desk(tmp_path)
+        desk.sharing.link_up(PEER)
+        for number in (1, 2):
+            await desk.sharing._say([made(record(number), "node-a")])
+        await desk.hear(desk.of_peer(3), sign(revoked(record(2), PEER), desk.peers, NOW_S).text)
+        before = set(desk.store.mesh.marks)
+        await desk.sharing._say_again()
+        assert desk.store.mesh.marks == before, "nothing to do under the same root"
+        desk.mine = pki.issued(pki.authority(tmp_path / "new"))
+        await desk.sharing._say_again()
+        found = KeyStore(desk.data).mesh
+        assert list(found.ids()) == [record(1).id], "node-b says again what it made, when it has the new root"
+        assert found.revocation(record(2).key_name) is not None
+        new = Verifier(pki.MESH, lambda: desk.mine.root_pem, None)
+        for each in found.statements():
+            assert new.believe_untrusted(each.text, 0).said.signer == "node-a"
+
+    run(story())
+
+
 def test_damaged_files_are_named(tmp_path: Path) -> None:
     (tmp_path / MESH_FILE).touch(0o600)
     for text in (

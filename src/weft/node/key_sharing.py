@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from structlog.stdlib import BoundLogger
 
 from weft.chance import Chance
@@ -87,6 +88,7 @@ class KeySharing:
         self._has_peers = settings.joins or any(each.said.signer != me for each in store.mesh.statements())
         self._taken_up: Here | None = None  # what commands did here, that the mesh was told of
         self._take_up_again_s = math.inf
+        self._is_root_checked = False
 
     @property
     def me(self) -> str:
@@ -148,6 +150,9 @@ class KeySharing:
             await asyncio.sleep(SECURITY_RELOAD_INTERVAL_S)
 
     async def _keep_once(self) -> None:
+        if not self._is_root_checked:
+            self._is_root_checked = True
+            await self._say_again()
         await self.store.look()
         await self._take_up()
         now_s = self._around.now_s()
@@ -271,6 +276,21 @@ class KeySharing:
             self._logger.info("keys_taken_up", keys=len(said) - revoked, revoked=revoked, left=len(said) - taken)
             if taken < len(said):  # there was no room, or it was changed twice in a second
                 self._take_up_again_s = now_s + TAKE_UP_AGAIN_S
+
+    async def _say_again(self) -> None:
+        """After the mesh got a new root, nobody can check what was signed before. So nodes say again, under the new
+        one, what they said themselves, and all that is revoked, whoever said it: that must not be lost."""
+        known, mesh, me = self.store.mesh.statements(), self.store.mesh, self.me
+        is_good = self._verifier.is_of_this_root
+        async with self._signing:
+            found = await asyncio.to_thread(lambda: [each for each in known if not is_good(each)])
+        old = [each for each in found if each.mark in mesh.marks]  # what is still there
+        if not old or not self._verifier.may_make(me):
+            return
+        said = [each.said for each in old if isinstance(each.said, KeyRevoked) or each.said.signer == me]
+        mesh.forget(old)
+        await self._say([msgspec.structs.replace(each, signer=me) for each in said])
+        self._logger.warning("keys_of_another_root", said_again=len(said), forgotten=len(old) - len(said))
 
     async def _untold(self, here: Here) -> list[Said]:
         """What is in keys.json and the mesh does not know."""

@@ -226,6 +226,14 @@ class Verifier:
             raise BadStatement("the signature is not good", says=said.signer) from None
         return Statement(said, text, known_s)
 
+    def is_of_this_root(self, statement: Statement) -> bool:
+        """Whether others that have our root can check it: not if it was signed before the mesh got a new one."""
+        try:
+            self._signer_untrusted(statement.text.chain, statement.said.signed_s)
+        except BadStatement:
+            return False
+        return True
+
     def _signer_untrusted(self, chain: bytes, signed_s: int) -> _Signer:
         if len(chain) > STATEMENT_CHAIN_BYTES_MAX:
             raise BadStatement("certificates are too long", size=len(chain), limit=STATEMENT_CHAIN_BYTES_MAX)

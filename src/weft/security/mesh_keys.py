@@ -111,11 +111,15 @@ class MeshKeys:
             self._drop_oldest_revocation()
         return MergeOutcome.NEW
 
+    def forget(self, statements: Iterable[Statement]) -> None:
+        """Let go of these, which are known."""
+        for each in statements:
+            self._drop(each)
+
     def forget_ended(self, now_s: float) -> int:
         """Let go of keys that ended long ago; how many statements that were."""
         ended = [each for each in self.statements() if has_ended(each.said, now_s)]
-        for each in ended:
-            self._drop(each)
+        self.forget(ended)
         return len(ended)
 
     def _has_room(self, statement: Statement) -> bool:
