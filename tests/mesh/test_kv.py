@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -21,7 +18,7 @@ import weft.sync
 from tests.mesh.test_under_weft_up import token_for
 from tests.mesh.watching import until
 from tests.node.secured import key_for
-from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
+from tests.up import END_TIMEOUT_S, RunningNode, up
 from weft.client import ABSENT, Bucket, Client, Connecting, KvEntry, NotAllowed, NotOwner, RevisionConflict
 from weft.log import open_log
 from weft.model import Batch, Epoch
@@ -222,7 +219,7 @@ def test_rights_are_those_to_the_topic_of_the_bucket(tmp_path: Path) -> None:
         node.end_quietly()
 
 
-# --- the command, and the SDK without asyncio ------------------------------------------------------------------------
+# --- the page, and the SDK without asyncio ---------------------------------------------------------------------------
 
 
 async def example_of_the_page(node: RunningNode) -> None:
@@ -234,53 +231,19 @@ async def example_of_the_page(node: RunningNode) -> None:
         await names["main"](client)
 
 
-def test_the_command_and_the_blocking_client(tmp_path: Path) -> None:
+def test_the_example_of_the_page_and_the_blocking_client(tmp_path: Path) -> None:
     with up(tmp_path / "a") as node:
-        environ = os.environ | {"WEFT_CONFIG_DIR": str(node.config)}
-
-        def kv(*arguments: str, stdin: str = "", status: int = 0) -> str:
-            done = subprocess.run(
-                [*COMMAND, "kv", *arguments],
-                input=stdin,
-                check=False,
-                capture_output=True,
-                text=True,
-                env=environ,
-                timeout=END_TIMEOUT_S,
-            )
-            assert done.returncode == status, done.stderr
-            return done.stdout if status == 0 else done.stderr
-
         asyncio.run(example_of_the_page(node))
-        assert json.loads(kv("buckets", "--json"))[0]["keys"] == 2
-        kv("del", "settings", "line1.speed")
-        kv("del", "settings", "line2.speed")
-        kv("configure", "settings")
-        context = node.context
-        with weft.sync.connect(node.grpc, tls=tls_of(node), token=context.token) as client:
-            bucket = client.kv("settings")
+        with weft.sync.connect(node.grpc, tls=tls_of(node), token=node.context.token) as client:
+            bucket = client.kv("colors")
             with bucket.watch() as changes:
-                revision = kv("put", "settings", "color", "green").strip()
+                revision = bucket.put("sky", "green")
                 seen: KvEntry = changes.next(timeout_s=END_TIMEOUT_S)
-            assert (seen.key, seen.value, str(seen.revision)) == ("color", b"green", revision)
-            bucket.put("color", "blue", ttl=3600)
-            assert bucket.keys() == ["color"]
-            assert [each.value for each in bucket.history("color")] == [b"blue", b"green"]
-            assert [each.bucket for each in client.buckets()] == ["settings"]
-        assert kv("get", "settings", "color") == "blue"
-        assert "has no value" in kv("get", "settings", "shape", status=1)
-        kv("put", "settings", "notes.long", "-", "--json", stdin="from standard input")
-        listed = json.loads(kv("ls", "settings", "notes.*", "--json"))
-        assert [(each["key"], each["value"]) for each in listed] == [("notes.long", "from standard input")]
-        assert len(kv("watch", "settings", "--count", "2").splitlines()) == 2
-        kv("del", "settings", "color")
-        states = [each["state"] for each in json.loads(kv("history", "settings", "color", "--json"))]
-        assert states == ["deleted", "put", "put"]
-        assert "give it an owner" in kv("put", "settings", "x", "1", "--if-revision", "absent", status=1)
-        kv("configure", "settings", "--owner", node.ready["node"], "--history", "3")
-        kv("put", "settings", "x", "1", "--if-revision", "absent")
-        assert "another revision" in kv("put", "settings", "x", "1", "--if-revision", "absent", status=1)
-        assert json.loads(kv("buckets", "--json")) == [
-            {"bucket": "settings", "keys": 2, "owner": node.ready["node"], "history": 3}
-        ]
+            assert (seen.key, seen.value, seen.revision) == ("sky", b"green", revision)
+            bucket.put("sky", "blue", ttl=3600)
+            assert bucket.keys() == ["sky"] and [each.value for each in bucket.entries()] == [b"blue"]
+            assert [each.value for each in bucket.history("sky")] == [b"blue", b"green"]
+            bucket.delete("sky")
+            assert bucket.get("sky") is None
+            assert [each.bucket for each in client.buckets()] == ["colors", "settings"]
         node.end_quietly()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from base64 import b64encode
 from typing import Any, Final
@@ -45,7 +46,7 @@ def put_value(
     copies: int,
     json: bool,
 ) -> None:
-    data = sys.stdin.buffer.read(VALUE_BYTES_MAX + 1) if value == STDIN else value.encode()
+    data = _standard_input() if value == STDIN else value.encode()
     expected = _expected(if_revision)
     revision = with_client(
         where, lambda client: client.kv(bucket).put(key, data, ttl=ttl_s, if_revision=expected, copies=copies)
@@ -114,6 +115,12 @@ def configure_bucket(where: Where, bucket: str, owner: str, history: int, force:
     with_client(where, lambda client: client.kv(bucket).configure(owner=owner, history=history, force=force))
     who = f"node {owner}" if owner else "every node"
     out.print(escape(f"bucket {bucket}: {who} takes writes, {history} revisions of each key are kept"))
+
+
+def _standard_input() -> bytes:
+    """As far as a value may go, and one byte more, so that too much is refused and not cut."""
+    with os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as file:
+        return file.read(VALUE_BYTES_MAX + 1)
 
 
 def _expected(text: str | None) -> Expected | None:
