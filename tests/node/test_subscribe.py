@@ -169,7 +169,7 @@ def test_a_stream_that_breaks_the_protocol_ends_with_words(tmp_path: Path) -> No
             assert "begins with open" in (await subscriber.read()).error.message
             subscriber = await client.subscriber("plant.>")
             await subscriber.say(pb.SubscribeRequest(open=pb.SubscribeOpen(pattern=">")))
-            assert "credit and handled" in (await subscriber.read()).error.message
+            assert "credit, handled and settled" in (await subscriber.read()).error.message
             assert await subscriber.read() is grpc.aio.EOF
 
     asyncio.run(story())

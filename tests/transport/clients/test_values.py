@@ -26,6 +26,7 @@ from weft.transport.clients.values import (
     read_place_untrusted,
     read_positions_untrusted,
     read_range_untrusted,
+    read_settled_untrusted,
     read_start_untrusted,
 )
 from weft.wire.mesh import mesh_pb2 as pb
@@ -158,3 +159,25 @@ def test_fetched_batches_are_what_protobuf_would_write(batches: list[bytes]) -> 
     wanted = pb.FetchReply(fetched=pb.FetchedBatches(batches=list(map(shown, batches))))
     head, rest = fetched_parts(batches)
     assert head + rest == wanted.SerializeToString()
+
+
+REF = pb.StreamRef(topic="t", origin="a", epoch=1)
+
+
+@pytest.mark.req("CON-01")
+@pytest.mark.parametrize(
+    ("settled", "word"),
+    [
+        (pb.Settled(acks=[pb.AckedRange(stream=REF, offsets=[1])]), "pairs"),
+        (pb.Settled(acks=[pb.AckedRange(stream=REF, offsets=[5, 5])]), "not a range"),
+        (pb.Settled(acks=[pb.AckedRange(stream=REF, offsets=[5, 1 << 63])]), "not a range"),
+        (pb.Settled(acks=[pb.AckedRange(stream=REF, offsets=[1, 2] * 20_000)]), "too much"),
+        (pb.Settled(acks=[pb.AckedRange(stream=pb.StreamRef(topic="t"), offsets=[1, 2])]), "node id|epoch|origin"),
+        (pb.Settled(nacks=[pb.Nack(stream=REF, offset=1 << 63)]), "out of range"),
+        (pb.Settled(nacks=[pb.Nack(stream=REF, delay_s=float("nan"))]), "delay_s"),
+        (pb.Settled(nacks=[pb.Nack(stream=REF, delay_s=-1.0)]), "delay_s"),
+    ],
+)
+def test_hostile_settlements_are_refused(settled: pb.Settled, word: str) -> None:
+    with pytest.raises((UsageError, PeerError), match=word):
+        read_settled_untrusted(1, settled)
