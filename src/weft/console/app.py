@@ -18,6 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from weft.console.asking import Asker, Asking
+from weft.console.dead_letters import DeadLetterDesk, WantedEnd
 from weft.console.events import EventBrowser, Search
 from weft.console.guard import HEADERS, Guard, read_body_untrusted
 from weft.console.history import INTERVAL_S, LagHistory
@@ -88,6 +89,7 @@ class Console:
         self._why_not = "this node is starting"
         self._snapshots: Snapshots
         self._events: EventBrowser
+        self._letters: DeadLetterDesk
         self._history = LagHistory()
         self._feeds: set[Feed] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -96,6 +98,7 @@ class Console:
         self._parts = parts
         self._snapshots = Snapshots(parts.asking, self._history)
         self._events = EventBrowser(parts.asking)
+        self._letters = DeadLetterDesk(parts.asking.node)
         self._looking = asyncio.create_task(self._look(parts), name="weft-console")
         self._looking.add_done_callback(_tell_defect)
 
@@ -132,6 +135,7 @@ class Console:
             "event": self._event,
             "explain": self._explain,
             "group": self._group,
+            "dead": self._dead,
             "keys": self._keys,
         }
         return [
@@ -140,6 +144,7 @@ class Console:
             Route("/api/sign-in", self._sign_in, methods=["POST"]),
             Route("/api/sign-out", self._sign_out, methods=["POST"]),
             Route("/api/publish", self._changing(self._publish), methods=["POST"]),
+            Route("/api/dead", self._changing(self._end_letter), methods=["POST"]),
             Route("/api/live", self._streaming(self._live)),
             Route("/api/tail", self._streaming(self._tail)),
             *(Route(f"/api/{name}", self._answering(answer)) for name, answer in answers.items()),
@@ -240,6 +245,14 @@ class Console:
         wanted = pb.GroupsRequest(group=name, page=pb.Page(limit=0))
         replies = await parts.asking.everywhere("Groups", wanted, asker)
         return group_view(replies, name) | {"history": history_view(self._history, name)}
+
+    async def _dead(self, parts: ConsoleParts, request: Request, asker: Asker) -> View:
+        return await self._letters.letters(parse_group(request.query_params.get("group", "")), asker)
+
+    async def _end_letter(self, parts: ConsoleParts, request: Request, asker: Asker) -> View:
+        wanted = _decoded_untrusted(await read_body_untrusted(request, SIGN_IN_BYTES_MAX), WantedEnd)
+        await self._letters.end(wanted, asker, time.time_ns() // 1000, time.monotonic())
+        return {}
 
     async def _keys(self, parts: ConsoleParts, request: Request, asker: Asker) -> View:
         asker.caller.check_admin("see the keys")

@@ -13,7 +13,7 @@ import msgspec
 
 from weft.core.messages import Receipted
 from weft.errors import UsageError, WeftError
-from weft.model import Batch, Event, Receipt
+from weft.model import Batch, Event, Receipt, Topic
 from weft.port.access import Caller
 from weft.port.errors import Busy, TooLarge
 from weft.port.held import Use
@@ -67,9 +67,12 @@ class OnePublish:
 
 async def publish(node: MeshNode, caller: Caller, wanted: WantedEvent, now_us: int, now_s: float) -> Receipt:
     """Durable when it returns; raise WeftError. ``now_s`` is of a monotonic clock."""
-    topic = read_topic_untrusted(wanted.topic)
+    return await publish_event(node, caller, read_topic_untrusted(wanted.topic), wanted.event(now_us), now_s)
+
+
+async def publish_event(node: MeshNode, caller: Caller, topic: Topic, event: Event, now_s: float) -> Receipt:
     caller.check_publish(topic)
-    batch = Batch.from_events([wanted.event(now_us)])
+    batch = Batch.from_events([event])
     size, limit = len(batch.data), node.limits.batch_bytes_max
     if size > limit:
         raise TooLarge("the event is too large", bytes=size, limit=limit)

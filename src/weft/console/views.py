@@ -32,7 +32,7 @@ def mesh_view(
     mine = peers[me]
     assert not isinstance(mine, WeftError), "this node has answered"
     for peer in mine.peers:
-        known[peer.node_id] = peer
+        known[peer.node_id or peer.addresses[0]] = peer  # an address that is dialled has no name yet
     nodes = [_node_view(me, None, statuses.get(me))]
     nodes += [_node_view(name, peer, statuses.get(name)) for name, peer in known.items()]
     return {"me": me, "nodes": sorted(nodes, key=lambda node: str(node["id"])), "links": _links(me, peers, known)}

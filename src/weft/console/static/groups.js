@@ -1,7 +1,7 @@
 // Groups: services and Spark jobs alike, how far behind they are and were.
 import { el, facts, setText, Table, tag, to } from "./dom.js";
-import { get } from "./api.js";
-import { clock, count, duration } from "./format.js";
+import { get, post } from "./api.js";
+import { clock, count, counted, duration, moment, peek } from "./format.js";
 
 // A busy group is always a little behind: that is no reason to worry.
 function lagTag(row) {
@@ -45,6 +45,7 @@ export function groupPage(root, parameters, app) {
     error, el("section", { class: "card" }, figures),
     el("section", { class: "card" }, el("h2", {}, "Lag over the last hour"), chart, said),
     el("section", { class: "card flush" }, el("h2", {}, "Streams"), table.element));
+  const dead = deadLetters(root, name);
   let plot = null, asking = false;
   const draw = (history, now) => {
     const points = history.length ? [...history, now] : [now];
@@ -69,6 +70,7 @@ export function groupPage(root, parameters, app) {
         stand.replaceChildren(lagTag(view));
         figures.replaceChildren(facts([["Events behind", count(view.lag_events)], ["Oldest unhandled", view.lag_us ? duration(view.lag_us / 1e6) : "none"], ["Members", view.members.length ? view.members.join(", ") : "none"], ["Streams", count(view.streams)]]));
         table.update(view.places);
+        await dead.update();
         draw(view.history, [snapshot.at_ms / 1000, view.lag_events, view.lag_us / 1e6]);
       } catch (problem) {
         setText(error, problem.message);
@@ -81,4 +83,38 @@ export function groupPage(root, parameters, app) {
       plot?.destroy();
     },
   };
+}
+
+// What the group's readers could not handle. A letter that was published again, or dropped, is gone.
+function deadLetters(root, group) {
+  const error = el("p", { class: "error", role: "alert" }), said = el("p", { class: "hint", role: "status" });
+  const end = async (row, what) => {
+    setText(error, "");
+    try {
+      await post("dead", { group, event: row.id, do: what });
+      setText(said, what === "replay" ? `${row.id} was published again.` : `${row.id} was dropped.`);
+      await update();
+    } catch (problem) {
+      setText(error, problem.message);
+    }
+  };
+  const button = (row, what, text) =>
+    el("button", { type: "button", class: "quiet small", "aria-label": `${text} ${row.id}`, onclick: () => end(row, what) }, text);
+  const table = new Table(
+    [
+      { title: "Event", make: (row) => el("span", {}, el("a", { class: "name", href: to("topic", { name: row.topic }) }, row.topic), el("span", { class: "soft small mono" }, `  ${row.origin}/${row.partition}:${row.offset}`)) },
+      { title: "Payload", wide: true, text: (row) => (row.lost ? "gone from the log" : peek(row) || "(empty)") },
+      { title: "Reason", text: (row) => row.reason || "–" },
+      { title: "Tries", num: true, text: (row) => count(row.tries) },
+      { title: "Given up", num: true, wide: true, text: (row) => moment(row.died_us) },
+      { title: "", make: (row) => el("span", { class: "fields" }, row.lost ? null : button(row, "replay", "Replay"), button(row, "drop", "Drop")) },
+    ],
+    (row) => row.id, "Dead letters of this group", "None: everything could be handled.");
+  root.append(el("section", { class: "card flush" }, el("h2", {}, "Dead letters"), error, said, table.element));
+  const update = async () => {
+    const view = await get("dead", { group });
+    table.update(view.letters);
+    if (view.more) setText(said, `The first ${counted(view.letters.length, "letter")}; there are more.`);
+  };
+  return { update };
 }
