@@ -49,7 +49,7 @@ export function groupPage(root, parameters, app) {
   let plot = null, asking = false;
   const draw = (history, now) => {
     const points = history.length ? [...history, now] : [now];
-    setText(said, points.length < 3 ? "This node takes a point every ten seconds, as long as it runs." : `Now ${count(now[1])} events.`);
+    setText(said, points.length < 3 ? "This node takes a point every ten seconds, as long as it runs." : `Now ${counted(now[1], "event")}.`);
     if (typeof uPlot === "undefined" || points.length < 2) return;
     const data = [points.map((point) => point[0]), points.map((point) => point[1])];
     if (plot) return plot.setData(data);
@@ -70,7 +70,7 @@ export function groupPage(root, parameters, app) {
         stand.replaceChildren(lagTag(view));
         figures.replaceChildren(facts([["Events behind", count(view.lag_events)], ["Oldest unhandled", view.lag_us ? duration(view.lag_us / 1e6) : "none"], ["Members", view.members.length ? view.members.join(", ") : "none"], ["Streams", count(view.streams)]]));
         table.update(view.places);
-        await dead.update();
+        await dead.update(false);
         draw(view.history, [snapshot.at_ms / 1000, view.lag_events, view.lag_us / 1e6]);
       } catch (problem) {
         setText(error, problem.message);
@@ -107,11 +107,14 @@ function deadLetters(root, group) {
       { title: "Reason", text: (row) => row.reason || "–" },
       { title: "Tries", num: true, text: (row) => count(row.tries) },
       { title: "Given up", num: true, wide: true, text: (row) => moment(row.died_us) },
-      { title: "", make: (row) => el("span", { class: "fields" }, row.lost ? null : button(row, "replay", "Replay"), button(row, "drop", "Drop")) },
+      { title: "", make: (row) => el("span", { class: "actions" }, row.lost ? null : button(row, "replay", "Replay"), button(row, "drop", "Drop")) },
     ],
     (row) => row.id, "Dead letters of this group", "None: everything could be handled.");
   root.append(el("section", { class: "card flush" }, el("h2", {}, "Dead letters"), error, said, table.element));
-  const update = async () => {
+  let asked = 0;
+  const update = async (again = true) => {
+    if (!again && Date.now() - asked < 10000) return;
+    asked = Date.now();
     const view = await get("dead", { group });
     table.update(view.letters);
     if (view.more) setText(said, `The first ${counted(view.letters.length, "letter")}; there are more.`);
