@@ -221,6 +221,20 @@ def test_a_later_ack_takes_the_place_of_an_earlier_one_but_stays_behind_a_resume
     assert box.take() == (SendAcks(PEER, (position(3),)), 4.0)
 
 
+@pytest.mark.req("SEC-06")
+def test_a_peer_hears_that_its_events_differ() -> None:
+    box = outbox()
+    box.put(SendAcks(PEER, (position(1),)), 1.0)
+    box.put(SendAcks(PEER, (), (position(9, "x"), position(4, "y"))), 2.0)
+    box.put(SendAcks(PEER, (), (position(9, "x"),)), 3.0)
+    assert box.take() == (SendAcks(PEER, (position(1),), (position(9, "x"), position(4, "y"))), 1.0)
+    many = tuple(position(1, f"t{n}") for n in range(LINK_FRAME_ACKS_MAX))
+    box.put(SendAcks(PEER, many, (position(9, "x"),)), 4.0)
+    assert box.take() == (SendAcks(PEER, many), 4.0)
+    assert box.take() == (SendAcks(PEER, (), (position(9, "x"),)), 4.0)
+    assert box.take() is None and len(box) == 0
+
+
 def test_very_many_acks_go_in_several_frames() -> None:
     box = outbox()
     box.put(SendAcks(PEER, tuple(position(1, f"t{n}") for n in range(LINK_FRAME_ACKS_MAX + 1))), 1.0)

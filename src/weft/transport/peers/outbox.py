@@ -190,6 +190,7 @@ class Acks:
     """Of each stream only the last counts, so they do not pile up."""
 
     positions: dict[StreamKey, Position]
+    differing: dict[StreamKey, Position]
     since_s: float
 
 
@@ -224,8 +225,8 @@ class PeerOutbox:
             case SendPlain(_, events):
                 for event in events:
                     self.data.put(Item(event, event.topic, _plain_bytes(event), now_s))
-            case SendAcks(_, positions):
-                self._put_acks(positions, now_s)
+            case SendAcks():
+                self._put_acks(effect, now_s)
             case SendResume():
                 self._urgent.append(Portion(effect, now_s))
                 self._grow_urgent(_resume_bytes(effect))
@@ -258,14 +259,15 @@ class PeerOutbox:
         self._urgent.clear()
         self._plain_acks.clear()
 
-    def _put_acks(self, positions: tuple[Position, ...], now_s: float) -> None:
+    def _put_acks(self, acks: SendAcks, now_s: float) -> None:
         last = self._urgent[-1] if self._urgent else None
         if not isinstance(last, Acks):
-            last = Acks({}, now_s)
+            last = Acks({}, {}, now_s)
             self._urgent.append(last)
-        known = len(last.positions)
-        last.positions.update(((position.stream, position.epoch), position) for position in positions)
-        self._grow_urgent(POSITION_BYTES * (len(last.positions) - known))
+        for kept, said in ((last.positions, acks.positions), (last.differing, acks.differing)):
+            known = len(kept)
+            kept.update(((position.stream, position.epoch), position) for position in said)
+            self._grow_urgent(POSITION_BYTES * (len(kept) - known))
 
     def _take_urgent(self) -> Portion:
         first = self._urgent[0]
@@ -274,17 +276,22 @@ class PeerOutbox:
             assert isinstance(first.what, SendResume), "nothing else is put there"
             self._urgent_bytes -= _resume_bytes(first.what)
             return first
-        keys = list(islice(first.positions, LINK_FRAME_ACKS_MAX))
-        acks = SendAcks(self._peer, tuple(first.positions.pop(key) for key in keys))
-        self._urgent_bytes -= POSITION_BYTES * len(keys)
-        if not first.positions:
+        positions = _taken(first.positions, LINK_FRAME_ACKS_MAX)
+        differing = _taken(first.differing, LINK_FRAME_ACKS_MAX - len(positions))
+        self._urgent_bytes -= POSITION_BYTES * (len(positions) + len(differing))
+        if not first.positions and not first.differing:
             self._urgent.popleft()
-        return Portion(acks, first.since_s)
+        return Portion(SendAcks(self._peer, positions, differing), first.since_s)
 
     def _grow_urgent(self, size: int) -> None:
         self._urgent_bytes += size
         if self._urgent_bytes > LINK_URGENT_BYTES_MAX:
             raise UrgentOverflow("the peer does not take acks", waiting=self._urgent_bytes, limit=LINK_URGENT_BYTES_MAX)
+
+
+def _taken(kept: dict[StreamKey, Position], most: int) -> tuple[Position, ...]:
+    """The first of them, which are kept no longer."""
+    return tuple(kept.pop(key) for key in list(islice(kept, most)))
 
 
 def _plain_bytes(event: PlainEvent) -> int:
