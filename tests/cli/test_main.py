@@ -26,6 +26,7 @@ NAMES = {
     "peers": CLIENT_OPTIONS,
     "groups ls": CLIENT_OPTIONS,
     "groups set": ["--max-deliveries", "--retry-s", "--retry", "--dead-letter", "--node", "--insecure", "--context"],
+    "groups drop": ["--node", "--insecure", "--context"],
     "dead ls": CLIENT_OPTIONS,
     "dead show": CLIENT_OPTIONS,
     "dead replay": ["--all", *CLIENT_OPTIONS],

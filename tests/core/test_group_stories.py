@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from tests.core.stage import Reader, Stage
-from weft.core.messages import AddCredit, Edge, Handled, MoveGroup, Tick
+from dataclasses import replace
+
+import pytest
+
+from tests.core.stage import Actor, Reader, Stage
+from weft.core import BrokerSettings
+from weft.core.errors import GroupDropped
+from weft.core.groups import GroupSettings
+from weft.core.messages import AddCredit, DropGroup, Edge, Handled, MemberKnown, MoveGroup, Tick
 from weft.core.topics import EVERYWHERE
+from weft.log.compaction import TOMBSTONE_AGE_US, compact
 from weft.log.errors import PositionAhead, PositionExpired
 from weft.log.retention import RetentionRule, retain
-from weft.model import parse_pattern, parse_position
+from weft.membership import Liveness
+from weft.model import Batch, parse_pattern, parse_position
 
 
 def topics_of(reader: Reader) -> set[str]:
@@ -178,6 +187,7 @@ def test_a_member_that_retention_overtakes_in_mid_stream_is_no_member_any_more()
         actor.publish("t", str(number), at_us=number)
     stage.run()
     actor.log.begin_segment()
+    actor.sync()
     actor.publish("t", "3", at_us=2_000_000_000)
     stage.run()
     slow = actor.subscribe("t", group="g", member="m1", credit=1)
@@ -192,3 +202,113 @@ def test_a_member_that_retention_overtakes_in_mid_stream_is_no_member_any_more()
     stage.run()
     assert actor.state.interest == tuple(sorted(EVERYWHERE)), "nobody here wants it any more"
     assert not actor.broker.group_work.groups.members("g")
+
+
+# --- the ends of groups ----------------------------------------------------------------------------------------------
+
+
+def kept_of(actor: Actor, group: str) -> dict[str, list[bytes]]:
+    """What the log of a node still has about a group, by who said it, once it is compacted."""
+    actor.log.begin_segment()
+    actor.sync()
+    found: dict[str, list[bytes]] = {}
+    for info in actor.log.streams(parse_pattern(f"weft.groups.{group}")):
+        state = actor.log.state(info.stream, info.epoch)
+        compact(actor.log, state, now_us=int(actor.stage.now_s * 1e6) + 2 * TOMBSTONE_AGE_US)
+        batches = map(Batch.read_stored, actor.log.read(info.stream, info.epoch, info.start))
+        found[info.stream.origin] = [event.key or b"" for batch in batches for event in batch]
+    return found
+
+
+@pytest.mark.req("SEC-03")
+def test_a_dropped_group_is_gone_from_every_log_and_its_members_are_told_why() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    one = stage["a"].subscribe("t", Edge.EARLIEST, group="g", member="m1")
+    stage["a"].publish("t", "1")
+    stage.run()
+    stage["a"].handled(one)
+    stage.run(20.0)
+    stage["b"].step(DropGroup(99, "g"))
+    stage["b"].step(DropGroup(98, "unknown"))
+    stage.run(20.0)
+    assert stage["b"].moved == [99]
+    assert str(stage["b"].refused[98]) == "there is no group unknown"
+    assert isinstance(one.error, GroupDropped)
+    for name in "ab":
+        assert stage[name].log.groups() == []
+        assert kept_of(stage[name], "g") == {"a": [], "b": [b"d:"]}
+    again = stage["a"].subscribe("t", Edge.EARLIEST, group="g", member="m1")
+    stage.run()
+    assert again.texts == ["1"], "it begins anew"
+
+
+@pytest.mark.req("SEC-03")
+def test_a_node_that_was_cut_off_does_not_bring_a_dropped_group_back() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    one = stage["a"].subscribe("t", Edge.EARLIEST, group="g", member="m1")
+    stage["a"].publish("t", "1")
+    stage.run()
+    stage["a"].handled(one)
+    stage.run(20.0)
+    stage.cut("a-b")
+    stage["b"].step(DropGroup(99, "g"))
+    stage["a"].publish("t", "2")
+    stage.run()
+    stage["a"].handled(one)
+    stage.run(20.0)
+    assert one.error is None, "where nobody knows of it, it goes on"
+    stage.link("a-b")
+    stage.run(20.0)
+    assert isinstance(one.error, GroupDropped)
+    assert [stage[name].broker.group_work.groups.positions("g") for name in "ab"] == [[], []]
+
+
+@pytest.mark.req("SEC-05")
+def test_a_group_that_nobody_uses_leaves_nothing_in_any_log() -> None:
+    stage = Stage("a", "b", settings=BrokerSettings(groups=GroupSettings(expire_after_s=1000.0)))
+    stage.link("a-b")
+    reader = stage["a"].subscribe("t", Edge.EARLIEST, group="g", member="m1")
+    stage["a"].publish("t", "1")
+    stage.run()
+    stage["a"].handled(reader)
+    stage.run(900.0)
+    stage["a"].unsubscribe(reader)
+    stage.run(900.0)
+    assert all(stage[name].broker.group_work.groups.knows("g") for name in "ab")
+    stage.run(200.0)
+    for name in "ab":
+        assert stage[name].log.groups() == [] and stage[name].broker.group_work.groups.names() == []
+        assert not any(kept_of(stage[name], "g").values())
+    stage.kill("b")
+    stage.restart()
+    stage.run()
+    assert stage["b"].broker.group_work.groups.names() == []
+    anew = stage["b"].subscribe("t", group="g", member="m1")
+    stage.run()
+    assert anew.texts == [], "it begins with what is new, as any group"
+
+
+def test_a_group_that_was_forgotten_is_known_again_when_somebody_elsewhere_uses_it() -> None:
+    """One side of a split has not seen it used for so long; on the other it was."""
+    stage = Stage("a", "b", settings=BrokerSettings(groups=GroupSettings(expire_after_s=1000.0)))
+    stage.link("a-b")
+    reader = stage["a"].subscribe("t.*", Edge.EARLIEST, group="g", member="m1")
+    for number in range(3):
+        stage["a"].publish(f"t.{number}", "1")
+    stage.run()
+    stage["a"].handled(reader)
+    stage.run(20.0)
+    stage.cut("a-b")
+    stage["b"].step(MemberKnown(replace(stage["a"].state, liveness=Liveness.DEAD)))
+    stage.run(1500.0)
+    assert not stage["b"].broker.group_work.groups.knows("g")
+    stage.link("a-b")
+    stage.gossip(stage["a"].state)
+    stage["a"].publish("t.0", "2")
+    stage.run()
+    stage["a"].handled(reader)
+    stage.run(300.0)
+    stands = [stage[name].broker.group_work.groups.positions("g") for name in "ab"]
+    assert stands[0] == stands[1] and len(stands[0]) == 3

@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 
 from tests.core.stage import Actor, Reader, Stage
-from weft.core.messages import Acked, DropDead, MoveGroup, Nacked, SetGroup, Settled, Unsubscribe
+from weft.core.errors import GroupDropped
+from weft.core.messages import Acked, DropDead, DropGroup, MoveGroup, Nacked, SetGroup, Settled, Unsubscribe
 from weft.core.policy import GroupPolicy
 from weft.errors import UsageError
 from weft.log.retention import RetentionRule, retain
@@ -320,3 +321,81 @@ def test_a_group_that_is_moved_back_begins_with_a_clean_ledger() -> None:
     ack(stage["a"], reader, *range(10))
     stage.run()
     assert position(stage["a"]) == 10
+
+
+# --- the end of a group ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SEC-03", "CON-01", "CON-02")
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_drop_ends_ledgers_retries_and_the_policy_and_leaves_the_dead_letters(*, restart: bool) -> None:
+    stage, reader = filled("a", "b", settings=SET_ASIDE)
+    a, b = stage["a"], stage["b"]
+    for _ in range(3):
+        nack(a, reader, 3, delay_s=0.0)
+        stage.run(1.0)
+    nack(a, reader, 2, delay_s=30.0)
+    nack(a, reader, 4, delay_s=30.0)
+    ack(a, reader, 0, 5, 7)
+    stage.run(5.0)
+    b.step(DropGroup(99, "g"))
+    stage.run(5.0)
+    assert b.moved == [99] and isinstance(reader.error, GroupDropped)
+    for name in "ab":
+        groups = stage[name].broker.group_work.groups
+        assert groups.policy("g") is None and groups.position("g", (T, EPOCH)) is None
+        assert [letter.id.offset for letter in letters(stage[name])] == [3], "nobody has dropped that"
+    if restart:
+        stage.kill("a")
+        a = stage.restart()
+        stage.run(5.0)
+    again = join(a, "m", window=100)
+    stage.run(5.0)
+    assert new_texts(again) == numbers(0, 30), "all of it, at once: nothing is done, and nothing waits"
+    assert not any(delivered.tries for delivered in again.delivered)
+    stage.run(60.0)
+    assert new_texts(again) == [], "the retries of the old group do not come"
+    nack(a, again, 2, delay_s=0.0)
+    stage.run(1.0)
+    assert a.broker.group_work.groups.policy("g") is None
+    assert again.withdrawn[-1].rest, "in order, which is the default"
+    assert [letter.id.offset for letter in letters(a)] == [3], "it counts from one again"
+
+
+@pytest.mark.req("SEC-03", "CON-02")
+def test_a_node_that_was_cut_off_does_not_bring_back_what_failed_or_the_policy() -> None:
+    stage, reader = filled("a", "b", settings=GroupPolicy(max_deliveries=2, in_order=False, dead_letter="broken"))
+    ack(stage["a"], reader, 0, 5)
+    nack(stage["a"], reader, 2, delay_s=30.0)
+    stage.run(5.0)
+    assert stage["b"].broker.group_work.groups.dead_topics == {"broken"}
+    stage.cut("a-b")
+    stage["b"].step(DropGroup(99, "g"))
+    ack(stage["a"], reader, 7)
+    nack(stage["a"], reader, 4, delay_s=30.0)
+    stage["a"].step(SetGroup(98, "g", GroupPolicy(max_deliveries=1, dead_letter="broken")))
+    stage.run(5.0)
+    assert reader.error is None, "where nobody knows of it, it goes on"
+    stage.link("a-b")
+    stage.run(20.0)
+    assert isinstance(reader.error, GroupDropped)
+    again = join(stage["b"], window=100)
+    stage.run(60.0)
+    assert new_texts(again) == numbers(0, 30)
+    for name in "ab":
+        groups = stage[name].broker.group_work.groups
+        assert groups.policy("g") is None and groups.dead_topics == frozenset()
+
+
+@pytest.mark.req("SEC-03", "CON-02")
+def test_a_policy_that_comes_with_the_first_member_of_a_new_era_stays() -> None:
+    """What was said of the old one is withdrawn a little later, by the same key."""
+    stage, reader = filled("a", "b", settings=SET_ASIDE)
+    stage["a"].step(DropGroup(99, "g"))
+    join(stage["a"], policy=IN_ORDER)
+    stage.run(20.0)
+    assert isinstance(reader.error, GroupDropped)
+    stage.kill("a")
+    stage.restart()
+    stage.run(20.0)
+    assert [stage[name].broker.group_work.groups.policy("g") for name in "ab"] == [IN_ORDER, IN_ORDER]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from weft.core.groups import Groups, GroupSettings
 from weft.log import Log, MemoryStore, open_store
-from weft.model import Batch, Epoch, NodeId, Position, Stream, parse_topic
+from weft.model import Batch, Epoch, NodeId, Stream, parse_topic
 from weft.port.access import Caller
 from weft.port.errors import Busy, QuotaUsedUp
 from weft.port.quotas import Quotas, Usage
@@ -69,21 +70,36 @@ def test_one_batch_may_be_more_than_a_second_is_worth(log: Log) -> None:
 
 
 @pytest.mark.req("SEC-05")
-def test_subscriptions_come_back_and_groups_that_exist_are_not_made(log: Log) -> None:
+def test_subscriptions_come_back_and_groups_that_exist_are_not_made() -> None:
     mine = usage(subscriptions=1, groups=1)
     mine.subscribe()
     with pytest.raises(QuotaUsedUp, match="as many subscriptions"):
         mine.subscribe()
     mine.unsubscribed()
     mine.subscribe()
-    log.append(Stream(parse_topic("t"), ME, 0), Batch.from_columns([b"x"], 0))
-    log.sync()
-    log.commit("others", [Position(Stream(parse_topic("t"), ME, 0), Epoch(7), 0)])
+    groups = Groups(ME, GroupSettings(), lambda group: [])
+    groups.move("others", [], 0.0)
     for group in ("mine", "others", "mine"):
-        mine.use_group(log, group)
+        mine.use_group(groups, group)
+        groups.move(group, [], 0.0)
     with pytest.raises(QuotaUsedUp, match="as many groups") as caught:
-        mine.use_group(log, "another")
-    assert caught.value.facts["name"] == "another"
+        mine.use_group(groups, "another")
+    assert caught.value.facts == {"name": "another", "used": 1, "limit": 1}
+
+
+@pytest.mark.req("SEC-05")
+def test_a_group_that_is_forgotten_makes_room_for_another() -> None:
+    """One that was dropped is not, for a while: otherwise a key could have the mesh remember any number of them."""
+    mine, settings = usage(groups=1), GroupSettings()
+    groups = Groups(ME, settings, lambda group: [])
+    mine.use_group(groups, "one")
+    groups.move("one", [], 0.0)
+    groups.drop("one", 1.0)
+    with pytest.raises(QuotaUsedUp, match="as many groups"):
+        mine.use_group(groups, "two")
+    mine.use_group(groups, "one")
+    groups.tick(1.0 + settings.expire_after_s)
+    mine.use_group(groups, "two")
 
 
 @pytest.mark.req("SEC-05")

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from weft import membership
 from weft.core import Broker
+from weft.core.groups import Groups
 from weft.core.groups.effects import GroupEffect, PutAside
 from weft.core.groups.hand import Given
 from weft.core.groups.members import Member
@@ -340,6 +341,16 @@ class DoesNotWait(Settling):
             self.policy = policy
 
 
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+class IgnoresDrops(Groups):
+    """Goes on with a group that was dropped elsewhere, and brings back its positions."""
+
+    def _take_drop(self, name: str, era: int, known: int, now_s: float) -> list[GroupEffect]:
+        return []
+
+
 # Where each part is looked up when a node is put together.
 PLACES: Final[dict[type, str]] = {
     Broker: "weft.node.machinery.Broker",
@@ -348,6 +359,7 @@ PLACES: Final[dict[type, str]] = {
     DataQueue: "weft.transport.peers.outbox.DataQueue",
     Election: "weft.transport.peers.links.Election",
     Settling: "weft.core.groups.group.Settling",
+    Groups: "weft.core.group_work.Groups",
 }
 
 
@@ -387,4 +399,5 @@ MUTANTS: Final = (
     NeverGivesUp,
     ThrowsLettersAway,
     DoesNotWait,
+    IgnoresDrops,
 )

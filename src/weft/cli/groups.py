@@ -1,4 +1,4 @@
-"""``weft groups``: lists groups, or one, as it always did; ``weft groups set`` says what becomes of failing events."""
+"""``weft groups``: lists groups, or one. ``set`` says what becomes of events that fail, ``drop`` ends a group."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from weft.cli import mesh
-from weft.cli.options import ContextName, Insecure, Nodes, Where
+from weft.cli.mesh import Group
+from weft.cli.options import ContextName, Insecure, Json, Nodes, Where
 
 LIST = "ls"
 
@@ -24,8 +24,22 @@ class ListsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=ListsByDefault, help="List the groups, or say what becomes of events that fail.")
-app.command(LIST)(mesh.groups)
+app = typer.Typer(cls=ListsByDefault, help="List the groups, say what becomes of events that fail, or drop a group.")
+
+
+@app.command(LIST)
+@app.command("show", hidden=True)  # as keys, dead letters and others are shown
+def list_groups(
+    group: Group = "",
+    json: Json = False,
+    node: Nodes = None,
+    insecure: Insecure = False,
+    context: ContextName = None,
+) -> None:
+    """List the groups that the key may use: members, streams, and how far behind they are. This is the default."""
+    from weft.cli.views import show_groups
+
+    show_groups(Where(node, insecure, context), group, json)
 
 
 @app.command("set")
@@ -54,3 +68,16 @@ def set_group(
     from weft.cli.letters import set_policy
 
     set_policy(Where(node, insecure, context), group, max_deliveries, retry_s, retry, dead_letter)
+
+
+@app.command()
+def drop(
+    group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
+    node: Nodes = None,
+    insecure: Insecure = False,
+    context: ContextName = None,
+) -> None:
+    """End a group all over the mesh. Its members are told; one of the same name begins anew."""
+    from weft.cli.views import drop_group
+
+    drop_group(Where(node, insecure, context), group)

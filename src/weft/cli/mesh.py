@@ -1,4 +1,4 @@
-"""Commands that ask a node: ``topics``, ``groups``, ``lag``, ``status``, ``console`` and others."""
+"""Commands that ask a node: ``topics``, ``peers``, ``lag``, ``status``, ``console`` and others."""
 
 from __future__ import annotations
 
@@ -29,19 +29,6 @@ def peers(json: Json = False, node: Nodes = None, insecure: Insecure = False, co
     from weft.cli.views import show_peers
 
     show_peers(Where(node, insecure, context), json)
-
-
-def groups(
-    group: Group = "",
-    json: Json = False,
-    node: Nodes = None,
-    insecure: Insecure = False,
-    context: ContextName = None,
-) -> None:
-    """List the groups: members, streams, and how far behind they are."""
-    from weft.cli.views import show_groups
-
-    show_groups(Where(node, insecure, context), group, json)
 
 
 def lag(

@@ -98,6 +98,11 @@ def show_groups(where: Where, group: str, json: bool) -> None:
         err.print("there are no groups")
 
 
+def drop_group(where: Where, group: str) -> None:
+    with_client(where, lambda client: client.drop_group(group))
+    out.print(escape(f"group {group} is dropped"))
+
+
 def show_lag(where: Where, group: str, json: bool) -> None:
     rows = [(each.group, stream) for each in _groups(where, group) for stream in each.streams]
     if json:

@@ -429,6 +429,9 @@ class Client:
     def commit(self, group: str, positions: Sequence[Position]) -> None:
         self._thread.run(self._client.commit(group, positions))
 
+    def drop_group(self, group: str) -> None:
+        self._thread.run(self._client.drop_group(group))
+
     def seek(self, group: str, pattern: str, where: Where) -> list[Position]:
         return self._thread.run(self._client.seek(group, pattern, where))
 

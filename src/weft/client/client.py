@@ -300,6 +300,19 @@ class Client:
             request = pb.CommitRequest(group=group, positions=some)
             await self._nodes.call("/weft.mesh.v1.Mesh/Commit", request, pb.CommitReply, check)
 
+    async def drop_group(self, group: str) -> None:
+        """End a group all over the mesh; durable at one node when this returns, and known to the others soon.
+
+        Its members are told, and positions are forgotten: a group of the same name begins anew.
+        """
+
+        def check(reply: pb.DropGroupReply) -> None:
+            if reply.HasField("error"):
+                raise error_of(reply.error, group=group)
+
+        request = pb.DropGroupRequest(group=group)
+        await self._nodes.call("/weft.mesh.v1.Mesh/DropGroup", request, pb.DropGroupReply, check)
+
     async def seek(self, group: str, pattern: str, where: Where) -> list[Position]:
         """Move a group to this place in every stream that matches, while none of its members is connected."""
         positions = await self._resolved(pattern, parse_where(where))

@@ -15,6 +15,7 @@ from weft.core.messages import (
     AddCredit,
     BucketsFound,
     DropDead,
+    DropGroup,
     Effect,
     Ended,
     FramesDropped,
@@ -123,7 +124,7 @@ class Broker:
                 return self._synced(event, now_s)
             case Subscribe() | AddCredit() | Handled() | Settled() | Unsubscribe():
                 return self._from_subscriber(event, now_s)
-            case MoveGroup() | SetGroup() | DropDead():
+            case MoveGroup() | SetGroup() | DropGroup() | DropDead():
                 return self._from_operator(event, now_s)
             case LinkUp() | LinkDown() | MemberKnown() | MemberForgotten():
                 return self._mesh_changed(event, now_s)
@@ -237,7 +238,7 @@ class Broker:
             case _:
                 assert_never(event)
 
-    def _from_operator(self, event: MoveGroup | SetGroup | DropDead, now_s: float) -> list[Effect]:
+    def _from_operator(self, event: MoveGroup | SetGroup | DropGroup | DropDead, now_s: float) -> list[Effect]:
         match event:
             case MoveGroup():
                 return self.group_work.move(event, now_s)
@@ -245,6 +246,8 @@ class Broker:
                 return self.group_work.set_policy(event, now_s)
             case DropDead():
                 return self.group_work.drop_dead(event, now_s)
+            case DropGroup():
+                return self.group_work.drop(event, now_s)
             case _:
                 assert_never(event)
 

@@ -13,5 +13,9 @@ class TopicReserved(UsageError):
     """Topics below ``weft.`` are the mesh's own."""
 
 
+class GroupDropped(UsageError):
+    """Somebody has dropped the group; whoever joins it again begins anew."""
+
+
 class MemberTaken(UsageError):
     """A group has a member of this name that belongs to somebody else."""

@@ -4,13 +4,16 @@ travels as events on topics of its own."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias, assert_never
 
 from weft.core.beginnings import Beginnings, Search
+from weft.core.errors import GroupDropped
 from weft.core.groups import (
     Assignment,
     CommitPositions,
+    Dropped,
+    ForgetPositions,
     GroupEffect,
     Groups,
     GroupSettings,
@@ -18,14 +21,17 @@ from weft.core.groups import (
     Refusal,
     Replaced,
     Say,
+    Statement,
     Wake,
-    parse_group,
 )
+from weft.core.groups.events import is_withdrawal
 from weft.core.groups.hand import Given, Nothing
+from weft.core.groups.names import group_of, parse_group, topic_of
 from weft.core.messages import (
     Acked,
     Assigned,
     DropDead,
+    DropGroup,
     Effect,
     Ended,
     GroupMoved,
@@ -48,10 +54,10 @@ from weft.limits import OFFSET_MAX, READ_BYTES_MAX
 from weft.log import Log
 from weft.log.errors import DiskFull, EventsLost, PositionAhead, PositionExpired
 from weft.membership import NodeState
-from weft.model import Batch, Event, NodeId, Position, Stream, Topic
+from weft.model import Batch, Event, NodeId, Pattern, Position, Stream, Topic
 from weft.model.dead_letters import DeadLetter, dropped_event, letter_event
 
-ToWrite: TypeAlias = Say | CommitPositions | PutAside | MoveGroup | SetGroup | DropDead
+ToWrite: TypeAlias = Say | CommitPositions | ForgetPositions | PutAside | MoveGroup | SetGroup | DropGroup | DropDead
 RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is tried again
 
 
@@ -76,17 +82,20 @@ class GroupWork:
         """Recall what is in the log."""
         for info in self._log.streams():
             self.groups.stream_known((info.stream, info.epoch), now_s)
-        for name in self._log.groups():
-            self.groups.recall(name, now_s)
-        for info in self._log.streams(GROUPS):
-            self._hear((info.stream, info.epoch), now_s)
+        told = {group_of(info.stream.topic): None for info in self._log.streams(GROUPS)}
+        for name in dict.fromkeys([*self._log.groups(), *filter(None, told)]):
+            self._recall(name, now_s)
         return self.tick(now_s)
 
     # --- members -------------------------------------------------------------------------------------------------
 
     def join(self, request: Subscribe, now_s: float) -> list[Effect]:
         """An explicit start counts only where the group has no position: groups are moved on purpose."""
-        known = self.groups.knows(request.group) or bool(self._log.positions(request.group))
+        try:
+            self._recall(parse_group(request.group), now_s)
+        except UsageError as error:
+            return [Ended(request.subscription, error)]
+        known = self.groups.knows(request.group)
         now_us = int((now_s + self._wall_offset_s) * 1_000_000)
         beginnings = Beginnings(self._me, request.start, now_us, has_history=known)
         subscription = None
@@ -135,6 +144,7 @@ class GroupWork:
 
     def set_policy(self, request: SetGroup, now_s: float) -> list[Effect]:
         try:
+            self._recall(parse_group(request.group), now_s)
             effects = self.perform(self.groups.set_policy(request.group, request.policy, now_s), now_s)
         except UsageError as error:
             return [Refused(request.request, error)]
@@ -166,10 +176,20 @@ class GroupWork:
             for each in move.positions:
                 if each.stream.origin == self._me and each.offset > self._end(each):
                     raise PositionAhead(f"{each} has not been given yet", latest=self._end(each))
+            self._recall(parse_group(move.group), now_s)
             effects = self.perform(self.groups.move(move.group, move.positions, now_s), now_s)
         except UsageError as error:
             return [Refused(move.request, error)]
         self._write([move], now_s)
+        return [*effects, *self._moved(self._log.synced)]
+
+    def drop(self, drop: DropGroup, now_s: float) -> list[Effect]:
+        try:
+            self._recall(parse_group(drop.group), now_s)
+            effects = self.perform(self.groups.drop(drop.group, now_s), now_s)
+        except UsageError as error:
+            return [Refused(drop.request, error)]
+        self._write([drop], now_s)
         return [*effects, *self._moved(self._log.synced)]
 
     def _end(self, position: Position) -> int:
@@ -190,10 +210,11 @@ class GroupWork:
         return self.perform(effects, now_s)
 
     def synced(self, ticket: int, advanced: Iterable[StreamKey], now_s: float) -> list[Effect]:
+        effects: list[Effect] = []
         for key in advanced:
             if key[0].topic.startswith(GROUPS_PREFIX) and key[0].origin != self._me:
-                self._hear(key, now_s)
-        return self._moved(ticket)
+                effects += self._hear(key, now_s)
+        return [*effects, *self._moved(ticket)]
 
     def _moved(self, ticket: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -210,8 +231,36 @@ class GroupWork:
     def get_timer(self) -> float | None:
         return soonest(self.groups.get_timer(), self._retry_at_s if self._unwritten else None)
 
-    def _hear(self, key: StreamKey, now_s: float) -> None:
-        """Read on in what a node says about a group. What retention or damage took is said anew by whoever lives."""
+    def _hear(self, key: StreamKey, now_s: float) -> list[Effect]:
+        """Read on in what a node says about a group. Of one that is not known, what others said counts as well."""
+        name = group_of(key[0].topic)
+        effects: list[Effect] = []
+        for batch in self._read_on(key):
+            if name is None or self.groups.knows(name):
+                effects += self.perform(self.groups.heard(key, batch, now_s), now_s)
+            elif not all(map(is_withdrawal, batch)):
+                self._recall(name, now_s)
+        return effects
+
+    def _recall(self, name: str, now_s: float) -> None:
+        """Read all that was ever said about a group that is not known: the last of each key."""
+        if self.groups.knows(name):
+            return
+        statements: list[Statement] = []
+        for info in self._log.streams(Pattern(topic_of(name))):
+            key = info.stream, info.epoch
+            self._heard.pop(key, None)
+            latest: dict[bytes | None, Statement] = {}
+            for batch in self._read_on(key):
+                for offset, event in enumerate(batch, batch.base_offset):
+                    latest.pop(event.key, None)  # in the order in which they were said: a ledger follows its place
+                    latest[event.key] = Statement(info.stream.origin, info.epoch, offset, event)
+            statements += latest.values()
+        effects = self.groups.recall(name, statements, now_s)
+        assert not self.perform(effects, now_s), "what is recalled has no members yet"
+
+    def _read_on(self, key: StreamKey) -> Iterator[Batch]:
+        """What was not read yet. What retention or damage took is said anew by whoever lives."""
         stream, epoch = key
         info = self._log.info(stream, epoch)
         place = max(self._heard.get(key, 0), info.start)
@@ -224,9 +273,9 @@ class GroupWork:
             except EventsLost as error:
                 place = error.loss.end
                 continue
-            for data in stored:
-                self.groups.heard(key, Batch.read_stored(data), now_s)
-            place = Batch.read_stored(stored[-1]).end_offset if stored else info.end
+            batches = [Batch.read_stored(data) for data in stored]
+            place = self._heard[key] = batches[-1].end_offset if batches else info.end
+            yield from batches
         self._heard[key] = place
 
     # --- doing ---------------------------------------------------------------------------------------------------
@@ -237,7 +286,7 @@ class GroupWork:
             match effect:
                 case Assignment():
                     done += self._assign(effect, now_s)
-                case CommitPositions() | Say() | PutAside():
+                case CommitPositions() | ForgetPositions() | Say() | PutAside():
                     self._write([effect], now_s)
                 case Refusal(number, event, rest):
                     done.append(Withdrawn(number, event.stream, event.epoch, event.offset, rest))
@@ -249,6 +298,12 @@ class GroupWork:
                     self._subscriptions.close(number)
                     self._starts.pop(number, None)
                     done.append(Ended(number, UsageError("somebody else joined the group as this member")))
+                case Dropped(number, group):
+                    self._subscriptions.close(number)
+                    self._starts.pop(number, None)
+                    done.append(
+                        Ended(number, GroupDropped("the group was dropped: join again to begin anew", group=group))
+                    )
                 case _:
                     assert_never(effect)
         return done
@@ -308,10 +363,13 @@ class GroupWork:
 
     def _write_one(self, effect: ToWrite, now_s: float) -> None:
         match effect:
-            case MoveGroup(request) | SetGroup(request) | DropDead(request):  # behind all that it asks for
+            case MoveGroup(request) | SetGroup(request) | DropGroup(request) | DropDead(request):
+                # Behind all that it asks for.
                 self._moves.append((self._log.appended, request))
             case CommitPositions(group, positions):
                 self._log.commit(group, positions)
+            case ForgetPositions(group):
+                self._log.forget_group(group)
             case Say(topic, events):
                 self._append(topic, events, now_s)
             case PutAside():
@@ -321,7 +379,7 @@ class GroupWork:
 
     def _append(self, topic: Topic, events: Iterable[Event], now_s: float) -> None:
         now_us = int((now_s + self._wall_offset_s) * 1_000_000)
-        stamped = [Event(each.payload, now_us, each.key, each.headers) for each in events]
+        stamped = [Event(each.payload, each.timestamp_us or now_us, each.key, each.headers) for each in events]
         self._log.append(Stream(topic, self._me, 0), Batch.from_events(stamped))
 
     def _letter(self, aside: PutAside) -> DeadLetter:

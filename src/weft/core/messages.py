@@ -260,6 +260,14 @@ class DropDead:
     events: tuple[EventId, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class DropGroup:
+    """End a group, all over the mesh."""
+
+    request: int
+    group: str
+
+
 # --- inputs: peers ---------------------------------------------------------------------------------------------------
 
 
@@ -351,6 +359,7 @@ Input: TypeAlias = (
     | MoveGroup
     | SetGroup
     | DropDead
+    | DropGroup
     | LinkUp
     | LinkDown
     | ReceivedCopies
@@ -407,7 +416,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class GroupMoved:
-    """What ``MoveGroup``, ``SetGroup`` or ``DropDead`` asked for is durable."""
+    """What ``MoveGroup``, ``SetGroup``, ``DropGroup`` or ``DropDead`` asked for is durable."""
 
     request: int
 

@@ -64,43 +64,47 @@ class PolicyAt(msgspec.Struct, frozen=True, order=True):
 
     @property
     def policy(self) -> GroupPolicy:
-        return read_policy_untrusted(self.text)[1]
+        return read_policy_untrusted(self.text)[0]
 
 
-class _WirePolicy(msgspec.Struct, frozen=True):
+class _WirePolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int
     max_deliveries: int
     retry_s: tuple[float, float]
     in_order: bool
     dead_letter: str = ""
+    era: int = 0  # of the group, see ``groups.events``
 
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(_WirePolicy)
 
 
-def policy_at(policy: GroupPolicy, version: int) -> PolicyAt:
+def policy_at(policy: GroupPolicy, version: int, era: int = 0) -> PolicyAt:
     wire = _WirePolicy(
         min(version, OFFSET_MAX),
         policy.max_deliveries,
         (policy.retry_s_min, policy.retry_s_max),
         policy.in_order,
         policy.dead_letter,
+        era,
     )
     return PolicyAt(wire.version, _ENCODER.encode(wire))
 
 
-def read_policy_untrusted(payload: bytes) -> tuple[int, GroupPolicy]:
-    """Version and policy; raise only UsageError, whatever the bytes."""
+def read_policy_untrusted(payload: bytes) -> tuple[GroupPolicy, int, int]:
+    """The policy, its version and its era; raise only UsageError, whatever the bytes."""
     if len(payload) > POLICY_BYTES_MAX:
         raise UsageError("the settings of a group are too large", bytes=len(payload), limit=POLICY_BYTES_MAX)
     try:
         wire = _DECODER.decode(payload)
         if not 1 <= wire.version <= OFFSET_MAX:
             raise UsageError("versions count from 1", version=wire.version, limit=OFFSET_MAX)
+        if not 0 <= wire.era <= OFFSET_MAX:
+            raise UsageError("the era is out of range", era=wire.era, limit=OFFSET_MAX)
         policy = GroupPolicy(wire.max_deliveries, *wire.retry_s, wire.in_order, wire.dead_letter)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise UsageError(f"the settings of a group are not what they should be: {error}") from None
     except WeftError as error:
         raise UsageError(f"the settings of a group are not what they should be: {error}") from None
-    return wire.version, policy
+    return policy, wire.version, wire.era

@@ -137,7 +137,9 @@ class NodeAnswers:
 
     async def groups(self, group: str, shown: Callable[[str], bool], room: PageRoom, token: bytes) -> pb.GroupsReply:
         last, after = _read_group_token_untrusted(token)
-        names = [group] if group else [*filter(shown, self._groups.names())]
+        names = [*filter(shown, self._groups.names())]
+        if group:
+            names = [group] if self._groups.knows(group) else []
         reply = pb.GroupsReply(node_id=self._broker.me)
         for name in names[bisect_left(names, last) :]:
             if room.is_full:

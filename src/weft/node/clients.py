@@ -17,6 +17,7 @@ from weft.core.messages import (
     Assigned,
     Deliver,
     DropDead,
+    DropGroup,
     Ended,
     GroupMoved,
     Handled,
@@ -234,13 +235,16 @@ class Clients:
     async def drop_dead(self, group: str, events: tuple[EventId, ...]) -> None:
         await self._ask(lambda number: DropDead(number, group, events))
 
+    async def drop_group(self, group: str) -> None:
+        await self._ask(lambda number: DropGroup(number, group))
+
     async def _ask(self, request: Callable[[int], Input]) -> None:
         """Durable when it returns."""
         number = next(self._numbers)
-        moved = self._moves[number] = asyncio.get_running_loop().create_future()
+        done = self._moves[number] = asyncio.get_running_loop().create_future()
         try:
             self._feed(request(number))
-            await moved
+            await done
         finally:
             self._moves.pop(number, None)
 

@@ -78,7 +78,9 @@ def broker_settings(config: NodeConfig, topics: TopicSettings) -> BrokerSettings
         copies_of=topics.copies,
         plain_patterns=config.legacy_peers,
         interest=InterestSettings(filter_bytes_max=config.link.interest_filter_bytes_max),
-        groups=GroupSettings(release_timeout_s=config.groups.handover_timeout_s),
+        groups=GroupSettings(
+            release_timeout_s=config.groups.handover_timeout_s, expire_after_s=config.groups.expire_after_s
+        ),
     )
 
 

@@ -139,3 +139,6 @@ class MeshNode(Protocol):
 
     def dead_topic(self, group: str) -> Topic:
         """Where the dead letters of a group are. Raise UsageError for what is no group's name."""
+
+    async def drop_group(self, group: str) -> None:
+        """Durable when it returns. Raise UsageError if there is no such group."""

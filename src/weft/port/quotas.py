@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from weft.core.groups.names import parse_group
+from weft.core.groups import Groups, parse_group
 from weft.log import Log
 from weft.model import Epoch, NodeId, Stream, Topic
 from weft.port.access import Caller
@@ -99,10 +99,16 @@ class Usage:
     def unsubscribed(self) -> None:
         self.subscriptions -= 1
 
-    def use_group(self, log: Log, group: str) -> None:
-        """Before it joins or moves a group, which it may be the first to name."""
-        if group in self._groups or self.quota.groups is None or log.positions(parse_group(group)):
+    def use_group(self, groups: Groups, group: str) -> None:
+        """Before it joins or moves a group, which it may be the first to name.
+
+        One that was dropped counts until the mesh need not remember that; then, as when it has expired, there is room
+        for another.
+        """
+        if group in self._groups or self.quota.groups is None or groups.knows(parse_group(group)):
             return
+        if len(self._groups) >= self.quota.groups:
+            self._groups = {each for each in self._groups if groups.remembers(each)}
         self._check("groups", len(self._groups), self.quota.groups, group)
         self._groups.add(group)
 

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.core.groups import Assignment, GroupEffect, Groups, GroupSettings, Say
-from weft.core.groups.events import (
-    LedgerSaid,
-    MemberState,
-    NodeSaid,
-    Place,
-    PlaceSaid,
-    PolicySaid,
-    node_event,
-    place_event,
-    read_untrusted,
-)
+from weft.core.groups.events import MemberState, Place, Said, node_event, place_event, read_untrusted
 from weft.core.groups.names import topic_of
 from weft.core.groups.owners import GroupMember, owner_of
 from weft.core.messages import StreamKey
@@ -24,6 +14,7 @@ from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Stream, T
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
 ONE = Epoch(1)
 ALL = Pattern("plant.>")
+DAY_S = 86_400.0
 SETTINGS = GroupSettings(publish_interval_s=1.0, release_timeout_s=10.0, settle_s=0.25)
 
 
@@ -72,7 +63,7 @@ def assignments(effects: Iterable[GroupEffect]) -> list[tuple[int, int, tuple[St
     return [(e.subscription, e.generation, e.streams) for e in effects if isinstance(e, Assignment)]
 
 
-def said(effects: Iterable[GroupEffect]) -> list[NodeSaid | PlaceSaid | LedgerSaid | PolicySaid]:
+def said(effects: Iterable[GroupEffect]) -> list[Said]:
     """What the mesh is told, in order."""
     return [read_untrusted(event) for effect in effects if isinstance(effect, Say) for event in effect.events]
 
@@ -88,3 +79,9 @@ def name_that_loses(key: StreamKey, node: NodeId, rival: str, rival_node: NodeId
     names = (f"m{number}" for number in range(1000))
     other = GroupMember(rival_node, rival, ALL)
     return next(name for name in names if owner_of(key, [GroupMember(node, name, ALL), other]) == other)
+
+
+def is_quiet(groups: Groups) -> bool:
+    """Whether nothing is to be done, but to see some day whether the groups are still used."""
+    timer_s = groups.get_timer()
+    return timer_s is None or timer_s > DAY_S

@@ -12,13 +12,18 @@ from weft.core.groups.events import (
     GROUP_HELD_MAX,
     GROUP_MEMBERS_MAX,
     GROUP_STATE_BYTES_MAX,
+    DropSaid,
+    GroupSubject,
     MemberState,
     NodeSaid,
     Place,
     PlaceSaid,
+    WithdrawalSaid,
+    drop_event,
     node_event,
     place_event,
     read_untrusted,
+    withdrawal,
 )
 from weft.limits import OFFSET_MAX, TOPIC_BYTES_MAX
 from weft.model import Epoch, Event, NodeId, Pattern, Stream, Topic
@@ -47,16 +52,27 @@ JSON = st.recursive(
 NAMES = st.sampled_from(["billing-1", "b.c", "node-b#12"])
 
 
-@given(st.dictionaries(NAMES, MEMBERS))
-def test_a_state_that_was_said_is_what_is_heard(members: dict[str, MemberState]) -> None:
-    event = node_event(B, members)
-    assert read_untrusted(event) == NodeSaid(B, members)
+@given(st.dictionaries(NAMES, MEMBERS), st.integers(0, OFFSET_MAX))
+def test_a_state_that_was_said_is_what_is_heard(members: dict[str, MemberState], era: int) -> None:
+    event = node_event(B, members, era)
+    assert read_untrusted(event) == NodeSaid(B, members, era if members else 0)
     assert event.payload, "a tombstone would go before everybody has heard it"
 
 
-@given(KEYS, st.integers(0, OFFSET_MAX), st.integers(0, OFFSET_MAX))
-def test_a_position_that_was_said_is_what_is_heard(key: tuple[Stream, Epoch], version: int, offset: int) -> None:
-    assert read_untrusted(place_event(key, Place(version, offset))) == PlaceSaid(key, Place(version, offset))
+@given(KEYS, st.integers(0, OFFSET_MAX), st.integers(0, OFFSET_MAX), st.integers(0, OFFSET_MAX))
+def test_a_position_that_was_said_is_what_is_heard(
+    key: tuple[Stream, Epoch], version: int, offset: int, era: int
+) -> None:
+    place = Place(version, offset)
+    assert read_untrusted(place_event(key, place, era)) == PlaceSaid(key, place, era)
+    assert read_untrusted(withdrawal(key)) == WithdrawalSaid(key)
+
+
+def test_a_drop_and_what_is_withdrawn_are_heard() -> None:
+    assert read_untrusted(drop_event(OFFSET_MAX)) == DropSaid(OFFSET_MAX)
+    assert read_untrusted(withdrawal(B)) == WithdrawalSaid(B)
+    for what in GroupSubject:
+        assert read_untrusted(withdrawal(what)) == WithdrawalSaid(what)
 
 
 def test_what_is_said_looks_as_documented() -> None:
@@ -83,7 +99,6 @@ REFUSED: dict[str, tuple[bytes | None, bytes]] = {
     "node without a name": (b"n:", b""),
     "node with a bad name": (b"n:a/b", b""),
     "node that is not UTF-8": (b"n:\xff", b""),
-    "tombstone": (b"n:a", b""),
     "not JSON": (b"n:a", b"\xff"),
     "not an object": (b"n:a", b"[]"),
     "deep": (b"n:a", b"[" * 100_000),
@@ -104,7 +119,16 @@ REFUSED: dict[str, tuple[bytes | None, bytes]] = {
     "position of nothing": (b"p:", b"0:0"),
     "position without an epoch": (b"p:plant.t@a/0", b"0:0"),
     "position that is not UTF-8": (b"p:\xff@a/0:e1", b"0:0"),
-    "no position": (b"p:plant.t@a/0:e1", b""),
+    "eras of many kinds": (b"n:a", json.dumps({"m": {**MEMBER, "era": 1}, "n": MEMBER}).encode()),
+    "negative era": (b"n:a", wire(era=-1)),
+    "era too high": (b"n:a", wire(era=OFFSET_MAX + 1)),
+    "owner that is none": (b"n:a", wire(owner="me")),
+    "era of a position too high": (b"p:plant.t@a/0:e1", b"0:0:%d" % (OFFSET_MAX + 1)),
+    "drop without a number": (b"d:", b"x"),
+    "drop into the first era": (b"d:", b"0"),
+    "drop too far": (b"d:", b"%d" % (OFFSET_MAX + 1)),
+    "long drop": (b"d:", b"1" * 100_000),
+    "drop of something": (b"d:g", b"1"),
     "no version": (b"p:plant.t@a/0:e1", b"12"),
     "negative": (b"p:plant.t@a/0:e1", b"0:-1"),
     "leading zero": (b"p:plant.t@a/0:e1", b"0:01"),
@@ -122,7 +146,7 @@ def test_what_no_node_says_is_refused(case: str) -> None:
     assert len(str(caught.value)) < 400
 
 
-@given(st.sampled_from([b"n:a", b"p:plant.t@a/0:e1", b"p:", b""]), st.binary(max_size=8), st.binary(max_size=64))
+@given(st.sampled_from([b"n:a", b"p:plant.t@a/0:e1", b"p:", b"d:", b""]), st.binary(max_size=8), st.binary(max_size=64))
 def test_any_bytes_are_read_or_refused(kind: bytes, rest: bytes, payload: bytes) -> None:
     try:
         read_untrusted(Event(payload, 0, kind + rest))

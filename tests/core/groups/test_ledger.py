@@ -70,9 +70,9 @@ def test_trimming_forgets_what_lies_before_and_nothing_else(ledger: Ledger, posi
     assert ledger.tries == {offset: again for offset, again in before.tries.items() if offset >= after}
 
 
-@given(ledgers(), st.integers(0, OFFSET_MAX))
-def test_it_is_read_as_it_was_written(ledger: Ledger, version: int) -> None:
-    assert read_ledger_untrusted(write_ledger(version, ledger)) == (version, ledger)
+@given(ledgers(), st.integers(0, OFFSET_MAX), st.integers(0, OFFSET_MAX))
+def test_it_is_read_as_it_was_written(ledger: Ledger, version: int, era: int) -> None:
+    assert read_ledger_untrusted(write_ledger(version, ledger, era)) == (version, ledger, era)
 
 
 @given(st.binary(max_size=300))

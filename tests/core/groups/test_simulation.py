@@ -8,6 +8,7 @@ from types import FunctionType, ModuleType
 import pytest
 
 from tests.core.groups import chaos
+from tests.core.groups.talk import is_quiet
 from tests.core.groups.world import GROUP, SETTINGS, Faults, World
 from weft.core.groups import Groups, GroupSettings
 from weft.model import Epoch, NodeId, Stream, Topic
@@ -129,5 +130,5 @@ def test_a_long_life_takes_no_memory() -> None:
     churn(world, 120)
     assert [footprint(node.groups) for node in world.live()] == pytest.approx(before, abs=60)
     for node in world.live():
-        assert node.groups.get_timer() is None
+        assert is_quiet(node.groups)
         assert {node.groups.holder(GROUP, key) for key in world.ends} == {None}

@@ -15,6 +15,7 @@ from tests.core.groups.talk import (
     assignments,
     at,
     hear,
+    is_quiet,
     make,
     member,
     name_that_loses,
@@ -42,7 +43,7 @@ def test_alone_a_member_has_everything_at_once() -> None:
     effects = groups.tick(0.0)
     assert assignments(effects) == [(1, 1, (T, U))]
     assert said(effects) == [NodeSaid(A, {"m": member(T, U)})]
-    assert groups.get_timer() is None
+    assert is_quiet(groups)
     assert groups.holder("g", T) == (A, "m")
     assert groups.members("g") == [GroupMember(A, "m", ALL)]
     assert groups.names() == ["g"]
@@ -56,7 +57,7 @@ def test_among_others_a_node_says_what_it_wants_and_listens_first() -> None:
     assert said(effects) == [NodeSaid(A, {"m": member(T)})]
     assert groups.get_timer() == SETTLED_S
     assert assignments(groups.tick(SETTLED_S)) == [(1, 1, (T,))]
-    assert groups.get_timer() is None
+    assert is_quiet(groups)
 
 
 def test_a_stream_that_comes_later_is_shared_later() -> None:
@@ -67,7 +68,7 @@ def test_a_stream_that_comes_later_is_shared_later() -> None:
     groups.stream_known(U, 5.0)
     assert assignments(groups.tick(5.0)) == [(1, 2, (T, U))]
     groups.stream_known(stream("office.door"), 6.0)
-    assert groups.get_timer() is None
+    assert is_quiet(groups)
 
 
 def test_a_stream_that_another_node_holds_is_not_touched() -> None:
@@ -209,7 +210,7 @@ def test_positions_are_said_once_in_a_while() -> None:
         groups.handled(1, [at(T, number), at(U, 2 * number)], 1, number / 10)
     assert groups.get_timer() == pytest.approx(0.1 + SETTINGS.publish_interval_s)
     assert said(groups.tick(1.2)) == [PlaceSaid(T, Place(0, 9)), PlaceSaid(U, Place(0, 18))]
-    assert groups.get_timer() is None
+    assert is_quiet(groups)
     assert groups.positions("g") == [at(T, 9), at(U, 18)]
 
 
@@ -319,7 +320,7 @@ def test_a_node_that_returns_takes_back_what_it_said_before() -> None:
     groups = restarted(logged=10, own=10)
     assert groups.holder("g", T) is None
     assert said(groups.tick(0.0)) == [NodeSaid(A, {})]
-    assert groups.get_timer() is None or said(groups.tick(groups.get_timer() or 0.0)) == []
+    assert is_quiet(groups) or said(groups.tick(groups.get_timer() or 0.0)) == []
 
 
 def test_a_node_that_returns_says_what_it_had_not_said_before() -> None:
@@ -351,7 +352,7 @@ def test_one_of_those_that_are_left_speaks_for_a_dead_node(others: list[NodeId],
     effects = groups.tick(100.0 + wait_s)
     assert effects[0] == CommitPositions("g", (at(T, 5),)), "written before it is said"
     assert said(effects) == [PlaceSaid(T, Place(0, 5))]
-    assert groups.get_timer() is None
+    assert is_quiet(groups)
 
 
 def test_a_node_that_starts_speaks_for_those_that_nobody_remembers() -> None:
@@ -370,7 +371,7 @@ def test_a_node_that_stops_says_all_it_has_to_say() -> None:
     groups.tick(0.0)
     groups.handled(1, [at(T, 4)], 1, 0.1)
     assert said(groups.close(0.2)) == [PlaceSaid(T, Place(0, 4)), NodeSaid(A, {}), NodeSaid(A, {})]
-    assert groups.get_timer() is None
+    assert is_quiet(groups)
 
 
 def test_what_is_said_about_groups_is_shared_by_nobody() -> None:

@@ -19,6 +19,8 @@ from typing import TypeAlias, assert_never
 from weft.core.groups import (
     Assignment,
     CommitPositions,
+    Dropped,
+    ForgetPositions,
     GroupEffect,
     Groups,
     GroupSettings,
@@ -26,11 +28,12 @@ from weft.core.groups import (
     Refusal,
     Replaced,
     Say,
+    Statement,
     Wake,
 )
 from weft.core.groups.owners import owner_of
 from weft.core.messages import StreamKey
-from weft.model import Batch, Epoch, NodeId, Pattern, Position, Stream, Topic
+from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Stream, Topic
 
 Committed: TypeAlias = dict[str, dict[StreamKey, int]]
 
@@ -140,8 +143,7 @@ class World:
         node.groups = Groups(node_id, self.settings, partial(_logged, node.committed))
         for key in node.streams:
             node.groups.stream_known(key, self.now_s)
-        for key, batch in [*((self._talk(node, topic), batch) for topic, batch in node.said), *node.copies]:
-            node.groups.heard(key, batch, self.now_s)
+        self._settle(node, node.groups.recall(GROUP, self._log_of(node), self.now_s))
         self._introduce(node)
         self._settle(node, [])
 
@@ -179,6 +181,10 @@ class World:
         node = self.nodes[node_id]
         self.handled[key] = max(offset, self.handled.get(key, 0))
         self._settle(node, node.groups.move(GROUP, [Position(*key, offset)], self.now_s))
+
+    def drop(self, node_id: NodeId) -> None:
+        node = self.nodes[node_id]
+        self._settle(node, node.groups.drop(GROUP, self.now_s))
 
     def workers(self, key: StreamKey) -> list[tuple[NodeId, str]]:
         """Who works on a stream at this moment."""
@@ -242,6 +248,16 @@ class World:
         if node.up:
             self._settle(node, node.groups.stream_known(key, self.now_s))
 
+    def _log_of(self, node: Node) -> list[Statement]:
+        """The last that each node said under each key, as far as this one has it."""
+        latest: dict[tuple[StreamKey, bytes | None], Statement] = {}
+        for key, batch in [*((self._talk(node, topic), batch) for topic, batch in node.said), *node.copies]:
+            for offset, event in enumerate(batch, batch.base_offset):
+                known = latest.get((key, event.key))
+                if known is None or offset > known.offset:
+                    latest[key, event.key] = Statement(key[0].origin, key[1], offset, event)
+        return list(latest.values())
+
     def _talk(self, node: Node, topic: Topic) -> StreamKey:
         return Stream(topic, node.node_id, 0), node.epoch
 
@@ -255,11 +271,15 @@ class World:
                     node.committed.setdefault(group, {}).update({(p.stream, p.epoch): p.offset for p in positions})
                 case Say(topic, events):
                     offset = sum(len(batch) for _, batch in node.said)
-                    node.said.append((topic, Batch.from_events(events).with_base_offset(offset)))
+                    now_us = int(self.now_s * 1e6)
+                    stamped = [Event(each.payload, each.timestamp_us or now_us, each.key) for each in events]
+                    node.said.append((topic, Batch.from_events(stamped).with_base_offset(offset)))
                     for other in self.nodes:
                         if other != node.node_id:
                             self._ship(node.node_id, other)
-                case Replaced(subscription):
+                case ForgetPositions(group):
+                    node.committed.pop(group, None)
+                case Replaced(subscription) | Dropped(subscription):
                     node.clients.pop(subscription).gone = True
                 case PutAside() | Refusal() | Wake():
                     raise AssertionError("nobody here acknowledges by hand")

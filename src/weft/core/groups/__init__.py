@@ -39,9 +39,20 @@ What is promised:
 - ``groups``   all groups, for the broker; ``effects`` and ``settings``: what comes out, and the knobs
 """
 
-from weft.core.groups.effects import Assignment, CommitPositions, GroupEffect, PutAside, Refusal, Replaced, Say, Wake
+from weft.core.groups.effects import (
+    Assignment,
+    CommitPositions,
+    Dropped,
+    ForgetPositions,
+    GroupEffect,
+    PutAside,
+    Refusal,
+    Replaced,
+    Say,
+    Wake,
+)
 from weft.core.groups.events import BadGroupEvent
-from weft.core.groups.groups import Groups
+from weft.core.groups.groups import Groups, Statement
 from weft.core.groups.names import parse_group, parse_member
 from weft.core.groups.owners import GroupMember
 from weft.core.groups.settings import GroupSettings
@@ -50,6 +61,8 @@ __all__ = [
     "Assignment",
     "BadGroupEvent",
     "CommitPositions",
+    "Dropped",
+    "ForgetPositions",
     "GroupEffect",
     "GroupMember",
     "GroupSettings",
@@ -58,6 +71,7 @@ __all__ = [
     "Refusal",
     "Replaced",
     "Say",
+    "Statement",
     "Wake",
     "parse_group",
     "parse_member",

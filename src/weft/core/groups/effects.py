@@ -32,7 +32,7 @@ class CommitPositions:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Append these to this node's own stream of the topic, in this order; their timestamps are the broker's to give."""
+    """Append these to this node's own stream of the topic, in this order. A timestamp of 0 is the broker's to give."""
 
     topic: Topic
     events: tuple[Event, ...]
@@ -73,4 +73,21 @@ class Wake:
     streams: tuple[StreamKey, ...]
 
 
-GroupEffect: TypeAlias = Assignment | CommitPositions | Say | Replaced | PutAside | Refusal | Wake
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The group was dropped; this subscription, a member of it, has to end."""
+
+    subscription: int
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPositions:
+    """Take all positions of the group out of the log."""
+
+    group: str
+
+
+GroupEffect: TypeAlias = (
+    Assignment | CommitPositions | ForgetPositions | Say | Replaced | Dropped | PutAside | Refusal | Wake
+)

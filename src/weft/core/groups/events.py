@@ -9,17 +9,24 @@ key                   payload                                          meaning
 ``p:plant.t@b/0:e7``  ``2:1234``                                       where the group stands in it: version, offset
 ``l:plant.t@b/0:e7``  JSON, see ``ledger``                             what is done and what failed behind that
 ``s:``                JSON, see ``weft.core.policy``                   what becomes of events that fail
+``d:``                ``1``                                            the group was dropped: this is its era now
 ====================  ===============================================  =================================================
 
 All are full statements, never a change of an earlier one, so that the last event of a key is all there is to know.
 That a node has no members is said by ``{}``, and not by a tombstone, which would be gone before a node that was away
 for days has heard it.
+
+What is said belongs to an **era** of the group. The first is 0, and is not written. Each drop begins the next one, and
+whoever hears of it forgets what was said in those before: ``2:1234:1`` and ``"era": 1`` are of the second era. A
+tombstone withdraws what its node said: of an era that is over, or of a group that nobody has used for so long that it
+is forgotten.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
@@ -43,8 +50,11 @@ NODE: Final = b"n:"
 POSITION: Final = b"p:"
 LEDGER: Final = b"l:"
 POLICY: Final = b"s:"
-PLACE_TEXT: Final = re.compile(rf"{NUMBER}:{NUMBER}".encode())
-PLACE_BYTES_MAX: Final = 39  # two numbers of 19 digits and the colon
+DROP: Final = b"d:"
+PLACE_TEXT: Final = re.compile(rf"{NUMBER}:{NUMBER}(?::{NUMBER})?".encode())
+PLACE_BYTES_MAX: Final = 59  # three numbers of 19 digits and the colons
+ERA_TEXT: Final = re.compile(NUMBER.encode())
+ERA_BYTES_MAX: Final = 19
 
 
 class BadGroupEvent(PeerError):
@@ -75,13 +85,23 @@ MembersState: TypeAlias = Mapping[str, MemberState]
 
 
 class NodeSaid(NamedTuple):
+    """``era`` says nothing if there are no members."""
+
     node: NodeId
     members: MembersState
+    era: int = 0
 
 
 class PlaceSaid(NamedTuple):
     key: StreamKey
     place: Place
+    era: int = 0
+
+
+class DropSaid(NamedTuple):
+    """All eras before this one are over."""
+
+    era: int
 
 
 class LedgerSaid(NamedTuple):
@@ -90,10 +110,35 @@ class LedgerSaid(NamedTuple):
     key: StreamKey
     version: int
     ledger: Ledger
+    era: int = 0
 
 
 class PolicySaid(NamedTuple):
     policy: PolicyAt
+    era: int = 0
+
+
+class WithdrawalSaid(NamedTuple):
+    """Its node no longer says what it said of this."""
+
+    what: Subject
+
+
+class LedgerOf(NamedTuple):
+    """As the subject of a statement; the stream alone is that of a position."""
+
+    key: StreamKey
+
+
+class GroupSubject(Enum):
+    """What is said of a group as a whole, by key."""
+
+    DROP = DROP
+    POLICY = POLICY
+
+
+Subject: TypeAlias = NodeId | StreamKey | LedgerOf | GroupSubject  # of a statement; a node's are its members
+Said: TypeAlias = NodeSaid | PlaceSaid | LedgerSaid | PolicySaid | DropSaid | WithdrawalSaid
 
 
 class _WireMember(msgspec.Struct, frozen=True, forbid_unknown_fields=False, omit_defaults=True):
@@ -101,31 +146,51 @@ class _WireMember(msgspec.Struct, frozen=True, forbid_unknown_fields=False, omit
     turn: int
     held: list[str]
     owner: str = ""
+    era: int = 0
 
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(dict[str, _WireMember])
 
 
-def node_event(node: NodeId, members: MembersState) -> Event:
+def node_event(node: NodeId, members: MembersState, era: int = 0, timestamp_us: int = 0) -> Event:
     """All that a node has to say of its members; sorted, so that the same always has the same bytes."""
     wire = {
-        name: _WireMember(state.pattern, state.turn, sorted(map(text_of, state.held)), state.owner)
+        name: _WireMember(state.pattern, state.turn, sorted(map(text_of, state.held)), state.owner, era)
         for name, state in sorted(members.items())
     }
-    return Event(_ENCODER.encode(wire), 0, NODE + node.encode())
+    return Event(_ENCODER.encode(wire), timestamp_us, NODE + node.encode())
 
 
-def place_event(key: StreamKey, place: Place) -> Event:
-    return Event(b"%d:%d" % place, 0, POSITION + text_of(key).encode())
+def place_event(key: StreamKey, place: Place, era: int = 0, timestamp_us: int = 0) -> Event:
+    text = b"%d:%d:%d" % (*place, era) if era else b"%d:%d" % place
+    return Event(text, timestamp_us, POSITION + text_of(key).encode())
 
 
-def ledger_event(key: StreamKey, version: int, ledger: Ledger) -> Event:
-    return Event(write_ledger(version, ledger), 0, LEDGER + text_of(key).encode())
+def drop_event(era: int) -> Event:
+    return Event(b"%d" % era, 0, DROP)
 
 
-def policy_event(policy: PolicyAt) -> Event:
-    return Event(policy.text, 0, POLICY)
+def withdrawal(what: Subject) -> Event:
+    """A tombstone."""
+    match what:
+        case GroupSubject():
+            return Event(b"", 0, what.value)
+        case LedgerOf(key):
+            return Event(b"", 0, LEDGER + text_of(key).encode())
+        case str():
+            return Event(b"", 0, NODE + what.encode())
+        case _:
+            return Event(b"", 0, POSITION + text_of(what).encode())
+
+
+def ledger_event(key: StreamKey, version: int, ledger: Ledger, era: int = 0, timestamp_us: int = 0) -> Event:
+    return Event(write_ledger(version, ledger, era), timestamp_us, LEDGER + text_of(key).encode())
+
+
+def policy_event(policy: PolicyAt, timestamp_us: int = 0) -> Event:
+    """Its era is in its text."""
+    return Event(policy.text, timestamp_us, POLICY)
 
 
 def text_of(key: StreamKey) -> str:
@@ -133,25 +198,50 @@ def text_of(key: StreamKey) -> str:
     return f"{stream}:e{epoch}"
 
 
-def read_untrusted(event: Event) -> NodeSaid | PlaceSaid | LedgerSaid | PolicySaid:
+def is_withdrawal(event: Event) -> bool:
+    return not event.payload
+
+
+def read_untrusted(event: Event) -> Said:
     """What an event on a group's topic says; raise only BadGroupEvent, whatever it is."""
+    what = subject_untrusted(event)
+    if is_withdrawal(event):
+        return WithdrawalSaid(what)
+    try:
+        match what:
+            case GroupSubject.DROP:
+                return DropSaid(_era_untrusted(event.payload))
+            case GroupSubject.POLICY:
+                policy, version, era = read_policy_untrusted(event.payload)
+                return PolicySaid(policy_at(policy, version, era), era)
+            case LedgerOf(key):
+                return LedgerSaid(key, *read_ledger_untrusted(event.payload))
+            case str():
+                return NodeSaid(what, *_members_untrusted(event.payload))
+            case _:
+                return PlaceSaid(what, *_place_untrusted(event.payload))
+    except UsageError as error:
+        raise BadGroupEvent(f"an event about a group is not what it should be: {error}") from None
+
+
+def subject_untrusted(event: Event) -> Subject:
+    """What an event on a group's topic is about, by its key; raise only BadGroupEvent, whatever it is."""
     key = event.key or b""
     try:
         if key.startswith(NODE):
-            return NodeSaid(parse_node_id(key.removeprefix(NODE).decode()), _members_untrusted(event.payload))
+            return parse_node_id(key.removeprefix(NODE).decode())
         if key.startswith(POSITION):
-            return PlaceSaid(_key_of(key.removeprefix(POSITION).decode()), _place_untrusted(event.payload))
+            return _key_of(key.removeprefix(POSITION).decode())
         if key.startswith(LEDGER):
-            return LedgerSaid(_key_of(key.removeprefix(LEDGER).decode()), *read_ledger_untrusted(event.payload))
-        if key == POLICY:
-            version, policy = read_policy_untrusted(event.payload)
-            return PolicySaid(policy_at(policy, version))
+            return LedgerOf(_key_of(key.removeprefix(LEDGER).decode()))
+        if key in (DROP, POLICY):
+            return GroupSubject(key)
     except (UsageError, UnicodeDecodeError) as error:
         raise BadGroupEvent(f"an event about a group is not what it should be: {error}") from None
     raise BadGroupEvent("an event about a group has no key that is known", key=key[:32])
 
 
-def _members_untrusted(payload: bytes) -> MembersState:
+def _members_untrusted(payload: bytes) -> tuple[MembersState, int]:
     if len(payload) > GROUP_STATE_BYTES_MAX:
         raise BadGroupEvent("the state of a group is too large", bytes=len(payload), limit=GROUP_STATE_BYTES_MAX)
     try:
@@ -163,7 +253,10 @@ def _members_untrusted(payload: bytes) -> MembersState:
     held = sum(len(each.held) for each in wire.values())
     if held > GROUP_HELD_MAX:
         raise BadGroupEvent("too many streams held at one node", streams=held, limit=GROUP_HELD_MAX)
-    return {_checked_name(name): _member(each) for name, each in wire.items()}
+    eras = {each.era for each in wire.values()} or {0}
+    if len(eras) > 1 or not 0 <= min(eras) <= OFFSET_MAX:
+        raise BadGroupEvent("the members of a group at one node are of one era", eras=sorted(eras)[:3])
+    return {_checked_name(name): _member(each) for name, each in wire.items()}, eras.pop()
 
 
 def _member(wire: _WireMember) -> MemberState:
@@ -188,11 +281,20 @@ def _key_of(text: str) -> StreamKey:
     return position.stream, position.epoch
 
 
-def _place_untrusted(payload: bytes) -> Place:
+def _place_untrusted(payload: bytes) -> tuple[Place, int]:
     found = PLACE_TEXT.fullmatch(payload) if len(payload) <= PLACE_BYTES_MAX else None
     if found is None:
-        raise BadGroupEvent("not a position of a group: expected version:offset", payload=payload[:32])
-    place = Place(int(found[1]), int(found[2]))
-    if max(place) > OFFSET_MAX:
-        raise BadGroupEvent("position of a group out of range", place=tuple(place), limit=OFFSET_MAX)
-    return place
+        raise BadGroupEvent(
+            "not a position of a group: expected version:offset or version:offset:era", payload=payload[:32]
+        )
+    place, era = Place(int(found[1]), int(found[2])), int(found[3] or 0)
+    if max(*place, era) > OFFSET_MAX:
+        raise BadGroupEvent("position of a group out of range", place=(*place, era), limit=OFFSET_MAX)
+    return place, era
+
+
+def _era_untrusted(payload: bytes) -> int:
+    found = ERA_TEXT.fullmatch(payload) if len(payload) <= ERA_BYTES_MAX else None
+    if found is None or not 1 <= int(found[0]) <= OFFSET_MAX:
+        raise BadGroupEvent("not the era of a group: expected a number from 1 on", payload=payload[:32])
+    return int(found[0])

@@ -12,15 +12,27 @@ from math import inf
 from typing import Final, assert_never
 
 from weft.core.errors import MemberTaken
-from weft.core.groups.effects import CommitPositions, GroupEffect, Refusal, Replaced, Say, Wake
+from weft.core.groups.effects import (
+    CommitPositions,
+    Dropped,
+    ForgetPositions,
+    GroupEffect,
+    Refusal,
+    Replaced,
+    Say,
+    Wake,
+)
 from weft.core.groups.events import (
     GROUP_HELD_MAX,
     GROUP_MEMBERS_MAX,
+    GroupSubject,
+    LedgerOf,
     LedgerSaid,
     MembersState,
     NodeSaid,
     PlaceSaid,
     PolicySaid,
+    Subject,
     ledger_event,
     node_event,
     place_event,
@@ -30,7 +42,7 @@ from weft.core.groups.hand import Hand
 from weft.core.groups.members import Claimed, Hold, Member, Paused, Served
 from weft.core.groups.names import topic_of
 from weft.core.groups.owners import GroupMember, Owners, rank
-from weft.core.groups.places import GROUP_POSITIONS_MAX, Places
+from weft.core.groups.places import GROUP_POSITIONS_MAX, NO_EPOCH, Places
 from weft.core.groups.reports import Report, Reports
 from weft.core.groups.settings import GroupSettings
 from weft.core.groups.settling import Settling
@@ -41,6 +53,7 @@ from weft.limits import OFFSET_MAX
 from weft.model import Epoch, Event, EventId, NodeId, Pattern, Position
 
 GROUP_SAY_EVENTS_MAX: Final = 10_000  # positions said in one batch: 4 MiB at worst
+LOOKS: Final = 4  # while a group could expire: a node that has members says so as often
 GROUP_START_S: Final = 30.0  # after a start, until it is clear which of the nodes that the log tells of are alive
 
 
@@ -56,13 +69,18 @@ class Group:
         lives: Mapping[NodeId, Epoch],
         logged: Iterable[Position],
         now_s: float,
-        wall_offset_s: float,
+        era: int = 0,
+        wall_offset_s: float = 0.0,
     ) -> None:
         self.name = name
+        self.era = era
+        self.used_s = now_s  # when somebody last joined, left, handled or moved something, as far as is known here
+        self.says_drop = False  # this node's own stream has the event that begins this era, or one before it
         self.places = Places(logged)
         self.settling = Settling(name, self.places, wall_offset_s)
         self.policy_at: PolicyAt | None = None  # None: nobody has said
         self._policy_source: tuple[NodeId, Epoch] | None = None  # who said it last, unless it was this node
+        self._says_policy = False  # this node's own stream has one of this era
         self.reports = Reports(lives)
         self.members: dict[str, Member] = {}
         self._me = me
@@ -71,7 +89,10 @@ class Group:
         self._lives = lives
         self._owners = Owners()
         self._holders: dict[StreamKey, Member] = {}  # a stream is held by at most one member here
-        self._said: MembersState = {}  # what the mesh has been told last of the members here
+        self._said: MembersState | None = {}  # what the mesh has been told last of the members here; None: nobody knows
+        self._speaks = False  # this node's own stream has something of its members
+        self._wall_offset_s = wall_offset_s
+        self._look_at_s = now_s + settings.expire_after_s / LOOKS  # when to see whether it is still used
         self._decide_at_s = inf
         self._publish_at_s = inf
         self._adopt_at_s = inf
@@ -111,6 +132,7 @@ class Group:
         self.members[name] = Member(subscription, name, pattern, turn, owner, hand=hand)
         if policy is not None and self.policy_at is None:
             effects += self.set_policy(policy, now_s)
+        self.used_s = now_s
         self.touch(now_s)
         return effects
 
@@ -125,6 +147,7 @@ class Group:
         del self.members[member.name]
         for key in member.holds:
             del self._holders[key]
+        self.used_s = now_s
         self.hurry(now_s)
         return effects
 
@@ -133,6 +156,7 @@ class Group:
     ) -> list[GroupEffect]:
         new = [each for each in positions if self._counts(member, each) and self._advance(each)]
         if new:
+            self.used_s = now_s
             self._publish(now_s + self._settings.publish_interval_s)
         if member.answer(generation):
             self.touch(now_s)
@@ -151,7 +175,8 @@ class Group:
             effects += self.settling.advanced(key)
         late = [each for each in nacks if each not in mine]
         effects += (Refusal(member.subscription, EventId(each.stream, each.epoch, each.offset), False) for each in late)
-        if touched:  # what failed is said at once: counts are to survive this node
+        if touched:
+            self.used_s = now_s  # what failed is said at once: counts are to survive this node
             self._publish(now_s if mine else now_s + self._settings.publish_interval_s)
         if member.answer(generation):
             self.touch(now_s)
@@ -160,10 +185,14 @@ class Group:
     def set_policy(self, policy: GroupPolicy, now_s: float) -> list[GroupEffect]:
         """Said at once: whoever asked for it waits until it is durable."""
         version = self.policy_at.version + 1 if self.policy_at else 1
-        self.policy_at, self._policy_source = policy_at(policy, version), None
+        self.policy_at = policy_at(policy, version, self.era)
         self.settling.policy = policy
-        self.settling.wake_at_s = now_s
-        return [Say(topic_of(self.name), (policy_event(self.policy_at),))]
+        self.settling.wake_at_s = self.used_s = now_s
+        return [self._say_policy(self.policy_at)]
+
+    def _say_policy(self, policy: PolicyAt) -> Say:
+        self._policy_source, self._says_policy = None, True
+        return Say(topic_of(self.name), (policy_event(policy, self._used_us),))
 
     def move(self, positions: tuple[Position, ...], now_s: float) -> list[GroupEffect]:
         """Said and written at once: whoever asked for it waits until it is durable."""
@@ -171,6 +200,7 @@ class Group:
             raise UsageError(f"group {self.name} has positions in too many streams", limit=GROUP_POSITIONS_MAX)
         for each in positions:
             self.places.move((each.stream, each.epoch), each.offset)
+        self.used_s = now_s
         self.touch(now_s)
         return [CommitPositions(self.name, positions), *self._say_places()]
 
@@ -182,7 +212,7 @@ class Group:
     def hear_node(self, said: NodeSaid, epoch: Epoch, offset: int, now_s: float) -> bool:
         """Whether there was room for it."""
         if said.node == self._me:  # from an earlier life; whatever it says that is not so any more is taken back
-            self._said = said.members
+            self._said, self._speaks = said.members, True
             self.touch(now_s)
             return True
         if not self.reports.has_room_for(said.node):
@@ -204,18 +234,72 @@ class Group:
             self.adopt(self._started_s)
         return True
 
-    def hear_ledger(self, said: LedgerSaid, now_s: float) -> bool:
-        if self.places.hear_ledger(*said) and said.key in self._holders:
+    def hear_ledger(self, said: LedgerSaid, origin: NodeId, now_s: float) -> None:
+        if origin == self._me:
+            self.places.ledgers_said[said.key] = None
+        if self.places.hear_ledger(said.key, said.version, said.ledger) and said.key in self._holders:
             self.settling.wake_at_s = now_s
-        return True
 
     def hear_policy(self, said: PolicySaid, origin: NodeId, epoch: Epoch, now_s: float) -> None:
         """The greatest counts, at every node alike."""
+        self._says_policy = self._says_policy or origin == self._me
         if self.policy_at is None or self.policy_at <= said.policy:
             self.policy_at = said.policy
             self._policy_source = None if origin == self._me else (origin, epoch)
             self.settling.policy = said.policy.policy
             self.settling.wake_at_s = now_s
+
+    def unsure(self, now_s: float) -> None:
+        """This node has spoken of the group before, and withdrew what it said of its members: others may remember."""
+        self._said = None
+        self.touch(now_s)
+
+    def withdrawn(self, what: Subject, origin: NodeId, epoch: Epoch, offset: int, adopt_at_s: float) -> None:
+        """Another node has forgotten the group, or withdraws what is out of date. What counts is said by this one."""
+        match what:
+            case str():
+                self.reports.hear(what, Report(epoch, offset, {}))
+                self.touch(adopt_at_s)
+            case LedgerOf(key):
+                if key in self.places.ledgers:
+                    self.places.note(key)
+                    self._publish(adopt_at_s)
+            case GroupSubject.POLICY:
+                if self._policy_source and self._policy_source[0] == origin:
+                    self._policy_source = origin, NO_EPOCH
+                    self.adopt(adopt_at_s)
+            case GroupSubject.DROP:
+                pass  # it is said in all that is said
+            case _:
+                if self.places.disown(what, origin):
+                    self.adopt(adopt_at_s)
+
+    def begin_era(self, era: int, now_s: float) -> list[GroupEffect]:
+        """All eras before this one are over: nobody is a member, it stands nowhere, and nothing has failed."""
+        assert era > self.era, "eras only begin once"
+        gone = [Dropped(member.subscription, self.name) for member in self.members.values()]
+        self.era, self.used_s = era, now_s
+        self.members.clear()
+        self._holders.clear()
+        self.reports.clear()
+        self.places, self._owners = Places(()), Owners()
+        self.settling.begin_again(self.places)
+        self.policy_at, self._policy_source, self._says_policy = None, None, False
+        self._said, self._speaks, self.says_drop = {}, False, False
+        self._decide_at_s = self._publish_at_s = self._adopt_at_s = inf
+        return [*gone, ForgetPositions(self.name)]
+
+    def spoken(self) -> dict[Subject, None]:
+        """All that this node's own stream has of the group."""
+        subjects: dict[Subject, None] = dict.fromkeys(self.places.said)
+        subjects.update((LedgerOf(key), None) for key in self.places.ledgers_said)
+        if self._speaks:
+            subjects[self._me] = None
+        if self._says_policy:
+            subjects[GroupSubject.POLICY] = None
+        if self.says_drop:
+            subjects[GroupSubject.DROP] = None
+        return subjects
 
     def adopt(self, at_s: float) -> None:
         """A node is gone: at that time, say what it said of positions, unless somebody else did."""
@@ -235,7 +319,31 @@ class Group:
 
     @property
     def due_s(self) -> float:
-        return min(self._decide_at_s, self._publish_at_s, self._adopt_at_s, self.settling.wake_at_s)
+        return min(self._decide_at_s, self._publish_at_s, self._adopt_at_s, self._look_at_s, self.settling.wake_at_s)
+
+    def used_at(self, used_s: float, now_s: float) -> None:
+        """It is known from others, or from an earlier life, and was used last at that time."""
+        self.used_s = used_s
+        self._look_later(now_s)
+
+    def _look_later(self, now_s: float) -> None:
+        expire_after_s = self._settings.expire_after_s
+        self._look_at_s = min(now_s + expire_after_s / LOOKS, self.used_s + expire_after_s)
+
+    def has_expired(self, now_s: float) -> bool:
+        """Nobody has used it for so long that it can be forgotten."""
+        return now_s >= self._look_at_s and not self._in_use and now_s >= self.used_s + self._settings.expire_after_s
+
+    @property
+    def _in_use(self) -> bool:
+        return bool(self.members) or self.reports.has_members
+
+    def _look(self, now_s: float) -> list[GroupEffect]:
+        """That there are members here is said again: whoever was away for long need not take the group for unused."""
+        if self._in_use:
+            self.used_s = now_s
+        self._look_later(now_s)
+        return self._say_members(again=bool(self.members))
 
     def tick(self, now_s: float) -> list[GroupEffect]:
         effects: list[GroupEffect] = []
@@ -256,6 +364,8 @@ class Group:
             effects += self._say_places()
         if decides:
             effects += self._say_members()
+        if self._look_at_s <= now_s:
+            effects += self._look(now_s)
         return effects
 
     def _wake(self, member: Member) -> Wake:
@@ -369,8 +479,7 @@ class Group:
         self._publish(now_s)
         effects: list[GroupEffect] = [CommitPositions(self.name, tuple(positions))] if positions else []
         if self.policy_at and self._policy_source and self._lives.get(self._policy_source[0]) != self._policy_source[1]:
-            self._policy_source = None
-            effects.append(Say(topic_of(self.name), (policy_event(self.policy_at),)))
+            effects.append(self._say_policy(self.policy_at))
         return effects
 
     def _publish(self, at_s: float) -> None:
@@ -379,17 +488,23 @@ class Group:
 
     def _say_places(self) -> list[GroupEffect]:
         self._publish_at_s = inf
+        stamp_us = self._used_us
         events: list[Event] = []
         for key, place, ledger in self.places.take_unsaid():
-            events.append(place_event(key, place))
+            events.append(place_event(key, place, self.era, stamp_us))
             if ledger:
-                events.append(ledger_event(key, place.version, ledger))
+                events.append(ledger_event(key, place.version, ledger, self.era, stamp_us))
         firsts = range(0, len(events), GROUP_SAY_EVENTS_MAX)
         return [Say(topic_of(self.name), tuple(events[first : first + GROUP_SAY_EVENTS_MAX])) for first in firsts]
 
-    def _say_members(self) -> list[GroupEffect]:
+    def _say_members(self, *, again: bool = False) -> list[GroupEffect]:
         members = {name: member.state() for name, member in self.members.items()}
-        if members == self._said:
+        if members == self._said and not again:
             return []
-        self._said = members
-        return [Say(topic_of(self.name), (node_event(self._me, members),))]
+        self._said, self._speaks = members, True
+        return [Say(topic_of(self.name), (node_event(self._me, members, self.era, self._used_us),))]
+
+    @property
+    def _used_us(self) -> int:
+        """What is said is of the time when the group was used: who says again what others said does not use it."""
+        return max(int((self.used_s + self._wall_offset_s) * 1_000_000), 0)

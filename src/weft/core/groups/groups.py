@@ -1,28 +1,71 @@
-"""All groups of a node: what the broker talks to."""
+"""All groups of a node: what the broker talks to.
+
+A group ends in one of two ways. It is **dropped** by somebody: its next era begins, which every node learns, and what
+was said in those before counts no more, whoever still says it. Or nobody uses it for a long time: then each node
+**forgets** it by itself, and withdraws what it said. One that has reason to remember, because there the group was used,
+goes on, and says for itself what the others withdrew.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from itertools import islice
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple, assert_never
 
-from weft.core.groups.effects import GroupEffect
-from weft.core.groups.events import BadGroupEvent, LedgerSaid, NodeSaid, PolicySaid, read_untrusted
+from weft.core.groups.effects import Dropped, ForgetPositions, GroupEffect, Say
+from weft.core.groups.events import (
+    BadGroupEvent,
+    DropSaid,
+    GroupSubject,
+    LedgerSaid,
+    NodeSaid,
+    PlaceSaid,
+    PolicySaid,
+    Said,
+    Subject,
+    WithdrawalSaid,
+    drop_event,
+    read_untrusted,
+    subject_untrusted,
+    withdrawal,
+)
 from weft.core.groups.group import Group
 from weft.core.groups.ledger import WINDOW_MAX
 from weft.core.groups.members import Member
-from weft.core.groups.names import group_of, parse_group, parse_member, unnamed
+from weft.core.groups.names import group_of, parse_group, parse_member, topic_of, unnamed
 from weft.core.groups.owners import GroupMember
 from weft.core.groups.settings import GroupSettings
 from weft.core.groups.settling import Settling
 from weft.core.messages import Acked, Nacked, StreamKey
 from weft.core.policy import GroupPolicy
+from weft.core.timers import soonest
 from weft.core.topics import GROUPS, Selection
 from weft.errors import UsageError
+from weft.limits import OFFSET_MAX
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Topic, covers
 
 GROUPS_MAX: Final = 4096  # known to one node: groups are named by people, and each is a topic
+GRAVES_MAX: Final = 65_536  # groups that were dropped, and are remembered for that: about 20 MB
+WITHDRAWALS_AT_ONCE: Final = 1_000  # said in one step: some milliseconds
+
+
+class Grave(NamedTuple):
+    """A group that was dropped, remembered for who has not heard of it. ``says``: this node's own stream does."""
+
+    era: int
+    at_s: float
+    says: bool
+
+
+class Statement(NamedTuple):
+    """The last that a node has said under one key of a group's topic."""
+
+    origin: NodeId
+    epoch: Epoch
+    offset: int
+    event: Event
 
 
 class Groups:
@@ -45,6 +88,8 @@ class Groups:
         self._positions = positions
         self._wall_offset_s = wall_offset_s
         self._groups: dict[str, Group] = {}
+        self._graves: dict[str, Grave] = {}  # the oldest first
+        self._withdrawals: dict[str, dict[Subject, None]] = {}  # by group: what this node still has to withdraw
         self._due: dict[str, float] = {}  # of those that have something to do at some time, when
         self._alarms: list[tuple[float, str]] = []  # a heap of the same; what is not so any more is passed over
         self._wanting: Selection[str] = Selection()  # groups by what their members want
@@ -88,7 +133,7 @@ class Groups:
         self._note_dead_topics()
         self._subscriptions[subscription] = found, found.members[name]
         self._wait(found)
-        return effects
+        return self._spoke(effects)
 
     def leave(self, subscription: int, now_s: float, *, died: bool = False) -> list[GroupEffect]:
         """Its streams are free at once. One that was replaced, or was in no group, is ignored. ``died``: without a
@@ -126,7 +171,7 @@ class Groups:
         effects = found.set_policy(policy, now_s)
         self._note_dead_topics()
         self._wait(found)
-        return effects
+        return self._spoke(effects)
 
     def handled(
         self, subscription: int, positions: Iterable[Position], generation: int, now_s: float
@@ -146,7 +191,18 @@ class Groups:
             raise UsageError("too many groups", group=group, limit=GROUPS_MAX)
         effects = found.move(tuple(positions), now_s)
         self._wait(found)
-        return effects
+        return self._spoke(effects)
+
+    def drop(self, group: str, now_s: float) -> list[GroupEffect]:
+        """End a group, wherever it is known: its members are told, and one of the same name begins anew."""
+        found = self._groups.get(parse_group(group))
+        if found is None:
+            raise UsageError(f"there is no group {group}")
+        if len(self._graves) >= GRAVES_MAX:
+            raise UsageError("too many groups were dropped lately", group=group, limit=GRAVES_MAX)
+        era = min(found.era + 1, OFFSET_MAX)
+        effects = self._bury(found, era, now_s, says=True)
+        return [*effects, *self._spoke([Say(topic_of(group), (drop_event(era),))])]
 
     def close(self, now_s: float) -> list[GroupEffect]:
         """All members leave, and the mesh is told: the last effects before the node stops."""
@@ -159,10 +215,40 @@ class Groups:
 
     # --- the world -----------------------------------------------------------------------------------------------
 
-    def recall(self, group: str, now_s: float) -> None:
-        """The log has positions of this group, from an earlier life of this node."""
-        if (found := self._get(group, now_s)) is not None:
-            self._wait(found)
+    def recall(self, name: str, statements: Iterable[Statement], now_s: float) -> list[GroupEffect]:
+        """All that the log has about a group that is not known: from an earlier life, or since it was forgotten."""
+        read = [(each, said) for each in statements if (said := self._read_untrusted(each)) is not None]
+        grave = self._graves.get(name)
+        era = max((_era_of(said) for _, said in read), default=0)
+        era = max(era, grave.era if grave else 0)
+        stamps_s = [self._stamp_s(each.event, now_s) for each, said in read if not isinstance(said, WithdrawalSaid)]
+        current = [(each, said) for each, said in read if _counts(said, era)]
+        own = {subject_untrusted(each.event): said for each, said in read if each.origin == self._me}
+        effects: list[GroupEffect] = []
+        # Positions in the log are of this era if this node has said anything in it: before it does, it forgets them.
+        logged = list(self._positions(name))
+        if era and not any(_era_of(said) == era for said in own.values()):
+            effects += [ForgetPositions(name)] if logged else []
+            logged.clear()
+        says = own.get(GroupSubject.DROP) == DropSaid(era)
+        self._withdraw(name, [what for what, said in own.items() if _is_over(said, era)])
+        if not current and not logged:
+            if era:
+                self._graves[name] = Grave(era, max(stamps_s, default=now_s), says)
+            return effects
+        self._graves.pop(name, None)
+        group = self._get(name, now_s, era, logged)
+        if group is None:
+            self.refused += len(current)
+            return effects
+        group.says_drop = says
+        for each, said in current:
+            self._hear(group, said, each, now_s)
+        if own and not isinstance(own.get(self._me), NodeSaid):
+            group.unsure(now_s)
+        group.used_at(max(stamps_s, default=now_s), now_s)
+        self._wait(group)
+        return effects
 
     def stream_known(self, key: StreamKey, now_s: float) -> list[GroupEffect]:
         """A stream is in this node's log, from now on or since it was opened."""
@@ -178,15 +264,17 @@ class Groups:
         """Events about a group: of other nodes, and of all of them, this one included, when the log is opened."""
         stream, epoch = key
         name = group_of(stream.topic)
-        group = None if name is None else self._get(name, now_s)
-        if group is None:
-            self.refused += len(batch)
-            return []
+        effects: list[GroupEffect] = []
         for offset, event in enumerate(batch, batch.base_offset):
-            if not self._hear_untrusted(group, event, stream.origin, epoch, offset, now_s):
+            statement = Statement(stream.origin, epoch, offset, event)
+            said = None if name is None else self._read_untrusted(statement)
+            if name is None:
                 self.refused += 1
-        self._wait(group)
-        return []
+            elif said is not None:
+                effects += self._take(name, said, statement, now_s)
+        if group := self._groups.get(name or ""):
+            self._wait(group)
+        return self._spoke(effects)
 
     def node_lives(self, node: NodeId, epoch: Epoch, alive: bool, now_s: float) -> list[GroupEffect]:
         """What membership says of another node: ``alive`` also if it is only suspected."""
@@ -199,7 +287,6 @@ class Groups:
             del self._lives[node]
         else:
             self._lives[node] = after
-        # Those that are left take turns in saying what it said: usually, the first knows it all.
         turn = 1 + sum(other < self._me for other in self._lives if other != node)
         for group in self._groups.values():
             if node in group.reports:
@@ -212,27 +299,48 @@ class Groups:
     def tick(self, now_s: float) -> list[GroupEffect]:
         effects: list[GroupEffect] = []
         due: list[str] = []
-        while (first_s := self.get_timer()) is not None and first_s <= now_s:
+        while (first_s := self._first_alarm()) is not None and first_s <= now_s:
             name = heappop(self._alarms)[1]
             del self._due[name]
             due.append(name)
         for name in due:
             group = self._groups[name]
+            if group.has_expired(now_s):
+                effects.append(ForgetPositions(name))
+                self._remove(group)
+                continue
             effects += group.tick(now_s)
             self._wait(group)
             self._index(group)
-        return effects
+        self._spoke(effects)
+        while (over_s := self._first_grave()) is not None and over_s <= now_s:
+            name, grave = next(iter(self._graves.items()))
+            del self._graves[name]
+            self._withdraw(name, [GroupSubject.DROP] if grave.says else [])
+        return [*effects, *self._say_withdrawals()]
 
     def get_timer(self) -> float | None:
         """When ``tick`` is due; None: not before something happens."""
+        return 0.0 if self._withdrawals else soonest(self._first_alarm(), self._first_grave())
+
+    def _first_alarm(self) -> float | None:
         while self._alarms and self._due.get(self._alarms[0][1]) != self._alarms[0][0]:
             heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
+
+    def _first_grave(self) -> float | None:
+        """When the oldest of them need not be remembered any more."""
+        grave = next(iter(self._graves.values()), None)
+        return None if grave is None else grave.at_s + self._settings.expire_after_s
 
     # --- questions -----------------------------------------------------------------------------------------------
 
     def knows(self, group: str) -> bool:
         return group in self._groups
+
+    def remembers(self, group: str) -> bool:
+        """Whether it is there, or was dropped not long ago."""
+        return group in self._groups or group in self._graves
 
     def names(self) -> list[str]:
         return sorted(self._groups)
@@ -268,16 +376,72 @@ class Groups:
 
     # ---------------------------------------------------------------------------------------------------------------
 
-    def _get(self, name: str, now_s: float) -> Group | None:
+    def _get(self, name: str, now_s: float, era: int = 0, logged: Iterable[Position] | None = None) -> Group | None:
         """The group of this name, if there is room for it."""
         group = self._groups.get(name)
         if group is None and len(self._groups) < GROUPS_MAX:
-            logged = self._positions(name)
-            group = Group(
-                self._me, name, self._settings, self._streams, self._lives, logged, now_s, self._wall_offset_s
-            )
+            grave = self._graves.pop(name, None)
+            era = max(era, grave.era if grave else 0)
+            if logged is None:  # of an era that begins, the log has nothing
+                logged = () if era else self._positions(name)
+            streams, lives = self._streams, self._lives
+            group = Group(self._me, name, self._settings, streams, lives, logged, now_s, era, self._wall_offset_s)
+            group.says_drop = grave is not None and grave.says
             self._groups[name] = group
         return group
+
+    # --- ends ----------------------------------------------------------------------------------------------------
+
+    def _bury(self, group: Group, era: int, now_s: float, *, says: bool) -> list[GroupEffect]:
+        """A group was dropped. ``says``: it was here, and the mesh is told by this node."""
+        self._remove(group)
+        effects = self._begin_era(group, era, now_s)
+        self._graves[group.name] = Grave(era, now_s, says)
+        return effects
+
+    def _begin_era(self, group: Group, era: int, now_s: float) -> list[GroupEffect]:
+        self._withdraw(group.name, group.spoken())
+        effects = group.begin_era(era, now_s)
+        for effect in effects:
+            if isinstance(effect, Dropped):
+                del self._subscriptions[effect.subscription]
+        self._note_dead_topics()
+        return effects
+
+    def _remove(self, group: Group) -> None:
+        """Know nothing of a group any more."""
+        self._withdraw(group.name, group.spoken())
+        del self._groups[group.name]
+        self._due.pop(group.name, None)
+        for pattern in self._patterns.pop(group.name, frozenset()):
+            self._wanting.remove(pattern, group.name)
+        self._note_dead_topics()
+
+    def _withdraw(self, name: str, subjects: Iterable[Subject]) -> None:
+        if found := dict.fromkeys(subjects):
+            self._withdrawals.setdefault(name, {}).update(found)
+
+    def _say_withdrawals(self) -> list[GroupEffect]:
+        """Some of them: a group may have stood in a hundred thousand streams."""
+        if not self._withdrawals:
+            return []
+        name, left = next(iter(self._withdrawals.items()))
+        some = list(islice(left, WITHDRAWALS_AT_ONCE))
+        for subject in some:
+            del left[subject]
+        if not left:
+            del self._withdrawals[name]
+        return [Say(topic_of(name), tuple(map(withdrawal, some)))]
+
+    def _spoke(self, effects: list[GroupEffect]) -> list[GroupEffect]:
+        """The same. What is said anew is not withdrawn any more."""
+        for effect in effects if self._withdrawals else ():
+            left = self._withdrawals.get(group_of(effect.topic) or "") if isinstance(effect, Say) else None
+            if left is not None and isinstance(effect, Say):
+                for event in effect.events:
+                    left.pop(subject_untrusted(event), None)
+        self._withdrawals = {name: left for name, left in self._withdrawals.items() if left}
+        return effects
 
     def _wait(self, group: Group) -> None:
         """Note whether a group waits for its time. A node may know thousands that do not."""
@@ -305,20 +469,101 @@ class Groups:
             self._wanting.add(pattern, group.name)
         self._patterns[group.name] = after
 
-    def _hear_untrusted(
-        self, group: Group, event: Event, origin: NodeId, epoch: Epoch, offset: int, now_s: float
-    ) -> bool:
-        """Whether it was taken in: a node speaks of positions and of its own members."""
+    # --- hearing -------------------------------------------------------------------------------------------------
+
+    def _read_untrusted(self, statement: Statement) -> Said | None:
+        """None if no node says that: of members, each speaks of its own."""
         try:
-            said = read_untrusted(event)
+            said = read_untrusted(statement.event)
         except BadGroupEvent:
+            said = None
+        speaks_of = said.node if isinstance(said, NodeSaid) else said.what if isinstance(said, WithdrawalSaid) else None
+        if isinstance(speaks_of, str) and speaks_of != statement.origin:
+            said = None
+        self.refused += said is None
+        return said
+
+    def _take(self, name: str, said: Said, statement: Statement, now_s: float) -> list[GroupEffect]:
+        """One statement, as it comes."""
+        group, grave = self._groups.get(name), self._graves.get(name)
+        known = group.era if group else grave.era if grave else 0
+        era = _era_of(said)
+        if isinstance(said, WithdrawalSaid):
+            if group is not None and statement.origin != self._me:
+                at_s = now_s + self._turn() * self._settings.publish_interval_s
+                group.withdrawn(said.what, *statement[:3], at_s)
+            return []
+        if era < known and not (isinstance(said, NodeSaid) and not said.members):
+            return []  # late
+        if isinstance(said, DropSaid):
+            return self._take_drop(name, era, known, now_s)
+        effects = self._begin_era(group, era, now_s) if group is not None and era > group.era else []
+        if group is None and known and era < known:
+            return []  # that a node has no members is nothing new
+        is_new = group is None
+        group = self._get(name, now_s, era)
+        if group is not None and is_new:
+            group.used_at(self._stamp_s(statement.event, now_s), now_s)
+        if group is None or not self._hear(group, said, statement, now_s):
+            self.refused += 1
+        return effects
+
+    def _take_drop(self, name: str, era: int, known: int, now_s: float) -> list[GroupEffect]:
+        group = self._groups.get(name)
+        if era == known:
+            return []
+        if group is not None:
+            return self._bury(group, era, now_s, says=False)
+        if len(self._graves) >= GRAVES_MAX:
+            self.refused += 1
+            return []
+        if name in self._graves and self._graves.pop(name).says:
+            self._withdraw(name, [GroupSubject.DROP])
+        self._graves[name] = Grave(era, now_s, says=False)
+        return []
+
+    def _hear(self, group: Group, said: Said, statement: Statement, now_s: float) -> bool:
+        """What counts in the group's era; whether there was room for it."""
+        origin, epoch, offset, event = statement
+        group.used_s = max(group.used_s, self._stamp_s(event, now_s))
+        match said:
+            case NodeSaid():
+                return group.hear_node(said, epoch, offset, now_s)
+            case PlaceSaid():
+                return group.hear_place(said, origin, epoch, now_s)
+            case LedgerSaid():
+                group.hear_ledger(said, origin, now_s)
+            case PolicySaid():
+                group.hear_policy(said, origin, epoch, now_s)
+                self._note_dead_topics()
+            case DropSaid() | WithdrawalSaid():
+                pass
+            case _:
+                assert_never(said)
+        return True
+
+    def _stamp_s(self, event: Event, now_s: float) -> float:
+        """When an event was said. Clocks of other nodes may be ahead."""
+        return min(event.timestamp_us / 1_000_000 - self._wall_offset_s, now_s)
+
+    def _turn(self) -> int:
+        """Nodes take turns in saying what others said: usually, the first knows it all."""
+        return 1 + sum(other < self._me for other in self._lives)
+
+
+def _era_of(said: Said) -> int:
+    return 0 if isinstance(said, WithdrawalSaid) else said.era
+
+
+def _counts(said: Said, era: int) -> bool:
+    """Whether it makes a group what it is in this era. That a node has no members says so only in the first one."""
+    match said:
+        case NodeSaid() | PlaceSaid() | LedgerSaid() | PolicySaid():
+            return said.era == era
+        case DropSaid() | WithdrawalSaid():
             return False
-        if isinstance(said, NodeSaid):
-            return said.node == origin and group.hear_node(said, epoch, offset, now_s)
-        if isinstance(said, LedgerSaid):
-            return group.hear_ledger(said, now_s)
-        if isinstance(said, PolicySaid):
-            group.hear_policy(said, origin, epoch, now_s)
-            self._note_dead_topics()
-            return True
-        return group.hear_place(said, origin, epoch, now_s)
+
+
+def _is_over(said: Said, era: int) -> bool:
+    """Whether it is to be withdrawn by whoever said it."""
+    return not isinstance(said, WithdrawalSaid) and not _counts(said, era) and said != DropSaid(era)

@@ -122,19 +122,20 @@ class _WireTry(msgspec.Struct, frozen=True, array_like=True):
     reason: str
 
 
-class _WireLedger(msgspec.Struct, frozen=True):
+class _WireLedger(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int
     done: list[tuple[int, int]]
     tries: list[_WireTry]
+    era: int = 0
 
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(_WireLedger)
 
 
-def write_ledger(version: int, ledger: Ledger) -> bytes:
-    """``version``: of the group's position that it goes with."""
-    return _ENCODER.encode(_WireLedger(version, list(ledger.done), _runs(ledger.tries)))
+def write_ledger(version: int, ledger: Ledger, era: int = 0) -> bytes:
+    """``version``: of the group's position that it goes with. ``era``: of the group."""
+    return _ENCODER.encode(_WireLedger(version, list(ledger.done), _runs(ledger.tries), era))
 
 
 def _runs(tries: dict[int, Try]) -> list[_WireTry]:
@@ -148,8 +149,8 @@ def _runs(tries: dict[int, Try]) -> list[_WireTry]:
     return found
 
 
-def read_ledger_untrusted(payload: bytes) -> tuple[int, Ledger]:
-    """Version and ledger; raise only UsageError, whatever the bytes."""
+def read_ledger_untrusted(payload: bytes) -> tuple[int, Ledger, int]:
+    """Version, ledger and era; raise only UsageError, whatever the bytes."""
     if len(payload) > LEDGER_BYTES_MAX:
         raise UsageError("a group's ledger is too large", bytes=len(payload), limit=LEDGER_BYTES_MAX)
     try:
@@ -158,6 +159,8 @@ def read_ledger_untrusted(payload: bytes) -> tuple[int, Ledger]:
         raise UsageError(f"a group's ledger is not what it should be: {error}") from None
     if not 0 <= wire.version <= OFFSET_MAX:
         raise UsageError("version of a ledger out of range", version=wire.version, limit=OFFSET_MAX)
+    if not 0 <= wire.era <= OFFSET_MAX:
+        raise UsageError("era of a ledger out of range", era=wire.era, limit=OFFSET_MAX)
     if len(wire.done) > LEDGER_RANGES_MAX:
         raise UsageError("too many ranges in a ledger", ranges=len(wire.done), limit=LEDGER_RANGES_MAX)
     for first, end in [*wire.done, *((each.first, each.end) for each in wire.tries)]:
@@ -166,7 +169,7 @@ def read_ledger_untrusted(payload: bytes) -> tuple[int, Ledger]:
     failed = sum(each.end - each.first for each in wire.tries)
     if failed > LEDGER_TRIES_MAX:
         raise UsageError("too many events in a ledger that failed", events=failed, limit=LEDGER_TRIES_MAX)
-    return wire.version, Ledger(wire.done, _tries_untrusted(wire.tries))
+    return wire.version, Ledger(wire.done, _tries_untrusted(wire.tries)), wire.era
 
 
 def _tries_untrusted(wire: list[_WireTry]) -> list[tuple[int, Try]]:

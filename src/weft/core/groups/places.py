@@ -18,6 +18,7 @@ from weft.core.messages import StreamKey
 from weft.limits import OFFSET_MAX
 from weft.model import Epoch, NodeId, Position
 
+NO_EPOCH: Final = Epoch(0)  # no node is in it
 GROUP_POSITIONS_MAX: Final = 100_000  # of one group: ten nodes with as many streams as they can hold
 
 
@@ -28,6 +29,8 @@ class Places:
         self._sources: dict[StreamKey, tuple[NodeId, Epoch]] = {}  # who said it last, unless it was this node
         self._unsaid = dict.fromkeys(self._logged)  # unless it was said in an earlier life, see recall
         self.ledgers: dict[StreamKey, Ledger] = {}  # where there is more to know than the position
+        self.said: dict[StreamKey, None] = {}  # of which this node has said something, now or in an earlier life
+        self.ledgers_said: dict[StreamKey, None] = {}  # the same, of their ledgers
 
     @property
     def unsaid(self) -> bool:
@@ -83,6 +86,7 @@ class Places:
 
     def recall(self, key: StreamKey, place: Place) -> None:
         """This node said it in an earlier life. What its log has is of this version, or of one that others know."""
+        self.said[key] = None
         logged = Place(place.version, max(place.offset, self._logged.get(key, 0)))
         if logged < self._places.get(key, logged):
             return  # somebody else knew better
@@ -101,11 +105,21 @@ class Places:
             self._own(key)
         return [Position(*key, self._places[key].offset) for key in orphans]
 
+    def disown(self, key: StreamKey, origin: NodeId) -> bool:
+        """A node says this no longer; whether it said it last. Then it is as if that node were gone."""
+        found = self._sources.get(key)
+        if found is None or found[0] != origin:
+            return False
+        self._sources[key] = origin, NO_EPOCH
+        return True
+
     def take_unsaid(self) -> list[tuple[StreamKey, Place, Ledger | None]]:
         """What is to be said now."""
         said = [(key, self._places[key], self.ledgers.get(key)) for key in self._unsaid]
         for key in self._unsaid:
             self._sources.pop(key, None)
+        self.said.update(self._unsaid)
+        self.ledgers_said.update((key, None) for key, _, ledger in said if ledger)
         self._unsaid.clear()
         return said
 

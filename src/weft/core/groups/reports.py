@@ -47,6 +47,16 @@ class Reports:
         self._index(node, report, held=True)
         return True
 
+    def clear(self) -> None:
+        """What was said of members counts no more; what is said later does."""
+        self._reports = {node: report._replace(members={}) for node, report in self._reports.items()}
+        self._holders.clear()
+
+    @property
+    def has_members(self) -> bool:
+        """Whether a living node has members."""
+        return any(members for _, members in self.live())
+
     def live(self) -> Iterator[tuple[NodeId, MembersState]]:
         return ((node, report.members) for node, report in self._reports.items() if self._counts(node))
 

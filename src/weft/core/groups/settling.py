@@ -38,6 +38,10 @@ class Settling:
         self._places = places
         self._wall_offset_s = wall_offset_s
 
+    def begin_again(self, places: Places) -> None:
+        """Another era of the group: nothing failed yet, and nobody has said what becomes of it."""
+        self._places, self.policy, self.wake_at_s = places, DEFAULT_POLICY, inf
+
     # --- what members say ----------------------------------------------------------------------------------------
 
     def acked(self, member: Member, acks: Iterable[Acked]) -> set[StreamKey]:

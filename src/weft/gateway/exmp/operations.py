@@ -101,7 +101,7 @@ async def subscribe(session: ClientSession, data: JsonObject | None) -> JsonObje
     caller = session.credential.caller
     usage = session.mesh.quotas.usage(caller)
     if fields.group:
-        usage.use_group(session.mesh.log, fields.group)
+        usage.use_group(session.mesh.groups, fields.group)
     usage.subscribe()
     feed = session.new_feed(window, usage.unsubscribed)
     try:

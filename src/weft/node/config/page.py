@@ -116,7 +116,7 @@ def _shown(value: Any) -> str:
         case tuple() if not hasattr(value, "_fields"):
             return ", ".join(map(_shown, value))
         case float():
-            return f"`{value:g}`"
+            return f"`{_plain(value)}`"
         case _:
             return f"`{value}`"
 

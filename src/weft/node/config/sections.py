@@ -423,6 +423,12 @@ class GroupsSection(Section):
         *GROUP_RANGES["release_timeout_s"],
         "How long a member may take to let go of streams that go to another.",
     )
+    expire_after_s: Seconds = knob(
+        GroupSettings().expire_after_s,
+        *GROUP_RANGES["expire_after_s"],
+        "A group that has had no members and was not moved for so long is forgotten with its positions. Give all nodes "
+        "the same, much more than their clocks differ and than parts of the mesh are ever cut off.",
+    )
 
 
 class KvSection(Section):

@@ -11,11 +11,12 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol
 
+from weft.core.groups import GroupSettings
 from weft.core.messages import Edge
 from weft.core.policy import GroupPolicy
 from weft.log.retention import RetentionRule
 from weft.membership import suspicion_timeout_s
-from weft.model import NodeId, Topic, parse_node_id, parse_pattern, parse_topic
+from weft.model import NodeId, Position, Topic, parse_node_id, parse_pattern, parse_topic
 from weft.testing.sim.epilogue import Epilogue
 from weft.testing.sim.group_members import GroupBook, Member
 from weft.testing.sim.hand_members import HandBook, HandMember
@@ -45,6 +46,8 @@ COMPACTED: Final = parse_pattern("keyed.>")
 RETENTION: Final = (RetentionRule(parse_pattern("old.>"), stream_bytes_max=1500),)
 LIARS_TOPIC: Final = Topic("weft.liar")  # what they publish themselves: nobody wants it
 REST_S: Final = 1.0  # in which everybody acts on what they have last heard
+EXPIRE_AFTER_S: Final = (100.0, *(5 * (GroupSettings().expire_after_s,)))  # twice what clocks and cuts come to
+IDLE: Final = "idle"  # a group that is moved once, and used by nobody
 PAUSE_S_MAX: Final = 3.0  # between two troubles: some are over before the next one, some are not
 
 SHAPES: Final[dict[str, Callable[[Random, list[NodeId]], list[NodeId]]]] = {
@@ -79,6 +82,11 @@ class Mix:
     mutual: float  # how often both of two nodes have the other's address, and dial
     liars: int = 0
 
+    @property
+    def expires(self) -> bool:
+        """Groups that nobody uses are forgotten before the end."""
+        return self.hardware.expire_after_s == EXPIRE_AFTER_S[0]
+
 
 def draw(seed: int, *, large: bool) -> Mix:
     chance, dice = chance_of(seed, "mix"), chance_of(seed, "links")
@@ -97,6 +105,7 @@ def draw(seed: int, *, large: bool) -> Mix:
             send_timeout_s=dice.choice([0.0, 0.3, 1.0]),
             drop_policy=dice.choice(list(DropPolicy)),
             patterns_max=chance_of(seed, "interest").choice([1, 224]),
+            expire_after_s=chance_of(seed, "groups").choice(EXPIRE_AFTER_S),
         ),
         conditions=Conditions(
             delay_s_max=chance.choice([0.005, 0.05, 0.5]),
@@ -182,8 +191,13 @@ def _live_through(world: World, mix: Mix, chance: Random) -> None:
     patience_s = _patience_s(len(world.nodes))
     world.run_until(world.unfinished, patience_s)
     world.schedule.run(REST_S)
+    for book in world.groups:
+        book.at_rest = True
     world.run_until(world.unfinished, patience_s)
     Epilogue(world).perform(patience_s)
+    if mix.expires:
+        world.run_until(lambda: world.remembered(IDLE), 2 * mix.hardware.expire_after_s)
+        world.run_until(world.unfinished, patience_s)
     world.check_logs()
 
 
@@ -217,6 +231,7 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
             member = Member(f"g{number}m{place}", world.desk, nodes, book)
             world.schedule.at(chance.uniform(0.0, 12.0), member.connect)
     _build_hands(world, nodes)
+    _end_groups(world, mix)
     for number in range(mix.plain_peers):
         peer_id = parse_node_id(f"x{number}")
         home, events, dice = chance.choice(nodes), chance.randint(0, 20), chance_of(world.seed, peer_id)
@@ -257,6 +272,29 @@ def _build_hands(world: World, nodes: list[SimNode]) -> None:
     for place in range(chance.randint(1, 3)):
         member = HandMember(f"h{place}", world.desk, nodes, book)
         world.schedule.at(chance.uniform(0.0, 12.0), member.connect)
+
+
+def _end_groups(world: World, mix: Mix) -> None:
+    """Some groups are dropped, and one is used only once, if it can be forgotten."""
+    dice = chance_of(world.seed, "ends of groups")
+    for book in world.groups:
+        if dice.random() < 0.25:
+            world.schedule.at(dice.uniform(4.0, 40.0), partial(_drop, world, book, dice))
+    if mix.expires:
+        world.schedule.at(dice.uniform(2.0, 12.0), partial(_use_once, world, dice))
+
+
+def _drop(world: World, book: GroupBook, dice: Random) -> None:
+    book.drop(world.desk, _some_node(world, dice))
+
+
+def _use_once(world: World, dice: Random) -> None:
+    node = _some_node(world, dice)
+    places = node.log.streams() if node.running else []
+    if places:
+        where = Position(places[0].stream, places[0].epoch, places[0].start)
+        session = world.desk.connect(node, lambda: None)
+        session.move_group(IDLE, (where,), lambda _: world.desk.close(session))
 
 
 def _seeds(mix: Mix, names: list[NodeId], chance: Random) -> dict[NodeId, list[NodeId]]:

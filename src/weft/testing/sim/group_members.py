@@ -9,6 +9,7 @@ from functools import partial
 from typing import Protocol
 
 from weft.core import messages as core
+from weft.core.errors import GroupDropped
 from weft.core.messages import Edge
 from weft.model import Epoch, Pattern, Position, matches
 from weft.testing.sim.node import SimNode
@@ -20,7 +21,7 @@ from weft.testing.sim.truth import EndOf, StreamKey, Truth, is_internal, name_of
 
 @dataclass(slots=True)
 class Again:
-    """A group was moved back at a node: these offsets have to be handled once more."""
+    """A group was moved back or dropped at a node: these offsets have to be handled once more."""
 
     node: SimNode
     epoch: Epoch
@@ -48,6 +49,8 @@ class GroupBook:
         self.pattern = pattern
         self.members: list[GroupReader] = []
         self.moves = 0
+        self.dropped = False  # somebody has tried to
+        self.at_rest = False  # nobody drops it any more
         self._truth = truth
         self._handled: defaultdict[StreamKey, set[int]] = defaultdict(set)
         self._prefix: defaultdict[StreamKey, int] = defaultdict(int)  # everything before is handled, or is no more
@@ -77,6 +80,26 @@ class GroupBook:
         session = desk.connect(node, partial(self._moved, key, None))
         session.move_group(self.name, (Position(*key, first),), partial(self._moved, key, session))
 
+    def drop(self, desk: Desk, node: SimNode) -> None:
+        """Have the group begin anew, once: all that it has handled is handled again, for it begins at the earliest."""
+        if (
+            self.dropped
+            or self.at_rest
+            or not node.running
+            or not all(again.answered for again in self._again.values())
+        ):
+            return
+        self.dropped = True
+        keys = [key for key, offsets in self._handled.items() if offsets]
+        for key in keys:
+            self._again[key] = Again(node, node.log.epoch, set(self._handled[key]))
+        session = desk.connect(node, partial(self._drop_done, keys, None))
+        session.drop_group(self.name, partial(self._drop_done, keys, session))
+
+    def _drop_done(self, keys: list[StreamKey], session: SimSession | None, answer: Answer = None) -> None:
+        for key in keys:
+            self._moved(key, session, answer)
+
     def _moved(self, key: StreamKey, session: SimSession | None, answer: Answer = None) -> None:
         """Without a session it broke, and nobody knows whether the group was moved."""
         again = self._again[key]
@@ -88,13 +111,13 @@ class GroupBook:
         """What a lost disk took with it can not be handled again: only what a running node has counts."""
         for key, again in self._again.items():
             if not again.answered:
-                return f"{again.node.node_id} has not said whether group {self.name} was moved"
+                return f"{again.node.node_id} has not said whether group {self.name} was moved or dropped"
             if again.node.retired or again.node.log.epoch != again.epoch:
                 continue  # nobody else may have known
             there = sorted(offset for offset in again.offsets if offset < (end_of(key) or 0))
             left = [offset for offset in there if not self._truth.may_be_gone(key, offset)]
             if left:
-                return f"group {self.name} was moved back in {name_of(key)}, but has not handled {left[0]} again"
+                return f"group {self.name} began anew in {name_of(key)}, but has not handled {left[0]} again"
         return ""
 
     # --- what has to hold ---
@@ -191,11 +214,17 @@ class Member(SimSubscriber):
                 self._tell_soon()
             case core.Opened():
                 pass
+            case core.Ended(_, GroupDropped()):
+                self.disconnect()
             case core.Deliver():
                 super().heard(effect)
                 self._tell_soon()
             case _:
                 super().heard(effect)
+
+    def _check_end(self, node: SimNode, error: Exception) -> None:
+        if not (isinstance(error, GroupDropped) and self._book.dropped):
+            super()._check_end(node, error)
 
     def _expired(self, node: SimNode) -> dict[StreamKey, int]:
         """Streams in which the group stands, or this member reads, before what the node has left."""

@@ -10,6 +10,7 @@ which is how a reader dies. What has to hold:
   and others in hand; a member began with its stream, because a refusal that comes too late counts for nothing. Where
   two nodes served the stream at once, or one that served it died, each of them may have counted for itself.
 - In the end, every event was handled, or was begun often enough and is a dead letter.
+- Once the group is dropped, everything is handed out again, and counts from one: no ledger survives.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from functools import partial
 from typing import Final
 
 from weft.core import messages as core
+from weft.core.errors import GroupDropped
 from weft.core.messages import Acked, Edge, Nacked
 from weft.core.policy import GroupPolicy
 from weft.model import Batch, Pattern, Position, matches
@@ -65,7 +67,8 @@ class HandBook(GroupBook):
     def begin(self, key: StreamKey, offset: int) -> None:
         """Somebody takes it in hand to handle it."""
         self.begun[key][offset] += 1
-        allowed = self._counts(key) * self.policy.max_deliveries + self.deaths_among[key][offset] + self.begins[key]
+        deliveries = (1 + self.dropped) * self.policy.max_deliveries
+        allowed = self._counts(key) * deliveries + self.deaths_among[key][offset] + self.begins[key]
         if self.begun[key][offset] > allowed and key not in self.moved:
             raise Violation(
                 f"group {self.name} begins {name_of(key)}:{offset} for the {self.begun[key][offset]}th time, "
@@ -88,8 +91,10 @@ class HandBook(GroupBook):
         """Compaction took it, or another member handled it while the mesh was split: it need not come again."""
         return self._truth.may_be_gone(key, offset) or offset in self._handled[key]
 
-    def check_new(self, life: Life, key: StreamKey, offset: int) -> None:
-        if offset in self.acked[life, key] and key not in self.moved:
+    def given(self, life: Life, key: StreamKey, offset: int) -> None:
+        if key in self._again:
+            self._again[key].offsets.discard(offset)
+        if offset in self.acked[life, key] and key not in self.moved and not self.dropped:
             raise Violation(f"{life[0]} hands out {name_of(key)}:{offset} again, which it took as acknowledged")
 
     def letters(self) -> set[bytes]:
@@ -189,10 +194,14 @@ class HandMember(SimSubscriber):
         for offset, event in enumerate(batch.events_from(delivered.first_offset), delivered.first_offset):
             if offset >= history.end or event.payload != history.payloads[offset]:
                 raise Violation(f"{self.name} gets {event.payload!r} as {name_of(key)}:{offset}, which it is not")
-            self._book.check_new(self._life, key, offset)
+            self._book.given(self._life, key, offset)
             self._given.add((key, offset))
         if len(self._given) > WINDOW:
             raise Violation(f"{self.name} is given {len(self._given)} events, and its window is {WINDOW}")
+
+    def _check_end(self, node: SimNode, error: Exception) -> None:
+        if not (isinstance(error, GroupDropped) and self._book.dropped):
+            super()._check_end(node, error)
 
     def _expired(self, node: SimNode) -> dict[StreamKey, int]:
         found = {}
@@ -231,6 +240,8 @@ class HandMember(SimSubscriber):
                     self._expected[key] = offset
             case core.Opened():
                 pass
+            case core.Ended(_, GroupDropped()):
+                self.disconnect()
             case _:
                 super().heard(effect)
 

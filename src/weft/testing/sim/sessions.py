@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -93,14 +93,20 @@ class SimSession:
         return True
 
     def move_group(self, group: str, positions: tuple[Position, ...], on_answer: Callable[[Answer], None]) -> None:
-        self.send(lambda: _ignore(self.node.loop.create_task(self._move_group(group, positions, on_answer))))
+        self._ask(lambda: self.node.clients.move_group(group, positions), on_answer)
 
-    async def _move_group(
-        self, group: str, positions: tuple[Position, ...], on_answer: Callable[[Answer], None]
+    def drop_group(self, group: str, on_answer: Callable[[Answer], None]) -> None:
+        self._ask(lambda: self.node.clients.drop_group(group), on_answer)
+
+    def _ask(self, ask: Callable[[], Coroutine[None, None, None]], on_answer: Callable[[Answer], None]) -> None:
+        self.send(lambda: _ignore(self.node.loop.create_task(self._answered(ask, on_answer))))
+
+    async def _answered(
+        self, ask: Callable[[], Coroutine[None, None, None]], on_answer: Callable[[Answer], None]
     ) -> None:
         answer: Answer = None
         try:
-            await self.node.clients.move_group(group, positions)
+            await ask()
         except WeftError as error:
             answer = error
         self.answer(partial(on_answer, answer))

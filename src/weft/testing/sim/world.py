@@ -58,6 +58,7 @@ class Hardware:
     send_timeout_s: float = 5.0
     drop_policy: DropPolicy = DropPolicy.NEWEST
     patterns_max: int = 224  # told one by one; if there are more, a summary says what is wanted
+    expire_after_s: float = GroupSettings().expire_after_s  # of groups that nobody uses
 
 
 class Lacking(Protocol):
@@ -117,7 +118,7 @@ class World:
             ack_timeout_s=3.0,
             copies_timeout_s=5.0,
             interest=InterestSettings(patterns_max=hardware.patterns_max),
-            groups=GroupSettings(release_timeout_s=3.0),
+            groups=GroupSettings(release_timeout_s=3.0, expire_after_s=hardware.expire_after_s),
         )
         links = LinkSettings(
             queue_frames_max=hardware.queue_frames_max,
@@ -218,6 +219,13 @@ class World:
         for reader in readers:
             found = found or reader.lacks(self.end_of)
         return found
+
+    def remembered(self, group: str) -> str:
+        """Who has not forgotten a group that nobody uses; empty if everybody has."""
+        for node in self.running:
+            if node.broker.group_work.groups.remembers(group) or group in node.log.groups():
+                return f"{node.node_id} remembers group {group}, which nobody uses"
+        return ""
 
     def run_until(self, unfinished: Callable[[], str], limit_s: float, step_s: float = 1.0) -> float:
         """Until nothing is unfinished any more; how long it took. A Violation if it takes too long."""

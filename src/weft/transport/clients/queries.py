@@ -1,4 +1,4 @@
-"""The calls of ``Mesh`` that look or move once: Fetch, Positions, Commit, Topics, Whoami."""
+"""The calls of ``Mesh`` that look or move once: Fetch, Positions, Commit, DropGroup, Topics, Whoami."""
 
 from __future__ import annotations
 
@@ -152,12 +152,22 @@ class Queries:
             self._check_places(positions)
             if request.group:
                 await check_group(self._node.groups, caller, request.group)
-                self._node.quotas.usage(caller).use_group(self._node.log, request.group)
+                self._node.quotas.usage(caller).use_group(self._node.groups, request.group)
             await self._node.move_group(request.group, positions)
             return pb.CommitReply()
         except WeftError as error:
             self._node.count_refusal(error)
             return pb.CommitReply(error=error_message(error))
+
+    async def drop_group(self, request: pb.DropGroupRequest, caller: Caller) -> pb.DropGroupReply:
+        try:
+            self._node.check_open()
+            await check_group(self._node.groups, caller, request.group)
+            await self._node.drop_group(request.group)
+            return pb.DropGroupReply()
+        except WeftError as error:
+            self._node.count_refusal(error)
+            return pb.DropGroupReply(error=error_message(error))
 
     def _check_places(self, positions: Iterable[Position]) -> None:
         """A group is not put where there is nothing: it would only fail later, far from the mistake."""

@@ -67,6 +67,7 @@ def mesh_handlers(node: MeshNode, store: KeyValueStore, access: Access) -> dict[
         f"/{MESH}/Fetch": fetch,
         f"/{MESH}/Positions": unary(access, node.held, queries.positions, pb.PositionsRequest),
         f"/{MESH}/Commit": unary(access, node.held, queries.commit, pb.CommitRequest),
+        f"/{MESH}/DropGroup": unary(access, node.held, queries.drop_group, pb.DropGroupRequest),
         f"/{MESH}/Topics": unary(access, node.held, queries.topics, pb.TopicsRequest),
         f"/{MESH}/DeadLetters": unary(access, node.held, dead.letters, pb.DeadLettersRequest),
         f"/{MESH}/DropDeadLetters": unary(access, node.held, dead.drop, pb.DropDeadLettersRequest),

@@ -244,7 +244,7 @@ class SubscribeStream:
         self._credit_bytes = credit
         usage = self._node.quotas.usage(self._caller)
         if wanted.group:
-            usage.use_group(self._node.log, wanted.group)
+            usage.use_group(self._node.groups, wanted.group)
         usage.subscribe()
         self._usage = usage
         self._subscription = self._node.subscribe(
