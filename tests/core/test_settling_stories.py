@@ -399,3 +399,23 @@ def test_a_policy_that_comes_with_the_first_member_of_a_new_era_stays() -> None:
     stage.restart()
     stage.run(20.0)
     assert [stage[name].broker.group_work.groups.policy("g") for name in "ab"] == [IN_ORDER, IN_ORDER]
+
+
+@pytest.mark.req("CON-01")
+def test_a_member_that_lets_go_of_a_stream_goes_on_with_the_others() -> None:
+    """What it had in hand of the stream filled its window."""
+    stage = Stage("a")
+    topics = [f"t.{number}" for number in range(4)]
+    for topic in topics:
+        stage["a"].publish(topic, *numbers(0, 8))
+    stage.run()
+    one = stage["a"].subscribe("t.*", group="g", member="one", window=8)
+    stage.run()
+    other = stage["a"].subscribe("t.*", group="g", member="other", window=100)
+    stage.run()
+    kept = {each.stream.topic for each in one.assigned[-1].positions}
+    assert kept and not kept & {each.stream.topic for each in one.delivered}, "all that it has in hand is lost"
+    stage["a"].step(Settled(one.number, (), (), one.assigned[-1].generation))
+    stage.run()
+    assert {each.stream.topic for each in one.delivered} & kept, "there is room again"
+    assert {each.stream.topic for each in other.delivered} == set(topics) - kept

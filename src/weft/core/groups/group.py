@@ -403,13 +403,18 @@ class Group:
                 after = self._next(member, key, hold, now_s)
                 if after is not None:
                     if member.hand is not None and isinstance(hold, Paused) and isinstance(after, Served):
-                        member.hand.drop_stream(key)  # it has let go of all it had
+                        self._empty_hand(member.hand, key, now_s)  # it has let go of all it had
                     member.holds[key] = after
                     continue
                 if member.hand is not None:
-                    member.hand.drop_stream(key)
+                    self._empty_hand(member.hand, key, now_s)
                 del member.holds[key], self._holders[key]
                 self._publish(now_s)
+
+    def _empty_hand(self, hand: Hand, key: StreamKey, now_s: float) -> None:
+        """There is room for more, also of other streams: what waits for that has to be woken."""
+        hand.drop_stream(key)
+        self.settling.wake_at_s = now_s
 
     def _next(self, member: Member, key: StreamKey, hold: Hold, now_s: float) -> Hold | None:
         """What becomes of a hold; None: the stream is let go."""
