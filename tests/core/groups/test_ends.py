@@ -264,6 +264,17 @@ def test_whoever_hears_of_a_later_era_by_a_policy_begins_it() -> None:
     assert mesh.policy("g") == ONCE and mesh.positions("g") == []
 
 
+@pytest.mark.req("SEC-03")
+def test_what_fails_in_a_new_era_is_noted_and_said_as_of_that_era() -> None:
+    mesh = settling()
+    hear(mesh, B, place_event(T, Place(0, 0), 1), offset=0, now_s=3.0)
+    mesh.join(2, "g", "m", ALL, 4.0, window=10)
+    mesh.tick(4.0)
+    mesh.settled(2, [Acked(*T, 1, 2)], [Nacked(*T, 0, 1000.0, "again")], 1, 4.5)
+    ledger = Ledger([(1, 2)], [(0, Try(1, 1_004_500_000, False, "again"))])
+    assert said(mesh.tick(5.0)) == [PlaceSaid(T, Place(0, 0), 1), LedgerSaid(T, 0, ledger, 1)]
+
+
 def test_a_node_that_starts_withdraws_ledgers_and_policies_from_before_the_drop() -> None:
     own = statements(A, place(T, 0, 5), ledger_event(T, 0, Ledger([(7, 9)])), policy_event(policy_at(ONCE, 1)))
     mesh, _ = recalled([*statements(B, drop_event(1)), *own])
