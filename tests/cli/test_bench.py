@@ -32,8 +32,3 @@ def test_as_json(weft: Weft, node: RunningNode) -> None:
 def test_says_what_cannot_be(weft: Weft, node: RunningNode) -> None:
     outcome = weft("bench", *node.flags, "--publishers", "0", "--subscribers", "0")
     assert outcome.status == 1 and "neither publishers nor subscribers" in outcome.err
-
-
-def test_says_that_no_node_is_there(weft: Weft) -> None:
-    outcome = weft("bench", "--node", "127.0.0.1:9", "--insecure", "--events", "1")
-    assert outcome.status == 1 and "no node answers at 127.0.0.1:9" in outcome.err and "Traceback" not in outcome.err

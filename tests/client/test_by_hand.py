@@ -118,6 +118,38 @@ def test_in_order_what_waits_behind_a_refused_event_is_dropped_and_comes_again()
 
 
 @pytest.mark.req("CON-01")
+@pytest.mark.req("CON-01")
+def test_what_came_again_before_a_later_refusal_stays() -> None:
+    """The node delivered 3 again, and all behind it, before it heard of the refusal of 10."""
+    intake = made()
+    deliver(intake, T, 0, 20)
+    events = hand_out(intake, 12)
+    intake.refuse(events[3], None, "")
+    intake.refuse(events[10], None, "")
+    intake.withdrawn(EventId(T, E, 3), rest=True)
+    intake.forget([*events[4:10], events[11]])
+    deliver(intake, T, 3, 4, tries=1)
+    deliver(intake, T, 4, 20)
+    assert take(intake) == [], "the other refusal has no answer yet"
+    intake.withdrawn(EventId(T, E, 10), rest=True)
+    assert [event.offset for event in take(intake)] == [3]
+    assert [event.offset for event in take(intake)] == [4, 5, 6, 7, 8, 9]
+    assert take(intake) == [], "what is behind the refused one comes again"
+    deliver(intake, T, 10, 11, tries=1)
+    assert [event.offset for event in take(intake)] == [10]
+
+
+def test_a_refusal_that_is_put_aside_takes_only_itself_out_of_what_waits() -> None:
+    intake = made()
+    deliver(intake, T, 0, 6)
+    events = hand_out(intake, 3)
+    intake.refuse(events[2], None, "")
+    deliver(intake, T, 2, 3, tries=1)
+    intake.withdrawn(EventId(T, E, 2), rest=False)
+    assert [event.offset for event in take(intake)] == [3, 4, 5]
+    assert take(intake) == []
+
+
 def test_a_stream_that_is_lost_is_let_go_when_what_the_application_has_is_settled() -> None:
     intake = made()
     deliver(intake, T, 0, 2)

@@ -22,7 +22,7 @@ import pytest
 
 from weft.errors import UsageError
 from weft.spark.java import use_java
-from weft.spark.session import cache_directory
+from weft.spark.session import SUBMIT_VARIABLE, cache_directory
 
 START_TIMEOUT_S = 180.0  # a loaded machine starts three Javas
 POLL_S = 0.05
@@ -122,7 +122,9 @@ def _daemon(
 ) -> Iterator[None]:
     """One of Spark's own processes, ended with all that it started."""
     program = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    environ = os.environ | {
+    # A session that was in this process before has quieted the Java of those that come after it.
+    inherited = {name: value for name, value in os.environ.items() if name != SUBMIT_VARIABLE}
+    environ = inherited | {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": memory,

@@ -42,10 +42,10 @@ def test_a_reader_that_died_among_others_allows_for_one_more(book: HandBook) -> 
 @pytest.mark.req("CON-01")
 def test_what_was_acknowledged_and_comes_again_is_found(book: HandBook) -> None:
     book.acked[LIFE, KEY].add(5)
-    book.check_new(LIFE, KEY, 4)
-    book.check_new(("a", 2), KEY, 5)  # a node that died may have forgotten it
+    book.given(LIFE, KEY, 4)
+    book.given(("a", 2), KEY, 5)  # a node that died may have forgotten it
     with pytest.raises(Violation, match="took as acknowledged"):
-        book.check_new(LIFE, KEY, 5)
+        book.given(LIFE, KEY, 5)
 
 
 @pytest.mark.req("CON-02")

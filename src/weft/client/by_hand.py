@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from weft.client.cursors import Place
 from weft.client.intake import EventIntake, Queued, Report
 from weft.client.received import Received, ReceivedBatch
+from weft.limits import OFFSET_MAX
 from weft.model import Batch, Epoch, EventId, Position, Stream
 from weft.model.offsets import OffsetRanges
 
@@ -160,15 +161,19 @@ class HandIntake(EventIntake):
         return bool(pieces)
 
     def withdrawn(self, event: EventId, rest: bool) -> None:
-        """The node has taken a refusal; what waits here of the stream behind it comes again if it says so."""
+        """The node has taken a refusal; what waits here of the stream behind it comes again if it says so.
+
+        What is before it stays: the node may have delivered that again meanwhile, for an earlier refusal, and thinks it
+        in good hands.
+        """
         place = event.stream, event.epoch
         left = self._stalled.get(place, 0) - 1
         if left > 0:
             self._stalled[place] = left
         else:
             self._stalled.pop(place, None)
+        self._cut_queued(place, event.offset, OFFSET_MAX if rest else event.offset + 1)
         if rest:
-            self._drop_queued({place})
             self.on_given_back(place, event.offset)
         if place not in self._stalled:
             self.on_answered(place)
@@ -198,6 +203,24 @@ class HandIntake(EventIntake):
         for place in lost:
             self.on_given_back(place, NOTHING_YET)
             self.on_answered(place)
+
+    def _cut_queued(self, place: Place, first: int, end: int) -> None:
+        """Take these offsets out of what waits."""
+        kept: deque[Queued] = deque()
+        for queued in self.queue:
+            batch, credit_bytes = queued
+            if _place(batch) != place or batch.end_offset <= first or end <= batch.first_offset:
+                kept.append(queued)
+                continue
+            if batch.first_offset < first:
+                kept.append(Queued(batch.head(first), credit_bytes))
+                credit_bytes = 0
+            if end < batch.end_offset:
+                kept.append(Queued(batch.rest(end), credit_bytes))
+                credit_bytes = 0
+            self.queued_bytes -= credit_bytes
+            self.credit_due_bytes += credit_bytes
+        self.queue = kept
 
     def _drop_queued(self, places: set[Place]) -> None:
         kept = [queued for queued in self.queue if _place(queued.batch) not in places]

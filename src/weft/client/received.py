@@ -104,6 +104,11 @@ class ReceivedBatch:
         rows = self._stored if self._stored is not None else self.record_batch.slice(first_offset - self.first_offset)
         return ReceivedBatch(self.stream, self.epoch, first_offset, rows, self.tries)
 
+    def head(self, end_offset: int) -> ReceivedBatch:
+        """The events before this one."""
+        rows = self.record_batch.slice(0, end_offset - self.first_offset)
+        return ReceivedBatch(self.stream, self.epoch, self.first_offset, rows, self.tries)
+
     def events(self) -> list[Received]:
         """The same as single events, made column by column; the batch has all columns."""
         payloads, timestamps_us, keys, headers = self._columns()

@@ -147,12 +147,15 @@ def test_an_older_key_uses_groups_of_which_it_may_read_everything(tmp_path: Path
                 await honest.positions("orders.>", "pub")
 
     with up(tmp_path / "a") as node:
-        rights = {"billing": ("orders.>",), "spy": ("pub.>",)}
-        keys = {name: key_of(tmp_path / "a", name, publish=some, subscribe=some) for name, some in rights.items()}
-        age(tmp_path / "a")
+        node.end_quietly()
+    rights = {"billing": ("orders.>",), "spy": ("pub.>",)}
+    keys = {name: key_of(tmp_path / "a", name, publish=some, subscribe=some) for name, some in rights.items()}
+    age(tmp_path / "a")  # while no node runs, which would take them up as they are
+    with up(tmp_path / "a", "--listen", node.grpc) as node:
         listed = subprocess.run(
             [*COMMAND, "keys", "list", "--data", str(tmp_path / "a"), "--json"], check=True, capture_output=True
         )
-        assert [each["groups"] for each in json.loads(listed.stdout)] == [None] * 3
+        groups = {each["name"]: each["groups"] for each in json.loads(listed.stdout)}
+        assert {name: groups[name] for name in rights} == dict.fromkeys(rights)
         asyncio.run(story(node, keys))
         node.end_quietly()
