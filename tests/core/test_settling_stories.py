@@ -76,6 +76,17 @@ def filled(*names: str, events: int = 30, settings: GroupPolicy | None = None) -
 
 
 @pytest.mark.req("CON-01")
+def test_who_refuses_what_others_have_handled_meanwhile_has_room_for_more() -> None:
+    stage, reader = filled("a", events=30)
+    assert new_texts(reader) == numbers(0, 10)
+    stage["a"].broker.group_work.groups._groups["g"].places.advance((T, EPOCH), 10)
+    for offset in range(10):
+        nack(stage["a"], reader, offset)
+    stage.run()
+    assert new_texts(reader) == numbers(10, 20)
+
+
+@pytest.mark.req("CON-01")
 def test_no_more_than_the_window_is_in_hand_and_acknowledging_brings_more() -> None:
     stage, reader = filled("a")
     assert new_texts(reader) == numbers(0, 10)

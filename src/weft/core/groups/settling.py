@@ -64,6 +64,8 @@ class Settling:
                 dead = self._failed(member, key, offset, each.delay_s, each.reason, now_s)
                 effects += dead
                 rest = self.policy.in_order and not dead
+            elif member.hand is not None:  # others have handled it, but it was in this hand
+                member.hand.drop(key, offset, offset + 1)
             if rest and member.hand is not None:
                 member.hand.drop(key, offset + 1, OFFSET_MAX)
             answers.append(Refusal(member.subscription, EventId(each.stream, each.epoch, offset), rest))
