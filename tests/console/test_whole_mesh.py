@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,26 @@ def all_asked(snapshot: dict[str, Any]) -> bool:
     return len(nodes) == 3 and all("status" in node and node["state"] == "alive" for node in nodes)
 
 
+def shows_links(snapshot: dict[str, Any]) -> bool:
+    return {("a", "b"), ("a", "c")} <= {(link["a"], link["b"]) for link in snapshot["mesh"]["links"]}
+
+
+def shows_topics(snapshot: dict[str, Any]) -> bool:
+    kept = {each["topic"]: each["nodes"] for each in snapshot["topics"]}
+    return all(kept.get(f"kept.at.{each}") == [each] for each in "abc")
+
+
+def answer(
+    http: httpx.Client, path: str, condition: Callable[[dict[str, Any]], object], **query: str
+) -> dict[str, Any]:
+    """The first of which this holds: a node that is slow is left out of an answer."""
+    end = time.monotonic() + END_TIMEOUT_S
+    while not condition(found := http.get(path, params=query).json()):
+        assert time.monotonic() < end, found
+        time.sleep(0.1)
+    return dict(found)
+
+
 @pytest.mark.req("SEE-01")
 def test_any_node_shows_all_nodes_links_topics_and_events(mesh: ThreeNodes) -> None:
     for name in ("a", "b", "c"):
@@ -42,14 +63,9 @@ def test_any_node_shows_all_nodes_links_topics_and_events(mesh: ThreeNodes) -> N
             assert publish(http, f"kept.at.{name}", f"from {name}").status_code == 200
     for name in ("a", "b", "c"):
         with signed_in(mesh.node(name), mesh.place.admin) as http:
-            snapshot = until(http, all_asked)
-            links = {(link["a"], link["b"]) for link in snapshot["mesh"]["links"]}
-            assert {("a", "b"), ("a", "c")} <= links
-            kept = {each["topic"]: each["nodes"] for each in snapshot["topics"]}
-            assert {f"kept.at.{each}": [each] for each in "abc"}.items() <= kept.items()
-            found = http.get("/api/events", params={"pattern": "kept.>"}).json()
+            until(http, lambda found: all_asked(found) and shows_links(found) and shows_topics(found))
+            found = answer(http, "/api/events", lambda found: not found["silent"], pattern="kept.>")
             assert {b64decode(each["payload"]) for each in found["events"]} == {b"from a", b"from b", b"from c"}
-            assert found["silent"] == []
             for event in found["events"]:
                 whole = http.get("/api/event", params={"id": event["id"]}).json()
                 assert whole["payload"] == event["payload"]
@@ -78,7 +94,7 @@ def test_a_group_and_its_lag_are_the_same_wherever_one_looks(mesh: ThreeNodes) -
     for name in ("a", "b"):
         with signed_in(mesh.node(name), mesh.place.admin) as http:
             until(http, lambda found: ("slow", 40) in [(each["group"], each["lag_events"]) for each in found["groups"]])
-            group = http.get("/api/group", params={"group": "slow"}).json()
-            assert group["lag_events"] == 40 and group["lag_us"] > 0, group
+            group = answer(http, "/api/group", lambda found: found["lag_events"] == 40, group="slow")
+            assert group["lag_us"] > 0, group
             (place,) = group["places"]
             assert (place["topic"], place["offset"], place["latest"]) == ("lag.t", 10, 50)
