@@ -104,8 +104,11 @@ class HandBook(GroupBook):
         return {payload for (stream, _), history in streams if stream.topic == topic for payload in history.payloads}
 
     def unhandled(self, key: StreamKey, end: int) -> int | None:
-        """Events that were begun as often as they may be are given up, and need not be handled."""
+        """Events that were begun as often as they may be are given up, and need not be handled; so are those that are
+        dead letters: a reader that died before it began with one has tried it, too."""
+        letters, payloads = self.letters(), self._truth.streams[key].payloads
         given_up = {o for o, times in self.begun[key].items() if times >= self.policy.max_deliveries}
+        given_up |= {o for o in range(self._prefix[key], min(end, len(payloads))) if payloads[o] in letters}
         self._handled[key] |= given_up
         return super().unhandled(key, end)
 

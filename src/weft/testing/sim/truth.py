@@ -53,7 +53,7 @@ class Truth:
         self.liars: set[NodeId] = set()  # what they say of themselves may be anything
         self.honest: set[NodeId] = set()  # those that said something of themselves, in their own machinery
         self.said: defaultdict[tuple[NodeId, int, int], set[NodeState]] = defaultdict(set)  # by nodes of themselves
-        self.left: set[tuple[NodeId, int]] = set()  # nodes that said goodbye, and in which incarnation
+        self.left: dict[NodeId, int] = {}  # nodes that said goodbye, and in which incarnation
         self.events_delivered = 0
 
     # --- what disks have ---
@@ -162,10 +162,14 @@ class Truth:
             self.honest.add(node)
             self.said[key].add(replace(heard, liveness=Liveness.ALIVE))
             if heard.liveness is Liveness.LEFT:
-                self.left.add(key[:2])
+                self.left[node] = heard.incarnation
         elif heard.node_id in self.honest and replace(heard, liveness=Liveness.ALIVE) not in self.said[key]:
             raise Violation(f"{node} believes {heard}, and that node never said so")
-        elif heard.node_id in self.honest and heard.liveness is Liveness.LEFT and key[:2] not in self.left:
+        elif (
+            heard.node_id in self.honest
+            and heard.liveness is Liveness.LEFT
+            and heard.incarnation > self.left.get(heard.node_id, -1)  # links know it as it was when they came up
+        ):
             raise Violation(f"{node} believes that {heard.node_id} has left, and it never said so")
 
     # --- what may be missing ---
