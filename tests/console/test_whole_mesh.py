@@ -88,13 +88,16 @@ def test_a_group_and_its_lag_are_the_same_wherever_one_looks(mesh: ThreeNodes) -
         async with mesh.place.node.client() as client:
             for number in range(50):
                 receipt = await client.publish("lag.t", f"{number}".encode())
-            await client.commit("slow", [Position(receipt.stream, receipt.epoch, 10)])
+            await client.commit("whole-mesh", [Position(receipt.stream, receipt.epoch, 10)])
 
     asyncio.run(report())
     for name in ("a", "b"):
         with signed_in(mesh.node(name), mesh.place.admin) as http:
-            until(http, lambda found: ("slow", 40) in [(each["group"], each["lag_events"]) for each in found["groups"]])
-            group = answer(http, "/api/group", lambda found: found["lag_events"] == 40, group="slow")
+            until(
+                http,
+                lambda found: ("whole-mesh", 40) in [(each["group"], each["lag_events"]) for each in found["groups"]],
+            )
+            group = answer(http, "/api/group", lambda found: found["lag_events"] == 40, group="whole-mesh")
             assert group["lag_us"] > 0, group
             (place,) = group["places"]
             assert (place["topic"], place["offset"], place["latest"]) == ("lag.t", 10, 50)
