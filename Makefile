@@ -20,7 +20,7 @@ help:  ## this list
 demo: $(READY)  ## a two-minute tour
 	@$(BIN)/python -m tools.demo
 
-test: $(READY) node peers browser  ## every test (under 10 minutes)
+test: $(READY) node peers browser  ## every test (about 25 minutes on two cores; the goal is 10)
 	$(BIN)/pytest -n 2
 
 test-again: $(READY)  ## those that failed, one at a time; what passes now is flaky, and a bug to mend
