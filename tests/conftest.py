@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,13 @@ from xdist.scheduler import LoadScopeScheduling
 IS_SOAK = os.environ.get("WEFT_SOAK") == "1"
 settings.register_profile("weft", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not IS_SOAK)
 settings.load_profile("weft")
+
+# Nodes and logs sync their files thousands of times. Where there is memory enough, no test waits for a disk.
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 8 << 30
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
+    os.environ["TMPDIR"] = str(MEMORY)
+    tempfile.tempdir = None  # so that it is looked for again
 
 OUTCOMES = Path(__file__).parent.parent / "build" / "requirements.json"
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.node.raw_client import EARLIEST, RawClient
 from tests.node.running import running_node
-from weft.model import Batch
+from tests.node.secured import until
+from weft.model import Batch, parse_pattern
 from weft.node.runtime import Node
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -144,8 +145,7 @@ def test_topics(tmp_path: Path) -> None:
             await fill(client, batches=1, topic="plant.u")
             subscriber = await client.subscriber(">", group="billing")
             assert subscriber.first.HasField("opened")
-            while not node.log.streams(node.broker.routes.states[node.node_id].interest[-1]):
-                await fill(client, batches=1, topic="plant.u")  # until the group has spoken
+            await until(lambda: node.log.streams(parse_pattern("weft.groups.billing")))
             reply = await client.call("Topics", pb.TopicsRequest(), pb.TopicsReply)
             assert [(each.topic, each.streams, each.last_timestamp_us) for each in reply.topics] == [
                 ("plant.t", 1, 9000),

@@ -1,5 +1,5 @@
 """Spark elsewhere, on loopback, for tests: a standalone cluster of a master and two workers, and a Spark Connect
-server, each a process of its own.
+server that runs on it, each a process of its own.
 
 They are fixtures of the whole run, for every pipeline that is to run there unchanged. (SPK-06, LAK-05)
 """
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -27,6 +28,7 @@ from weft.spark.session import SUBMIT_VARIABLE, cache_directory
 START_TIMEOUT_S = 180.0  # a loaded machine starts three Javas
 POLL_S = 0.05
 WORKERS = 2
+CORES = 2  # of each application: one of each worker
 MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 REGISTERED = re.compile(r"Registering worker")
 
@@ -54,13 +56,14 @@ class Cluster:
     master: str
     logs: Path
 
-    def spark_section(self) -> dict[str, object]:
+    def spark_section(self) -> dict[str, Any]:
         """The ``[spark]`` of a pipeline's configuration."""
         conf = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
             "spark.executor.memory": "512m",
+            "spark.cores.max": str(CORES),
             "spark.sql.shuffle.partitions": "2",
         }
         return {"master": self.master, "conf": conf}
@@ -68,7 +71,7 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master and two workers of one core each."""
+    """A master and two workers, with room for two applications: one of a driver, and the Connect server."""
     try:
         use_java(cache_directory())
     except UsageError as error:
@@ -82,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         url = _found(MASTER_URL, master_log, 1)[0]
         for number in range(WORKERS):
             place = logs / f"worker-{number}"
-            arguments = ["--webui-port", "0", "--host", "127.0.0.1", "--port", "0", "--cores", "1", "--memory", "1g"]
+            arguments = ["--webui-port", "0", "--host", "127.0.0.1", "--port", "0", "--cores", "2", "--memory", "1g"]
             processes.enter_context(
                 _daemon("worker.Worker", [*arguments, "--work-dir", str(place), url], logs / f"worker-{number}.log")
             )
@@ -91,29 +94,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    """On two cores of its own, as a team would share it; clients reach it by gRPC alone."""
+def connect_server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """In front of the cluster, as a team would share it; clients reach it by gRPC alone."""
     for module in CONNECT_MODULES:
         pytest.importorskip(module, reason="Spark Connect needs pip install 'weft[connect]'")
-    try:
-        use_java(cache_directory())
-    except UsageError as error:
-        pytest.skip(str(error))
     place = tmp_path_factory.mktemp("connect")
-    log, master = place / "server.log", "local[2]"
-    conf = {
+    log = place / "server.log"
+    conf: dict[str, str] = {
+        **cluster.spark_section()["conf"],
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
         "spark.sql.warehouse.dir": str(place / "warehouse"),
     }
     given = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-    arguments = ["--master", master, *given, "--class", server, "spark-internal"]
+    arguments = ["--master", cluster.master, *given, "--class", server, "spark-internal"]
     with _daemon("SparkSubmit", arguments, log, memory="768m", cwd=place):
-        yield ConnectServer(f"sc://127.0.0.1:{_found(SERVING, log, 1)[0]}", master, place / "warehouse")
+        yield ConnectServer(f"sc://127.0.0.1:{_found(SERVING, log, 1)[0]}", cluster.master, place / "warehouse")
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipelines.archiving import Publisher, in_order, kill_while_it_writes, run_to_the_end, table_rows
-from tests.pipelines.cluster import Cluster
 from weft.client.blocking import Client
 from weft.configuration import BadConfig, Source, validated
 from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
@@ -156,13 +155,3 @@ def test_a_driver_that_is_killed_again_and_again_leaves_every_event_once(
         rows = table_rows(settings_of(values))
         assert len(rows) == len(publisher.rows)
         assert in_order(rows) == in_order(publisher.rows)
-
-
-@pytest.mark.req("SPK-06")
-def test_a_cluster_runs_it_unchanged(mesh: BlockingMesh, client: Client, cluster: Cluster, tmp_path: Path) -> None:
-    publisher = Publisher(client, seed=4)
-    for _ in range(10):
-        publisher.publish()
-    values = configured(mesh, tmp_path, spark=cluster.spark_section())
-    run_to_the_end(tmp_path, values)
-    assert in_order(table_rows(settings_of(values))) == in_order(publisher.rows)

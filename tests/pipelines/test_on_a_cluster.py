@@ -1,6 +1,8 @@
-"""Every pipeline on a standalone cluster, and through Spark Connect, ends with the right table or topic.
+"""Every pipeline on a standalone cluster, through Spark Connect, ends with the right table or topic.
 
 One driver runs them all, in the order of the catalogue, beside a secured node; later ones use the archive of the first.
+Another driver, without Connect, runs two of them: one that reads the mesh and one that needs
+a file which is sent along with the job.
 """
 
 from __future__ import annotations
@@ -78,13 +80,14 @@ class Story:
         ]
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("cluster", marks=pytest.mark.req("SPK-06")),
-        pytest.param("connect_server", marks=pytest.mark.req("LAK-05")),
-    ],
-)
+CONNECT = pytest.param("connect_server", marks=pytest.mark.req("SPK-06", "LAK-05"))
+CLASSIC = pytest.param("cluster", marks=pytest.mark.req("SPK-06"))
+IN_CLASSIC = ("archive", "packets")
+through_connect = pytest.mark.parametrize("story", [CONNECT], indirect=True)
+both_ways = pytest.mark.parametrize("story", [CLASSIC, CONNECT], indirect=True)
+
+
+@pytest.fixture(scope="module")
 def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     cluster: Cluster | ConnectServer = request.getfixturevalue(request.param)
     place = tmp_path_factory.mktemp("story")
@@ -100,6 +103,7 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         section: Any = cluster.spark_section()
         wanted = configurations(place, {**nodes.mesh, "nodes": [nodes.first]})
         if isinstance(cluster, Cluster):  # sent along with the job, as where executors share no disk with the driver
+            wanted = {name: wanted[name] for name in IN_CLASSIC}
             section["conf"]["spark.files"] = str(trust / "trust.json")
             wanted["packets"]["trust"]["file"] = "trust.json"
         plan, outcomes = place / "plan.json", place / "outcomes.json"
@@ -169,22 +173,30 @@ def configurations(place: Path, mesh: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@through_connect
 def test_every_pipeline_of_the_catalogue_is_here(story: Story) -> None:
     assert list(story.outcomes) == [entry.name for entry in CATALOGUE]
+
+
+@both_ways
+def test_no_secret_is_logged(story: Story) -> None:
     assert SECRET.hex() not in story.log
 
 
+@both_ways
 def test_archive_has_the_log_row_by_row(story: Story) -> None:
     story.ended_well("archive")
     assert in_order(table_rows(story.archived())) == in_order(story.events)
 
 
-def test_packets_are_judged_with_keys_that_were_sent_along(story: Story) -> None:
+@both_ways
+def test_packets_are_judged_with_keys_of_the_file(story: Story) -> None:
     story.ended_well("packets")
     assert sorted(row["message_id"] for row in story.rows("events")) == [1, 2, 3 << 32 | EPOCH << 16 | 2]
     assert sorted(row["reason"] for row in story.rows("quarantine")) == ["protocol", "replay"]
 
 
+@through_connect
 def test_health_has_the_state_and_publishes_alerts(story: Story) -> None:
     story.ended_well("health")
     assert [(row["node"], row["status"]) for row in story.rows("nodes")] == [(AGENT, "alive")]
@@ -193,6 +205,7 @@ def test_health_has_the_state_and_publishes_alerts(story: Story) -> None:
     assert [(each["node"], each["alert"]) for each in published] == [(AGENT, "gone"), (AGENT, "back")]
 
 
+@through_connect
 def test_rollup_has_the_windows_that_are_over(story: Story) -> None:
     story.ended_well("rollup")
     topic, time = ROW.index("topic"), ROW.index("timestamp")
@@ -206,6 +219,7 @@ def test_rollup_has_the_windows_that_are_over(story: Story) -> None:
     assert found == wanted and len(found) > 10
 
 
+@through_connect
 def test_objects_are_those_that_were_advertised_and_stayed(story: Story) -> None:
     story.ended_well("objects")
     assert [(row["object_id"], row["name"]) for row in story.rows("objects-table")] == [(LAMP, "lamp")]
@@ -213,12 +227,14 @@ def test_objects_are_those_that_were_advertised_and_stayed(story: Story) -> None
     assert "not JSON" in rejected["rejected"]
 
 
+@through_connect
 def test_compact_leaves_fewer_files(story: Story) -> None:
     (said,) = story.ended_well("compact")["rows"]
     files = lake.open_table(story.archived().table_settings()).files()
     assert len(files) == said["files_after"] < said["files_before"]
 
 
+@through_connect
 def test_replay_writes_every_event_once(story: Story) -> None:
     assert story.ended_well("replay")["summary"] == f"{len(story.events)} events written"
     replayed = story.topic("replay.plant.>")
@@ -227,6 +243,7 @@ def test_replay_writes_every_event_once(story: Story) -> None:
     assert sorted(found) == sorted((row[topic], row[value]) for row in story.events)
 
 
+@through_connect
 def test_audit_finds_the_table_to_agree_with_the_log(story: Story) -> None:
     streams = {row[:4] for row in story.events}
     summary = f"{len(streams)} streams with {len(story.events)} events in the table agree with the log"

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +30,6 @@ from tests.pipelines.packets import (
     pcap_file,
     rows,
 )
-from tests.up import COMMAND
 from weft.configuration import BadConfig, Source, validated
 from weft.errors import UsageError
 from weft.pipelines.lake.delta import DeltaLake
@@ -82,25 +75,6 @@ class Lab:
         (query,) = start(spark, self.settings(**tables))
         query.awaitTermination()
         self.counted += sum(rows_of(each) for each in query.recentProgress)
-
-    def run_process(self, command: Sequence[str], values: dict[str, Any]) -> str:
-        """The pipeline in a process of its own, to its end; what it wrote."""
-        config, log = self.home / "packets.yaml", self.home / "driver.log"
-        config.write_text(json.dumps(values))  # JSON is YAML
-        with log.open("wb") as stream:
-            process = subprocess.Popen(
-                [*command, "--config", config, "--state-dir", self.home / "runs"],
-                stdout=stream,
-                stderr=stream,
-                start_new_session=True,
-            )
-        try:
-            assert process.wait(DRIVER_TIMEOUT_S) == 0, log.read_text()[-5000:]
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # its Java and its workers too
-            process.wait()
-        return log.read_text()
 
     def run_captures(self, spark: SparkSession, **trust: str) -> None:
         captures = {"path": str(self.captures), "format": "parquet", "source_column": "source"}
@@ -216,7 +190,7 @@ def test_pcap_files_with_seals_signatures_and_damage(lab: Lab, spark: SparkSessi
 
 
 @pytest.mark.req("SPK-03", "EMM-19")
-def test_the_command_takes_real_packets_after_forgeries_of_them(lab: Lab) -> None:
+def test_real_packets_are_taken_after_forgeries_of_them(lab: Lab, spark: SparkSession) -> None:
     """The forgeries claim a node and its message ids. One is unsigned, one is signed with a stranger's own key."""
     stranger = emm.Credentials(b"key9", signing_key=emm.SigningKey(b"\x05" * 32), carry_public_key=True)
     claims = [emm.draft_event(number, NOW_S, "forged", node_id=NODE) for number in (1, 2)]
@@ -224,13 +198,12 @@ def test_the_command_takes_real_packets_after_forgeries_of_them(lab: Lab) -> Non
     datagrams = [*forged, event(1), event(2), *forged, event(2)]
     times_us = range(NOW_US, NOW_US + len(datagrams))
     (lab.captures / "a.pcap").write_bytes(pcap_file(*zip(times_us, datagrams, strict=True)))
-    values = lab.values(
+    lab.run(
+        spark,
         captures={"path": str(lab.captures)},
         trust={"unsigned": True, "carried_keys": "any"},
         replays={"buckets": 1},
-        spark={"master": "local[1]", "conf": {"spark.sql.shuffle.partitions": "1", "spark.ui.enabled": "false"}},
     )
-    lab.run_process([*COMMAND, "pipeline", "run", "packets"], values)
     assert [(row["message_id"], row["verdict"], row["event_name"]) for row in lab.read("events")] == [
         (1, "unsigned", "forged"),
         (2, "unverified-identity", "forged"),
