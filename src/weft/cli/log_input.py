@@ -43,7 +43,7 @@ def check_place(path: Path) -> None:
     """Refuse a directory that never held a log: neither looking nor repairing may make one."""
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory")
-    with _explaining(path):
+    with explaining(path):
         promised = MarksFile(path).read() is not None
     if not (promised or holds_data(path) or (path / REPAIRED_DIR).exists()):
         raise UsageError(f"{path} holds no log")
@@ -62,7 +62,7 @@ def close_place(path: Path) -> None:
 def looking_at(path: Path) -> Iterator[Log]:
     """The log as it is now, also while a node has it open."""
     check_place(path)
-    with _explaining(path):
+    with explaining(path):
         log = open_read_only(path)
     try:
         yield log
@@ -75,7 +75,7 @@ def changing(path: Path) -> Iterator[Log]:
     """The log, alone: raise LogInUse while a node has it open."""
     check_place(path)
     close_place(path)
-    with _explaining(path):
+    with explaining(path):
         log = open_log(path, partial(_no_log, path))
     for cut in log.cuts:
         err.print(f"cut, because it was never promised and is not whole: {escape(str(cut))}")
@@ -86,7 +86,7 @@ def changing(path: Path) -> Iterator[Log]:
 
 
 @contextmanager
-def _explaining(path: Path) -> Iterator[None]:
+def explaining(path: Path) -> Iterator[None]:
     """Why a log is not opened, and what can be done."""
     try:
         yield

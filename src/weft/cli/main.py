@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from weft import __version__
-from weft.cli import context, groups, mesh
+from weft.cli import backup, context, groups, mesh
 from weft.cli.bench import bench
 from weft.cli.console import fail, show_warnings
 from weft.cli.deferred import deferred
@@ -39,6 +39,9 @@ app.command()(sub)
 app.command()(doctor)
 app.command()(top)
 app.command()(bench)
+app.command()(backup.backup)
+app.command()(backup.restore)
+app.command()(backup.upgrade)
 for command in (mesh.topics, mesh.peers, mesh.lag, mesh.explain, mesh.status, mesh.console, mesh.leave):
     app.command()(command)
 app.add_typer(groups.app, name="groups")

@@ -19,6 +19,7 @@ from weft.cli.local_context import remember
 from weft.contexts import contexts_path
 from weft.doors.descriptors import FileLimit, raise_file_limit
 from weft.errors import StorageError, UsageError
+from weft.node.backup import check_is_no_backup
 from weft.node.config import NodeConfig
 from weft.node.config.loading import load_config
 from weft.node.logs import configure_logs, plain_logger
@@ -37,6 +38,7 @@ def serve(file: Path | None, flags: Mapping[str, object]) -> None:
     """Run a node to its end; raise WeftError if it does not start, or cannot keep its promises any more."""
     config = load_config(file, os.environ, flags)
     configure_logs(config.log.level, config.log.format)
+    check_is_no_backup(config.node.data)
     _close_data(config.node.data)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         failure = runner.run(run(config, raise_file_limit()))

@@ -47,7 +47,8 @@ class Rebuild:
         self._pending: list[Write] = []
         self._pending_bytes = 0
 
-    def run(self, mint_epoch: Callable[[], Epoch]) -> Repaired:
+    def run(self, goes_on: Callable[[], Epoch] | Epoch) -> Repaired:
+        """``goes_on``: the epoch of this node's streams from now on; or who makes one if the old one lost events."""
         survey = self._survey
         lost = tuple(losses(survey, self._found))
         before = survey.epoch()
@@ -58,7 +59,10 @@ class Rebuild:
         self._note_lost_ends(before, last)
         # Offsets that may have been given and are not known must not be given again.
         unsure = survey.marks_missing or survey.promises.damaged_at is not None or survey.promises.torn_at is not None
-        epoch = mint_epoch() if before is None or unsure or any(loss.epoch == before for loss in lost) else before
+        if not callable(goes_on):
+            epoch = goes_on
+        else:
+            epoch = goes_on() if before is None or unsure or any(loss.epoch == before for loss in lost) else before
         self._close_books(epoch, last)
         events = sum(each.events for number, each in self._found.items() if number in self._states)
         return Repaired(lost, before, epoch, len(self._states), events)
