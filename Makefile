@@ -12,7 +12,7 @@ STEP_CA := $(PEERS)/step-ca/$(STEP_CA_VERSION)/step-ca
 # Spark needs a Java: the machine's own, or the one of a wheel.
 EXTRAS := dev$(if $(shell command -v java),,$(shell printf ,java))
 
-.PHONY: help demo test test-again check check-all audit format bench fuzz sim soak requirements proto step-ca clean
+.PHONY: help demo test test-again check check-all audit format bench fuzz sim soak requirements proto api dist step-ca clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -72,6 +72,12 @@ requirements: $(READY)  ## which tests prove which requirement; ARGS=--strict fa
 check-all: check  ## check, and every requirement proven by the last tests: for a machine that has everything
 	@$(BIN)/python tools/requirements.py --strict
 
+api: $(READY)  ## write down what is public, in docs/api.txt
+	$(BIN)/python -m tools.api
+
+dist: $(READY)  ## a wheel and an sdist, tried in empty environments, with SBOM and licences
+	$(BIN)/python -m tools.dist
+
 proto: $(READY)  ## generate code from the .proto files again
 	$(BIN)/python tools/proto.py
 
@@ -82,7 +88,7 @@ $(STEP_CA):
 	GOBIN=$(@D) CGO_ENABLED=0 nice -n 19 go install github.com/smallstep/certificates/cmd/step-ca@$(STEP_CA_VERSION)
 
 clean:  ## remove what the other targets made
-	rm -rf .venv build $(NODE_DIR)/node_modules $(BROWSER_DIR)/node_modules $(GRPC_DIR)/js/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist $(NODE_DIR)/node_modules $(BROWSER_DIR)/node_modules $(GRPC_DIR)/js/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
