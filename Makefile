@@ -12,7 +12,7 @@ STEP_CA := $(PEERS)/step-ca/$(STEP_CA_VERSION)/step-ca
 # Spark needs a Java: the machine's own, or the one of a wheel.
 EXTRAS := dev$(if $(shell command -v java),,$(shell printf ,java))
 
-.PHONY: help demo test test-again check check-all audit format bench fuzz sim soak requirements proto api dist step-ca clean
+.PHONY: help demo test test-again check check-all audit format bench fuzz sim soak requirements docs proto api dist step-ca clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -77,6 +77,11 @@ api: $(READY)  ## write down what is public, in docs/api.txt
 
 dist: $(READY)  ## a wheel and an sdist, tried in empty environments, with SBOM and licences
 	$(BIN)/python -m tools.dist
+
+docs: $(READY)  ## a site from docs/, with a search box, in build/site
+	$(BIN)/python -m pip install -q -e ".[docs]"
+	$(BIN)/mkdocs build --quiet --strict
+	@echo "open build/site/index.html"
 
 proto: $(READY)  ## generate code from the .proto files again
 	$(BIN)/python tools/proto.py
