@@ -20,8 +20,11 @@ help:  ## this list
 demo: $(READY)  ## a two-minute tour
 	@$(BIN)/python -m tools.demo
 
-test: $(READY) node peers browser  ## every test (about 25 minutes on two cores; the goal is 10)
-	$(BIN)/pytest -n 2
+# Many tests wait for nodes, commands and Javas most of their time: more processes than cores keep these busy.
+TEST_PROCESSES ?= 4
+
+test: $(READY) node peers browser  ## every test
+	$(BIN)/pytest -n $(TEST_PROCESSES)
 
 test-again: $(READY)  ## those that failed, one at a time; what passes now is flaky, and a bug to mend
 	$(BIN)/pytest --last-failed --last-failed-no-failures none -n 0 -v --maxfail 10

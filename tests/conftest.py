@@ -76,20 +76,27 @@ def pytest_configure(config: pytest.Config) -> None:
 # Tests that use the one Spark session carry ``xdist_group("spark")``. xdist's own --dist loadgroup does not see such
 # marks with pytest 9: it looks for them in node ids, which pytest no longer lets it change. So files are looked at.
 
+ROOT = Path(__file__).parent.parent
 GROUP = re.compile(r'xdist_group\("(\w+)"\)')
+SHARED = 'scope="module"'  # a fixture of a whole file: made once if one process runs all of the file
+# Thousands of tests that take a millisecond: handing them out one by one would take longer than they do.
+QUICK_ROOMS = ("tests/wire/", "tests/model/", "tests/routing/", "tests/membership/", "tests/core/")
 
 
 @cache
-def group_of(file: str) -> str | None:
-    found = GROUP.search((Path(__file__).parent.parent / file).read_text())
-    return found[1] if found else None
+def scope_of(file: str) -> str | None:
+    """What has to run, or had better run, in one process; None if each test of the file may run anywhere."""
+    text = (ROOT / file).read_text()
+    if found := GROUP.search(text):
+        return found[1]
+    return file if SHARED in text or file.startswith(QUICK_ROOMS) else None
 
 
 class Grouped(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Each test by itself, but those of files with a group all together and in one process."""
+    """Each test by itself, but those of a scope all together and in one process."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return group_of(nodeid.partition("::")[0]) or nodeid
+        return scope_of(nodeid.partition("::")[0]) or nodeid
 
 
 @pytest.hookimpl(optionalhook=True)  # runs without xdist know no such hook
@@ -98,5 +105,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups begin first, so that the other process has something to do until their end."""
-    items.sort(key=lambda item: group_of(item.nodeid.partition("::")[0]) is None)
+    """What takes one process long begins first, so that the others have something to do until its end."""
+
+    def order(item: pytest.Item) -> int:
+        file = item.nodeid.partition("::")[0]
+        scope = scope_of(file)
+        return 2 if scope is None or file.startswith(QUICK_ROOMS) else int(scope == file)
+
+    items.sort(key=order)
