@@ -136,7 +136,7 @@ peers:
 	@$(MAKE) -k -j 3 --no-print-directory build-peers || echo "some gRPC peers could not be built: their tests will be skipped"
 build-peers: \
 	$(if $(shell command -v npm),$(GRPC_DIR)/js/node_modules/.ready) \
-	$(if $(shell command -v go),$(PEERS)/go/.ready) \
+	$(if $(shell command -v go),$(PEERS)/go/.ready $(PEERS)/go/weft-example) \
 	$(if $(and $(shell command -v mvn),$(shell command -v javac)),$(PEERS)/java/.ready)
 
 $(GRPC_DIR)/js/node_modules/.ready: $(GRPC_DIR)/js/package-lock.json
@@ -146,6 +146,16 @@ $(GRPC_DIR)/js/node_modules/.ready: $(GRPC_DIR)/js/package-lock.json
 $(PEERS)/go/.ready: $(GRPC_DIR)/go/echo.go $(GRPC_DIR)/go/go.sum
 	mkdir -p $(PEERS)/go && cd $(GRPC_DIR)/go && go build -o $(PEERS)/go/ . github.com/summerwind/h2spec/cmd/h2spec
 	@touch $@
+
+GO_EXAMPLE := examples/clients/go
+GO_PACKAGE := paths=source_relative,Mmesh.proto=example.org/weft/mesh
+MESH_PROTO := src/weft/wire/mesh/mesh.proto
+$(PEERS)/go/weft-example: $(GO_EXAMPLE)/main.go $(GO_EXAMPLE)/go.sum $(MESH_PROTO) | $(READY)
+	mkdir -p $(PEERS)/go/bin $(GO_EXAMPLE)/mesh
+	cd $(GO_EXAMPLE) && GOBIN=$(PEERS)/go/bin go install tool
+	PATH=$(PEERS)/go/bin:$$PATH $(BIN)/python -m grpc_tools.protoc -I$(dir $(MESH_PROTO)) --go_out=$(GO_EXAMPLE)/mesh --go_opt=$(GO_PACKAGE) \
+		--go-grpc_out=$(GO_EXAMPLE)/mesh --go-grpc_opt=$(GO_PACKAGE) mesh.proto
+	cd $(GO_EXAMPLE) && go build -o $@ .
 
 $(PEERS)/java/.ready: $(GRPC_DIR)/java/Echo.java $(GRPC_DIR)/java/pom.xml
 	mvn -q -B -f $(GRPC_DIR)/java org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory=$(PEERS)/java

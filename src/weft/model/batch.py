@@ -284,13 +284,14 @@ class Batch:
             found = skipped + int(is_late.argmax()) if is_late.any() else None
         return None if found is None else self.base_offset + found
 
-    def events_from(self, offset: int) -> list[Event]:
-        """The events from ``offset`` on, for a reader that starts inside the batch."""
+    def events_from(self, offset: int, end_offset: int | None = None) -> list[Event]:
+        """The events from ``offset`` on, up to, not including, ``end_offset``, for a reader that starts inside."""
         if self.few is not None:
-            return _few_events(self.few)[max(offset - self.base_offset, 0) :]
+            end = None if end_offset is None else max(end_offset - self.base_offset, 0)
+            return _few_events(self.few)[max(offset - self.base_offset, 0) : end]
         from weft.model import batch_arrow
 
-        return batch_arrow.events_of(self.rows(offset))
+        return batch_arrow.events_of(self.rows(offset, end_offset))
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events_from(self.base_offset))

@@ -11,6 +11,7 @@ each of its turns, one stream after the other, and large batches in a thread.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -26,7 +27,14 @@ from weft.port.held import Use
 from weft.port.node import MeshNode
 from weft.port.producers import bound
 from weft.transport.clients.failing import cancelled, failure_of
-from weft.transport.clients.values import parse_untrusted, read_batch_untrusted, read_place_untrusted, receipts_bytes
+from weft.transport.clients.plain_events import read_events_untrusted
+from weft.transport.clients.values import (
+    check_size,
+    parse_untrusted,
+    read_batch_untrusted,
+    read_place_untrusted,
+    receipts_bytes,
+)
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
@@ -48,6 +56,7 @@ class PublishStream:
         self._caller = caller
         self._call = call
         self._owed: dict[int, int] = {}  # request -> bytes of its batch
+        self._producer = b""
         self._usage = node.quotas.usage(caller)
         self._loop = asyncio.get_running_loop()
         self._holding = node.held.holding(caller.who, Use.PUBLISH, PUBLISH_PART)
@@ -121,6 +130,7 @@ class PublishStream:
             raise BadMeshMessage("a publish stream begins with open")
         if len(request.open.producer_id) not in (0, PRODUCER_BYTES):
             raise BadMeshMessage("a producer id is 16 bytes", have=len(request.open.producer_id))
+        self._producer = request.open.producer_id
         self._node.join(self)  # refused only now: many clients do not understand an end before they have said anything
         opened = pb.PublishOpened(
             node_id=self._node.node_id,
@@ -145,6 +155,9 @@ class PublishStream:
         match request.WhichOneof("msg"):
             case "batch":
                 messages: Sequence[pb.PublishBatch] = (request.batch,)
+            case "events":
+                self._take_events(request.events)
+                return
             case "batches":
                 messages = request.batches.batches
                 if len(messages) > PUBLISH_BATCHES_MAX:
@@ -178,7 +191,18 @@ class PublishStream:
         else:
             self._publish(message, topic, partition, batch)
 
-    def _publish(self, message: pb.PublishBatch, topic: Topic, partition: int, batch: Batch) -> None:
+    def _take_events(self, message: pb.PublishEvents) -> None:
+        self._owe(message.request, message.ByteSize())
+        try:
+            topic, partition = self._check(message, b"")
+            batch = read_events_untrusted(message, self._producer, time.time_ns() // 1000)
+            check_size(batch.data, self._node.limits.batch_bytes_max)
+        except WeftError as error:
+            self.refused(message.request, error)
+        else:
+            self._publish(message, topic, partition, batch)
+
+    def _publish(self, message: pb.PublishBatch | pb.PublishEvents, topic: Topic, partition: int, batch: Batch) -> None:
         node, size = self._node, len(batch.data)
         try:
             self._usage.publish(node.log, node.node_id, topic, len(batch), size, self._loop.time())
@@ -188,7 +212,7 @@ class PublishStream:
             known = bound(batch, self._caller.owner)
             node.publish(self, message.request, topic, partition, known, message.copies)
 
-    def _check(self, message: pb.PublishBatch, data: bytes) -> tuple[Topic, int]:
+    def _check(self, message: pb.PublishBatch | pb.PublishEvents, data: bytes) -> tuple[Topic, int]:
         self._node.check_open()
         topic, partition = read_place_untrusted(message, data, self._node.limits.batch_bytes_max)
         self._caller.check_publish(topic)

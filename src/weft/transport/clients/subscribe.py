@@ -24,6 +24,7 @@ from weft.port.node import MeshNode
 from weft.port.pages import WHOLE_BYTES_MAX
 from weft.port.quotas import Usage
 from weft.transport.clients.failing import cancelled
+from weft.transport.clients.plain_events import Unpacking
 from weft.transport.clients.values import (
     delivery_parts,
     parse_untrusted,
@@ -59,6 +60,8 @@ class SubscribeStream:
         self._waiting_bytes = 0  # of batches
         self._holding = node.held.holding(caller.who, Use.SUBSCRIBE, SUBSCRIBE_PART)
         self._pouring: asyncio.Task[None] | None = None  # while something waits for the client to read
+        self._is_plain = False  # the client gets events instead of batches
+        self._unpacking: Unpacking | None = None  # of the first that waits, if a part of it has left
         self._is_paged = False  # the client takes the positions it begins at in several messages
         self._opened = pb.SubscribeOpened()  # the next of them
         self._is_orderly = False  # either side has said that it is over
@@ -111,6 +114,7 @@ class SubscribeStream:
         """The caller may read no more, and that goes for what waits as well."""
         if not self._over:
             self._waiting.clear()
+            self._unpacking = None
             self._waiting_bytes = 0
             self.ended(error)
 
@@ -155,7 +159,10 @@ class SubscribeStream:
         self._holding.keep(self._waiting_bytes + self._call.unsent_bytes)
 
     def _next(self) -> tuple[bytes, bytes | memoryview]:
-        first = self._waiting.popleft()
+        first = self._waiting[0]
+        if self._is_plain and isinstance(first, Delivered):
+            return b"", self._next_events(first)
+        self._waiting.popleft()
         if not isinstance(first, Delivered):
             self._waiting_bytes -= first.ByteSize()
             return b"", first.SerializeToString()
@@ -169,6 +176,16 @@ class SubscribeStream:
             self._waiting.popleft()
         self._waiting_bytes -= size
         return delivery_parts(batches)
+
+    def _next_events(self, first: Delivered) -> bytes:
+        if self._unpacking is None:
+            self._unpacking = Unpacking(first)
+        message = self._unpacking.next_message()
+        if self._unpacking.is_over:
+            self._unpacking = None
+            self._waiting.popleft()
+            self._waiting_bytes -= len(first.data)
+        return message
 
     # --- the stream ----------------------------------------------------------------------------------------------
 
@@ -233,7 +250,7 @@ class SubscribeStream:
         pattern = read_pattern_untrusted(wanted.pattern)
         self._caller.check_subscribe(pattern)
         start = read_start_untrusted(wanted.start)
-        self._is_paged = wanted.paged
+        self._is_paged, self._is_plain = wanted.paged, wanted.plain
         self._opened = pb.SubscribeOpened(
             node_id=self._node.node_id, epoch=self._node.log.epoch, addresses=self._node.addresses()
         )

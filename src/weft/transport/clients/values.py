@@ -67,15 +67,21 @@ def parse_untrusted(kind: type[M], data: bytes) -> M:
     return message
 
 
-def read_place_untrusted(message: pb.PublishBatch, data: bytes, batch_bytes_max: int) -> tuple[Topic, int]:
+def read_place_untrusted(
+    message: pb.PublishBatch | pb.PublishEvents, data: bytes, batch_bytes_max: int
+) -> tuple[Topic, int]:
     """Topic and partition of what a client wants published. ``data`` is ``message.batch``: protobuf makes a copy of it
     at every look."""
     topic = read_topic_untrusted(message.topic)
     if message.partition >= PARTITIONS_MAX:
         raise UsageError("no such partition", partition=message.partition, limit=PARTITIONS_MAX - 1)
-    if len(data) > batch_bytes_max:
-        raise TooLarge("the batch is too large: send several", bytes=len(data), limit=batch_bytes_max)
+    check_size(data, batch_bytes_max)
     return topic, message.partition
+
+
+def check_size(batch: bytes, batch_bytes_max: int) -> None:
+    if len(batch) > batch_bytes_max:
+        raise TooLarge("the batch is too large: send several", bytes=len(batch), limit=batch_bytes_max)
 
 
 def read_batch_untrusted(data: bytes) -> Batch:

@@ -284,14 +284,16 @@ class KvConfigureReply(_message.Message):
     def __init__(self) -> None: ...
 
 class PublishRequest(_message.Message):
-    __slots__ = ("open", "batch", "batches")
+    __slots__ = ("open", "batch", "batches", "events")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
     open: PublishOpen
     batch: PublishBatch
     batches: PublishBatches
-    def __init__(self, open: _Optional[_Union[PublishOpen, _Mapping]] = ..., batch: _Optional[_Union[PublishBatch, _Mapping]] = ..., batches: _Optional[_Union[PublishBatches, _Mapping]] = ...) -> None: ...
+    events: PublishEvents
+    def __init__(self, open: _Optional[_Union[PublishOpen, _Mapping]] = ..., batch: _Optional[_Union[PublishBatch, _Mapping]] = ..., batches: _Optional[_Union[PublishBatches, _Mapping]] = ..., events: _Optional[_Union[PublishEvents, _Mapping]] = ...) -> None: ...
 
 class PublishBatches(_message.Message):
     __slots__ = ("batches",)
@@ -318,6 +320,43 @@ class PublishBatch(_message.Message):
     batch: bytes
     copies: int
     def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., batch: _Optional[bytes] = ..., copies: _Optional[int] = ...) -> None: ...
+
+class PublishEvents(_message.Message):
+    __slots__ = ("request", "topic", "partition", "events", "copies", "sequence")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    topic: str
+    partition: int
+    events: _containers.RepeatedCompositeFieldContainer[PlainEvent]
+    copies: int
+    sequence: int
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., events: _Optional[_Iterable[_Union[PlainEvent, _Mapping]]] = ..., copies: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
+
+class PlainEvent(_message.Message):
+    __slots__ = ("payload", "key", "headers", "timestamp_us", "offset")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    payload: bytes
+    key: bytes
+    headers: _containers.ScalarMap[str, str]
+    timestamp_us: int
+    offset: int
+    def __init__(self, payload: _Optional[bytes] = ..., key: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., timestamp_us: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class PublishReply(_message.Message):
     __slots__ = ("opened", "receipts", "refused")
@@ -386,7 +425,7 @@ class SubscribeRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., handled: _Optional[_Union[Handled, _Mapping]] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ...) -> None: ...
 
 class SubscribeOpen(_message.Message):
-    __slots__ = ("pattern", "group", "member", "start", "credit_bytes", "paged", "position_messages", "window", "policy")
+    __slots__ = ("pattern", "group", "member", "start", "credit_bytes", "paged", "position_messages", "window", "policy", "plain")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
@@ -396,6 +435,7 @@ class SubscribeOpen(_message.Message):
     POSITION_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
+    PLAIN_FIELD_NUMBER: _ClassVar[int]
     pattern: str
     group: str
     member: str
@@ -405,7 +445,8 @@ class SubscribeOpen(_message.Message):
     position_messages: int
     window: int
     policy: GroupPolicy
-    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., paged: bool = ..., position_messages: _Optional[int] = ..., window: _Optional[int] = ..., policy: _Optional[_Union[GroupPolicy, _Mapping]] = ...) -> None: ...
+    plain: bool
+    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., paged: bool = ..., position_messages: _Optional[int] = ..., window: _Optional[int] = ..., policy: _Optional[_Union[GroupPolicy, _Mapping]] = ..., plain: bool = ...) -> None: ...
 
 class GroupPolicy(_message.Message):
     __slots__ = ("max_deliveries", "retry_s_min", "retry_s_max", "set_aside", "dead_letter")
@@ -530,10 +571,24 @@ class SubscribeOpened(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., more: bool = ...) -> None: ...
 
 class Delivery(_message.Message):
-    __slots__ = ("batches",)
+    __slots__ = ("batches", "events")
     BATCHES_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
     batches: _containers.RepeatedCompositeFieldContainer[StreamBatch]
-    def __init__(self, batches: _Optional[_Iterable[_Union[StreamBatch, _Mapping]]] = ...) -> None: ...
+    events: StreamEvents
+    def __init__(self, batches: _Optional[_Iterable[_Union[StreamBatch, _Mapping]]] = ..., events: _Optional[_Union[StreamEvents, _Mapping]] = ...) -> None: ...
+
+class StreamEvents(_message.Message):
+    __slots__ = ("stream", "events", "tries", "credit_bytes")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    TRIES_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamRef
+    events: _containers.RepeatedCompositeFieldContainer[PlainEvent]
+    tries: int
+    credit_bytes: int
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., events: _Optional[_Iterable[_Union[PlainEvent, _Mapping]]] = ..., tries: _Optional[int] = ..., credit_bytes: _Optional[int] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("generation", "streams")
