@@ -235,7 +235,7 @@ def command_running(*arguments: object) -> Iterator[subprocess.Popen[str]]:
 
 def wait_for_neighbour(node: RunningNode, whom: Identity) -> None:
     over_s, joined = time.monotonic() + END_TIMEOUT_S, ("emm_c_neighbour_joined", str(whom.node_id))
-    while joined not in [(each["event"], each.get("node_id")) for each in node.logged()]:
+    while joined not in [(each["event"], each.get("emm_node")) for each in node.logged()]:
         assert time.monotonic() < over_s, node.said()
         threading.Event().wait(0.05)
 

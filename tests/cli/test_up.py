@@ -74,7 +74,7 @@ def test_nobody_else_can_read_the_data(tmp_path: Path) -> None:
         asyncio.run(publish(node, b"for nobody else"))
         assert open_to_others(data) == []
         (told,) = [each for each in node.logged() if each["event"] == "data_was_open"]
-        assert (told["level"], told["path"], told["to"], told["first"]) == (
+        assert (told["level"], told["directory"], told["to"], told["first"]) == (
             "warning",
             str(data),
             "everybody",

@@ -60,7 +60,8 @@ def _accounted(judge: EmmJudge | CompactJudge, arrived: list[Arrived], now_s: fl
     then = judge.verify(first.waiting, now_s) if first.waiting else Judged()
     accepted, rejected = first.accepted + then.accepted, first.rejected + then.rejected
     assert sum(map(len, accepted)) + len(rejected) == len(arrived)
-    assert sum(len(batch) for _, batch in batches(accepted)) == sum(map(len, accepted))
+    made = batches(accepted, lambda topic, events: None)
+    assert sum(len(batch) for _, batch in made) == sum(map(len, accepted))
     if rejected:
         assert list(quarantined(rejected, now_s).payloads.to_pylist()) == [each.data for each in rejected]
     return Counter((each.data, str(each.reason)) for each in rejected)

@@ -145,7 +145,7 @@ def test_who_does_not_go_back_has_to_link_again_and_what_it_no_longer_has_is_sai
                 await until_acked(peer, 13)
             (gone,) = [each for each in node.logged() if each["event"] == "events_gone"]
             assert (gone["level"], gone["peer"], gone["topic"]) == ("warning", OLD, TOPIC)
-            assert (gone["first"], gone["last"]) == (9, 11)
+            assert (gone["first"], gone["end"]) == (9, 12)
             async with RawClient(node.grpc) as client:
                 subscriber = await client.subscriber("plant.>", start=EARLIEST)
                 found = events_of(await subscriber.batches(4))

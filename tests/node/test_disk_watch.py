@@ -120,7 +120,7 @@ def test_each_change_is_logged_once() -> None:
     found[0] = None
     for _ in range(3):
         assert watch.look() is None
-    facts: dict[str, Any] = {"error": "no room", "free": 1, "reserve": 2, "directory": "/data"}
+    facts: dict[str, Any] = {"reason": "no room", "free": 1, "reserve": 2, "directory": "/data"}
     assert capture.entries == [
         {"event": "disk_full", "log_level": "warning", **facts},
         {"event": "disk_has_room", "log_level": "info", "directory": "/data"},

@@ -20,6 +20,7 @@ from weft.client.client import tls_files
 from weft.client.errors import Unavailable
 from weft.contexts import CONTEXT_VARIABLE, Context, contexts_path, read_contexts
 from weft.errors import UsageError
+from weft.telemetry import traced_by_environment
 
 DEFAULT_NODE: Final = "127.0.0.1:7400"
 CONNECT_TIMEOUT_S: Final = 5.0  # a person waits
@@ -80,7 +81,8 @@ def with_client(where: Where, work: Callable[[Client], Coroutine[Any, Any, T]]) 
             return await work(client)
 
     try:
-        return asyncio.run(session())
+        with traced_by_environment(os.environ, "weft-cli"):
+            return asyncio.run(session())
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
 

@@ -42,7 +42,7 @@ app.command()(bench)
 app.command()(backup.backup)
 app.command()(backup.restore)
 app.command()(backup.upgrade)
-for command in (mesh.topics, mesh.peers, mesh.lag, mesh.explain, mesh.status, mesh.console, mesh.leave):
+for command in (mesh.topics, mesh.peers, mesh.lag, mesh.explain, mesh.trace, mesh.status, mesh.console, mesh.leave):
     app.command()(command)
 app.add_typer(groups.app, name="groups")
 app.add_typer(deferred("weft.cli.dead", "Events that a group's readers could not handle."), name="dead")

@@ -60,6 +60,21 @@ def explain(
     show_explanation(Where(node, insecure, context), topic, origin, json)
 
 
+def trace(
+    event: Annotated[
+        str, typer.Argument(metavar="EVENT", help="TOPIC@ORIGIN/PARTITION:eEPOCH:OFFSET.", show_default=False)
+    ],
+    json: Json = False,
+    node: Nodes = None,
+    insecure: Insecure = False,
+    context: ContextName = None,
+) -> None:
+    """Show the hops that one event took, with times. Asks every node; no collector is needed."""
+    from weft.cli.tracing import show_trace
+
+    show_trace(Where(node, insecure, context), event, json)
+
+
 def console(
     open_it: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
     node: Nodes = None,

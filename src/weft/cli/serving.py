@@ -55,11 +55,13 @@ def _close_data(data: Path) -> None:
     if (closed := exposure.closed).count:
         advice = "closed now; what is secret in it may have been read"
         logger.warning(
-            "data_was_open", path=str(data), to=closed.to, count=closed.count, first=closed.first, advice=advice
+            "data_was_open", directory=str(data), to=closed.to, count=closed.count, first=closed.first, advice=advice
         )
     if (left := exposure.left).count:
         advice = "only their owner can close them; what the node writes there is closed"
-        logger.warning("data_stays_open", path=str(data), to=left.to, count=left.count, first=left.first, advice=advice)
+        logger.warning(
+            "data_stays_open", directory=str(data), to=left.to, count=left.count, first=left.first, advice=advice
+        )
 
 
 async def run(config: NodeConfig, files: FileLimit) -> StorageError | None:

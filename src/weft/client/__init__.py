@@ -60,6 +60,7 @@ from weft.client.options import ClientTls, Options, TlsFiles
 from weft.client.received import Received, ReceivedBatch
 from weft.client.requests import Request
 from weft.client.subscription import Subscription
+from weft.client.ways import EventDelivery, EventHop, EventWay
 from weft.model.dead_letters import DeadLetter
 from weft.model.key_info import KeyInfo
 
@@ -78,6 +79,9 @@ __all__ = [
     "CopiesMissing",
     "DeadLetter",
     "DiskFull",
+    "EventDelivery",
+    "EventHop",
+    "EventWay",
     "GroupInfo",
     "GroupPolicy",
     "GroupStream",

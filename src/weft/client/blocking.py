@@ -37,6 +37,7 @@ from weft.client.requests import Request as AsyncRequest
 from weft.client.start import Where
 from weft.client.subscription import Commit
 from weft.client.subscription import Subscription as AsyncSubscription
+from weft.client.ways import EventWay
 from weft.model import EventId, Position, Receipt, Stream
 from weft.model.dead_letters import DeadLetter
 from weft.model.key_info import KeyInfo
@@ -467,6 +468,9 @@ class Client:
 
     def explain(self, topic: str, origin: str = "") -> list[Recipient]:
         return self._thread.run(self._client.explain(topic, origin))
+
+    def trace(self, event: EventId) -> EventWay:
+        return self._thread.run(self._client.trace(event))
 
     def keys(self, key: str = "") -> list[KeyInfo]:
         return self._thread.run(self._client.keys(key))

@@ -43,6 +43,7 @@ from weft.client.requests import Request, Requester, requests_in
 from weft.client.session import POSITIONS_AT_ONCE
 from weft.client.start import Where, parse_where, start_message, timestamp_us_of
 from weft.client.subscription import Commit, Subscription
+from weft.client.ways import EventWay, way_of
 from weft.contexts import Context, chosen_context
 from weft.errors import UsageError
 from weft.limits import PARTITIONS_MAX
@@ -384,6 +385,10 @@ class Client:
     async def explain(self, topic: str, origin: str = "") -> list[Recipient]:
         """Who would get an event of this topic published at ``origin`` (here), over which path, and why."""
         return await self._admin.explain(parse_topic(topic), origin)
+
+    async def trace(self, event: EventId) -> EventWay:
+        """The way of one event: when it came to each node, and to whom it was handed, as far as nodes remember."""
+        return await way_of(self._nodes, event)
 
     async def keys(self, key: str = "") -> list[KeyInfo]:
         """The API keys of the mesh as the node knows them, or the one of that id. Needs the right to administer."""

@@ -11,6 +11,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Final
 
 from weft.client.background import begin
@@ -22,6 +23,7 @@ from weft.errors import UsageError
 
 Handler = Callable[[Received], Awaitable[None] | None]
 Key = tuple[Place, bytes | int]  # events without a key are each their own: by offset
+NOTHING: Final = nullcontext()
 CONCURRENCY_MAX: Final = 4096  # as many as can be in hand
 
 
@@ -47,6 +49,7 @@ class Handling:
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[Key, Lane] = {}
         self._answers: dict[Place, list[asyncio.Future[None]]] = {}  # lanes that wait for the answer to a refusal
+        self._tracing = subscription.trace_events()
         subscription.watch(self._given_back, self._answered)
 
     async def run(self) -> None:
@@ -86,9 +89,10 @@ class Handling:
     async def _handle(self, event: Received) -> bool:
         """Whether it failed."""
         try:
-            result = self._handler(event)
-            if inspect.isawaitable(result):
-                await result
+            with NOTHING if self._tracing is None else self._tracing.handling(event):
+                result = self._handler(event)
+                if inspect.isawaitable(result):
+                    await result
         except Exception as error:
             LOG.warning("could not handle %s: %r", event.id, error)
             await self._subscription.nack(event, reason=f"{type(error).__name__}: {error}")

@@ -206,15 +206,19 @@ class Publisher:
 
     def _seal(self, chunk: Chunk) -> bool:
         """Make the batch of a chunk. One that none of its events can be in is settled by that."""
-        publishes = chunk.headers or ()
+        tracing = self._nodes.tracing
+        if tracing is not None and chunk.first_sent_s is None:
+            chunk.span = tracing.sending(chunk.lane.topic, len(chunk.payloads), chunk.headers or ())
+            if chunk.whole is None:
+                chunk.headers = tracing.carried(chunk.span, len(chunk.payloads), chunk.headers)
         if not chunk.seal(self._producer, next(self._sequences)):
             failure = UsageError("none of the events can be in a batch", topic=chunk.lane.topic)
             self._settle(chunk, next(iter(chunk.failures.values()), failure))
             return False
         if chunk.first_sent_s is None:
             chunk.first_sent_s = self._loop.time()
-            if self._nodes.tracing is not None:
-                chunk.span = self._nodes.tracing.sending(chunk.lane.topic, chunk.events, publishes)
+            if chunk.span is not None:
+                chunk.span.set_attribute("messaging.batch.message_count", chunk.events)
         return True
 
     # --- links -----------------------------------------------------------------------------------------------------

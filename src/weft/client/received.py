@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from weft.model import Batch, Epoch, EventId, NodeId, Position, Stream, Topic
 from weft.model.batch_few import Few
+from weft.model.traces import SpanRef, sampled_spans, spans_of_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,12 +127,11 @@ class ReceivedBatch:
             )
         )
 
-    def first_headers(self) -> Mapping[str, str] | None:
-        """Those of the first event."""
-        if self._stored is not None and (few := self._stored.few) is not None:
-            return None if few.headers is None else few.headers[self.first_offset - self._stored.base_offset]
-        pairs = self.record_batch.column("headers")[0].as_py()
-        return None if pairs is None else dict(pairs)
+    def sampled_spans(self) -> tuple[SpanRef, ...]:
+        """The different spans that its events were published in, the first few of them."""
+        if self._stored is not None:
+            return sampled_spans(self._stored, self.first_offset)
+        return spans_of_column(self.record_batch.column("headers"))
 
     def first_payload(self) -> bytes:
         """That of the first event, without making the others."""

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Final, Literal, Self
 
+from opentelemetry.trace import Span
+
 from weft.client.background import begin
 from weft.client.by_hand import HandIntake
 from weft.client.cursors import Place
@@ -26,6 +28,7 @@ from weft.client.refs import stream_positions
 from weft.client.session import SubscribeSession
 from weft.client.speech import Speech
 from weft.client.start import resumed
+from weft.client.tracing import Tracing
 from weft.errors import UsageError, WeftError
 from weft.model import Pattern, Position
 from weft.wire.mesh import mesh_pb2 as pb
@@ -67,6 +70,8 @@ class Subscription:
         self._opened_us = 0
         self._in_session = False
         self._end: WeftError | None = None
+        self._tracing = nodes.tracing
+        self._spans: list[Span] = []  # of what was handed out last
         self._task = begin(self._loop, self._run(), f"weft subscribe {pattern}")
 
     # --- for the application ---------------------------------------------------------------------------------------
@@ -170,6 +175,7 @@ class Subscription:
         await asyncio.gather(self._task, return_exceptions=True)
         self._speech.stop()
         self._intake.queue.clear()
+        self._end_spans()
         self._on_closed(self)
 
     async def __aenter__(self) -> Self:
@@ -180,7 +186,18 @@ class Subscription:
     ) -> None:
         await self.close()
 
+    def trace_events(self) -> Tracing | None:
+        """For whoever hands events on one by one: spans are theirs to make, with what is returned."""
+        tracing, self._tracing = self._tracing, None
+        return tracing
+
+    def _end_spans(self) -> None:
+        for span in self._spans:
+            span.end()
+        self._spans = []
+
     async def _wait_for_more(self) -> None:
+        self._end_spans()
         self._tell()
         if self._intake.has_more:
             return
@@ -203,8 +220,9 @@ class Subscription:
         intake = self._intake
         self._taken.set()
         self._tell()
-        if self._nodes.tracing is not None:
-            self._nodes.tracing.received(batch)
+        if self._tracing is not None:
+            self._end_spans()
+            self._spans = self._tracing.handing_out(batch)
         notify(self._nodes.hooks.on_delivered, batch.stream.topic, len(batch), intake.taken_bytes)
 
     # --- with nodes ------------------------------------------------------------------------------------------------

@@ -1,24 +1,28 @@
-"""OpenTelemetry: one span per batch sent or handed out, and ``traceparent`` in the headers of events (SDK-02).
+"""OpenTelemetry: one span per batch sent or handed out, and ``traceparent`` in the headers of events (SDK-02, SEE-03).
 
 All of it only if the application has configured a tracer provider before it connected. Otherwise there is no
-``Tracing``, and an event costs nothing for it.
+``Tracing``, and an event costs nothing for it. The header of an event names the span it was published in; a batch that
+was published in none begins a trace of its own, which its first event carries. Nodes, gateways and readers add their
+spans to that trace, if it is sampled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from weft.client.received import ReceivedBatch
+from weft.client.received import Received, ReceivedBatch
+from weft.limits import EVENT_HEADERS_MAX
+from weft.model.traces import TRACEPARENT, SpanRef, span_of
 
 PROPAGATOR: Final = TraceContextTextMapPropagator()
-TRACEPARENT: Final = "traceparent"
 NOTHING: Final = Context()  # no span, whatever the current one is
 LINKS_MAX: Final = 128  # of one span, as OpenTelemetry's own limit has it
 
@@ -35,7 +39,7 @@ class Tracing:
 
     def headers(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
         """The headers of an event, with the current span in them if there is one."""
-        if not trace.get_current_span().get_span_context().is_valid:
+        if not trace.get_current_span().get_span_context().is_valid or _is_full(headers):
             return headers
         carrier = dict(headers or {})
         PROPAGATOR.inject(carrier)
@@ -57,13 +61,59 @@ class Tracing:
             links=[] if one else [Link(each) for each in found],
         )
 
-    def received(self, batch: ReceivedBatch) -> None:
-        """A span for handing out a batch, linked to what the first of its events was published in."""
-        attributes = _attributes("receive", batch.stream.topic, len(batch))
-        context = trace.get_current_span(PROPAGATOR.extract(batch.first_headers() or {})).get_span_context()
-        links = [Link(context)] if context.is_valid else []
-        name = f"{batch.stream.topic} receive"
-        self._tracer.start_span(name, kind=SpanKind.CONSUMER, attributes=attributes, links=links).end()
+    def carried(
+        self, span: Span, events: int, headers: list[Mapping[str, str] | None] | None
+    ) -> list[Mapping[str, str] | None] | None:
+        """The headers of a batch on its way: if none of its events was published in a span, and this one, of the batch,
+        is sampled, the first event carries it."""
+        context = span.get_span_context()
+        known = headers if headers is not None else [None] * events
+        if not known or not context.trace_flags & TraceFlags.SAMPLED or _is_full(known[0]):
+            return headers
+        if any(each and TRACEPARENT in each for each in known):
+            return headers
+        own = SpanRef(context.trace_id, context.span_id).traceparent
+        return [{**(known[0] or {}), TRACEPARENT: own}, *known[1:]]
+
+    def handing_out(self, batch: ReceivedBatch) -> list[Span]:
+        """Spans from handing out a batch until the next is asked for: one in each trace that its events belong to, or
+        one of its own. Whoever asks has to end them."""
+        topic = batch.stream.topic
+        parents: Sequence[SpanRef | None] = batch.sampled_spans() or (None,)
+        return [
+            self._tracer.start_span(
+                f"{topic} handle",
+                context=_inside(parent),
+                kind=SpanKind.CONSUMER,
+                attributes=_attributes("process", topic, len(batch)),
+            )
+            for parent in parents
+        ]
+
+    def handling(self, event: Received) -> AbstractContextManager[Any]:
+        """Around the handling of one event, if it is traced. It is the current span meanwhile, so what is published
+        then belongs to the same trace."""
+        parent = span_of(event.headers)
+        if parent is None:
+            return nullcontext()
+        return self._tracer.start_as_current_span(
+            f"{event.topic} handle",
+            context=_inside(parent),
+            kind=SpanKind.CONSUMER,
+            attributes=_attributes("process", event.topic, 1) | {"weft.event": str(event.id)},
+        )
+
+
+def _is_full(headers: Mapping[str, str] | None) -> bool:
+    return headers is not None and len(headers) >= EVENT_HEADERS_MAX and TRACEPARENT not in headers
+
+
+def _inside(parent: SpanRef | None) -> Context:
+    if parent is None:
+        return NOTHING
+    flags = TraceFlags(TraceFlags.SAMPLED)
+    context = SpanContext(parent.trace_id, parent.span_id, is_remote=True, trace_flags=flags)
+    return trace.set_span_in_context(NonRecordingSpan(context), NOTHING)
 
 
 def _spans_of(publishes: Iterable[Mapping[str, str] | None]) -> list[SpanContext]:

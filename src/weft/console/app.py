@@ -25,11 +25,22 @@ from weft.console.history import INTERVAL_S, LagHistory
 from weft.console.publishing import WantedEvent, publish
 from weft.console.sessions import FEEDS_OF_SESSION_MAX, Session, Sessions
 from weft.console.streaming import Feed, Snapshots, Tail, history_view, live
-from weft.console.views import View, group_view, keys_view, me_view, recipients_view, streams_view, topics_view
+from weft.console.views import (
+    View,
+    group_view,
+    keys_view,
+    me_view,
+    pipelines_view,
+    recipients_view,
+    streams_view,
+    topics_view,
+)
 from weft.core.groups.names import parse_group
 from weft.errors import PeerError, UsageError, WeftError
 from weft.limits import KIB, MIB
 from weft.model import Pattern, Topic, parse_pattern, parse_topic
+from weft.model.key_value import right_to
+from weft.model.pipeline_reports import PIPELINES_BUCKET, PipelineReport
 from weft.port.access import Access
 from weft.port.errors import Busy, QuotaUsedUp, ShuttingDown, TooLarge
 from weft.security import NotAllowed, Refused, Unauthenticated
@@ -76,6 +87,7 @@ class ConsoleParts:
     keys: Callable[[], Iterable[KeyRecord]]  # blocks
     topic_settings: Callable[[Topic], View]
     group_lags: Callable[[], Iterable[tuple[str, int, float]]]  # of groups that read here
+    pipelines: Callable[[], Iterable[PipelineReport]]
 
 
 class Console:
@@ -136,6 +148,7 @@ class Console:
             "explain": self._explain,
             "group": self._group,
             "dead": self._dead,
+            "pipelines": self._pipelines,
             "keys": self._keys,
         }
         return [
@@ -253,6 +266,11 @@ class Console:
         wanted = _decoded_untrusted(await read_body_untrusted(request, SIGN_IN_BYTES_MAX), WantedEnd)
         await self._letters.end(wanted, asker, time.time_ns() // 1000, time.monotonic())
         return {}
+
+    async def _pipelines(self, parts: ConsoleParts, request: Request, asker: Asker) -> View:
+        """What pipelines told of themselves: for whoever may read their bucket."""
+        asker.caller.check_subscribe(Pattern(right_to(PIPELINES_BUCKET)))
+        return pipelines_view(parts.pipelines(), time.time_ns() // 1000)
 
     async def _keys(self, parts: ConsoleParts, request: Request, asker: Asker) -> View:
         asker.caller.check_admin("see the keys")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from weft.errors import WeftError
+from weft.model.pipeline_reports import PipelineReport
 from weft.port.access import Caller
 from weft.security.api_keys import KeyRecord
 from weft.wire.mesh import mesh_pb2 as pb
@@ -258,3 +259,35 @@ def keys_view(records: Iterable[KeyRecord]) -> list[View]:
         }
         for each in records
     ]
+
+
+# --- pipelines -------------------------------------------------------------------------------------------------------
+
+
+def pipelines_view(reports: Iterable[PipelineReport], now_us: int) -> View:
+    return {
+        "pipelines": [
+            {
+                "name": each.name,
+                "pipeline": each.pipeline,
+                "state": "lost" if each.is_lost(now_us) else each.state,
+                "error": each.error,
+                "started_us": each.started_us,
+                "updated_us": each.updated_us,
+                "rows": each.rows_total,
+                "lag": each.lag_events,
+                "queries": [
+                    {
+                        "query": query.query,
+                        "batch": query.batch,
+                        "rows": query.rows,
+                        "rows_per_s": query.rows_per_s,
+                        "batch_s": query.batch_s,
+                        "lag": query.lag_events,
+                    }
+                    for query in each.queries
+                ],
+            }
+            for each in reports
+        ]
+    }

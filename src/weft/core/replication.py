@@ -348,6 +348,12 @@ class Replication:
         """On how many nodes, this one included, a stream of ours is durable up to an offset."""
         return 1 + sum(link.outgoing.has(key, end) for link in self.links.values())
 
+    def neighbours_of(self, key: StreamKey, end: int) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
+        """Peers that events of this stream come from now, and peers that have it from us, durable, up to an offset."""
+        origin = key[0].origin
+        sources = () if origin == self._me else tuple(sorted(self._parents(origin)))
+        return sources, tuple(sorted(peer for peer, link in self.links.items() if link.outgoing.has(key, end)))
+
     # --- when things go wrong --------------------------------------------------------------------------------------
 
     def frames_dropped(self, peer: NodeId, now_s: float) -> list[Effect]:

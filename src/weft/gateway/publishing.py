@@ -14,8 +14,9 @@ from typing import Final, Protocol, TypeAlias
 
 from weft.core.messages import Receipted
 from weft.errors import UsageError, WeftError
-from weft.limits import KIB, MIB
+from weft.limits import EVENT_HEADERS_MAX, KIB, MIB
 from weft.model import Batch, Receipt, Topic
+from weft.model.traces import TRACEPARENT
 from weft.port.errors import TooLarge
 from weft.port.held import Use
 from weft.port.node import MeshNode
@@ -125,6 +126,7 @@ class Publishing:
 
     def __init__(self, mesh: MeshNode, read_clock: Callable[[], int], who: str) -> None:
         self._mesh = mesh
+        self._who = who
         self._holding = mesh.held.holding(who, Use.PUBLISH)
         self._read_clock = read_clock
         self._rounds: deque[dict[StreamName, Gathering]] = deque()  # not sent yet; added to is the last
@@ -187,6 +189,7 @@ class Publishing:
     def _send(self, gathering: Gathering) -> None:
         """As one batch. What cannot be an event is refused alone."""
         now_us = self._read_clock()
+        self._begin_trace(gathering)
         try:
             batch = self._batch(gathering, now_us)
         except UsageError as error:
@@ -202,6 +205,15 @@ class Publishing:
         self._sent[number] = (gathering, len(batch.data))
         self._holding.take(len(batch.data))
         self._mesh.publish(self, number, gathering.topic, gathering.partition, batch, gathering.copies)
+
+    def _begin_trace(self, gathering: Gathering) -> None:
+        """A batch whose publishers know of no trace may begin one, which its first event carries."""
+        first = gathering.headers[0]
+        if len(first or ()) >= EVENT_HEADERS_MAX or any(each and TRACEPARENT in each for each in gathering.headers):
+            return
+        span = self._mesh.begin_trace(self._who, gathering.topic, len(gathering.payloads))
+        if span is not None:
+            gathering.headers[0] = {**(first or {}), TRACEPARENT: span.traceparent}
 
     def _batch(self, gathering: Gathering, now_us: int) -> Batch:
         batch = gathering.batch(now_us)

@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 import google_crc32c
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from weft.errors import UsageError
 from weft.model import batch_message
@@ -22,8 +23,8 @@ from weft.model.batch_schema import time_range
 from weft.model.event import Event
 
 __all__ = [
-    "Body", "Compression", "body_crc", "concat", "events_of", "make_body", "read_rows", "read_rows_untrusted",
-    "rows_of_arrow", "rows_of_lists",
+    "Body", "Compression", "body_crc", "concat", "events_of", "header_values", "make_body", "read_rows",
+    "read_rows_untrusted", "rows_of_arrow", "rows_of_lists",
 ]  # fmt: skip
 
 Compression = Literal["lz4", "zstd"] | None
@@ -96,6 +97,16 @@ def events_of(rows: pa.RecordBatch) -> list[Event]:
             _header_dicts(headers) if headers.null_count < len(rows) else repeat(None),
         )
     )
+
+
+def header_values(headers: pa.MapArray, name: str) -> list[str]:
+    """What these events have in one header, each value once, in the order of the events; nothing is made per event."""
+    if headers.null_count == len(headers):
+        return []
+    first, end = headers.offsets[0].as_py(), headers.offsets[-1].as_py()  # of a slice, those of its own
+    names, values = headers.keys.slice(first, end - first), headers.items.slice(first, end - first)
+    found: list[str] = values.filter(pc.equal(names, name)).unique().to_pylist()
+    return found
 
 
 def _header_dicts(headers: pa.MapArray) -> list[Headers | None]:

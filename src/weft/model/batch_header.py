@@ -46,6 +46,7 @@ CRC_BYTES: Final = 4
 PLACE: Final = struct.Struct("<QI")  # base_offset and count
 PLACE_AT: Final = 8
 TIMESTAMPS_AT: Final = 24
+OLDEST: Final = struct.Struct("<q")
 PRODUCER_AT: Final = 40
 VERSION: Final = 1
 PRODUCER_BYTES: Final = 16
@@ -127,6 +128,11 @@ def events_from(data: bytes, offset: int) -> int:
     """How many events of such a batch are at this offset or behind it."""
     base, count = PLACE.unpack_from(data, PLACE_AT)
     return int(count if offset <= base else base + count - offset)
+
+
+def oldest_us(data: bytes) -> int:
+    """The least timestamp of such a batch."""
+    return int(OLDEST.unpack_from(data, TIMESTAMPS_AT)[0])
 
 
 def header_without_producer(data: bytes) -> bytes:

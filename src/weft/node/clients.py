@@ -38,17 +38,22 @@ from weft.core.messages import (
     Withdrawn,
 )
 from weft.core.policy import GroupPolicy
+from weft.core.replication import Replication
 from weft.errors import UsageError, WeftError
 from weft.log import Log
 from weft.log.errors import EventsLost, Loss, SequenceReused
 from weft.membership import NodeState
 from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
-from weft.model.batch_header import events_from
+from weft.model.batch_header import events_from, oldest_us
+from weft.model.traces import SpanRef
+from weft.node.hops import Hops
 from weft.node.metrics import Metrics
+from weft.node.tracing import NodeTracing
 from weft.port.errors import Busy, ShuttingDown, code_of
 from weft.port.held import HeldBytes, Holding
 from weft.port.node import ClientLimits, PublishClient, SubscribeClient
 from weft.port.quotas import Quotas
+from weft.port.ways import Way
 from weft.wire.mesh.mesh_pb2 import ErrorCode
 
 ARROW: Final = "weft.model.batch_arrow"
@@ -76,6 +81,9 @@ class Clients:
         metrics: Metrics,
         reused: Callable[[SequenceReused], None],
         dead_topic: Callable[[str], Topic],
+        hops: Hops,
+        replication: Replication,
+        tracing: NodeTracing | None = None,
     ) -> None:
         self.node_id = node_id
         self.log = log
@@ -90,6 +98,9 @@ class Clients:
         self._feed = feed
         self._metrics = metrics
         self._reused = reused
+        self._hops = hops
+        self._replication = replication
+        self._tracing = tracing
         self._numbers = count(1)
         self._publishers: dict[PublishClient, None] = {}
         self._loop = asyncio.get_running_loop()
@@ -133,6 +144,16 @@ class Clients:
         if not self._publishes:
             self._loop.call_soon(self._take_publishes)
         self._publishes.append(Publish(number, topic, partition, batch, copies))
+
+    def begin_trace(self, gateway: str, topic: Topic, events: int) -> SpanRef | None:
+        """For events that a gateway is about to publish; None: they are not traced."""
+        return None if self._tracing is None else self._tracing.begin(gateway, topic, events)
+
+    def way_of(self, event: EventId) -> Way:
+        key = (event.stream, event.epoch)
+        sources, acked_by = self._replication.neighbours_of(key, event.offset + 1)
+        stored, deliveries = self._hops.stored_at(key, event.offset), self._hops.deliveries(key, event.offset)
+        return Way(stored, sources, acked_by, deliveries, self._hops.since_us)
 
     def _take_publishes(self) -> None:
         publishes, self._publishes = self._publishes, []
@@ -211,9 +232,19 @@ class Clients:
         subscriber = self._subscribers.get(effect.subscription)
         if subscriber is None:
             return  # it has closed its holding
-        for each in effect.batches:
-            self._metrics.delivered(events_from(each.data, each.first_offset), len(each.data))
+        self._count_delivered(effect)
         subscriber.deliver(effect.batches)
+
+    def _count_delivered(self, effect: Deliver) -> None:
+        now_us = self._hops.now_us()
+        for each in effect.batches:
+            data, first = each.data, each.first_offset
+            events = events_from(data, first)
+            self._metrics.delivered(events, len(data))
+            stored = self._hops.stored_at((each.stream, each.epoch), first)
+            here_us = None if stored is None else now_us - stored.at_us
+            self._metrics.delivered_after(events, now_us - oldest_us(data), here_us)
+        self._hops.delivered(effect.subscription, effect.batches, now_us)
 
     def _ended(self, effect: Ended) -> None:
         subscriber = self._subscribers.pop(effect.subscription, None)

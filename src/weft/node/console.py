@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 
 from weft.console.app import Console, ConsoleParts, ConsoleSettings
 from weft.console.asking import Asking
 from weft.limits import OFFSET_MAX
 from weft.model import Topic, matches
+from weft.model.pipeline_reports import PipelineReport
 from weft.node.admin_http import AdminOptions
 from weft.node.answers import NodeAnswers
 from weft.node.clients import Clients
@@ -47,7 +49,12 @@ def console_url(config: NodeConfig, admin_address: str) -> str:
 
 
 def console_parts(
-    config: NodeConfig, clients: Clients, answers: NodeAnswers, protection: Protection, topics: TopicSettings
+    config: NodeConfig,
+    clients: Clients,
+    answers: NodeAnswers,
+    protection: Protection,
+    topics: TopicSettings,
+    pipelines: Callable[[], Iterable[PipelineReport]],
 ) -> ConsoleParts:
     async def dial(address: str) -> tuple[Channel, str | None]:
         channel, proof = await protection.gate.dial(address)
@@ -75,6 +82,7 @@ def console_parts(
         keys=lambda: () if config.insecure else read_keys(config.node.data),
         topic_settings=topic_settings,
         group_lags=group_lags,
+        pipelines=pipelines,
     )
 
 

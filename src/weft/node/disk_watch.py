@@ -33,7 +33,7 @@ class DiskWatch:
             return None
         full = DiskFull(found.what, **found.facts, directory=str(self._data))
         if not self._was_full:
-            self._logger.warning("disk_full", error=full.what, **full.facts)
+            self._logger.warning("disk_full", reason=full.what, **full.facts)
         self._was_full = True
         return full
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, assert_never
 
 from weft import membership
@@ -46,13 +46,21 @@ class Links(Protocol):
     def disconnect(self, peer: NodeId, reason: str) -> None: ...
 
 
+class StepWatch(Protocol):
+    """Sees every step of the broker, after its effects were performed; times in nanoseconds since 1970."""
+
+    def now_ns(self) -> int: ...
+
+    def stepped(self, event: core.Input, effects: Sequence[core.Effect], began_ns: int, decided_ns: int) -> None: ...
+
+
 class Engine:
     """``serve`` performs what is for clients, ``news`` hears what was found out about others, ``kick`` has the log
     synced, ``damaged`` hears of events that peers were to get and that the log has lost, ``buckets_found`` that there
     are buckets of keys and values to follow.
 
     An error in a step ends the engine: ``failed`` is told once, and nothing is stepped any more. ``now_s`` is a
-    monotonic clock.
+    monotonic clock. ``watch``: for traces; None: there are none, and a step costs nothing for them.
     """
 
     def __init__(
@@ -66,6 +74,7 @@ class Engine:
         failed: Callable[[StorageError], None],
         buckets_found: Callable[[], None],
         now_s: Callable[[], float],
+        watch: StepWatch | None = None,
     ) -> None:
         self.broker = broker
         self.members = members
@@ -77,6 +86,7 @@ class Engine:
         self._failed = failed
         self._buckets_found = buckets_found
         self._now_s = now_s
+        self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._line: deque[tuple[Callable[[Any], None], core.Input | membership.Input | None]] = deque()
         self.left = asyncio.Event()  # the goodbye is said, or nothing is said any more
@@ -165,7 +175,15 @@ class Engine:
 
     def _step_broker(self, event: core.Input) -> None:
         self._has_stepped = True
-        self._perform(self.broker.step(event, self._now_s()))
+        watch = self._watch
+        if watch is None:
+            self._perform(self.broker.step(event, self._now_s()))
+            return
+        began_ns = watch.now_ns()
+        effects = self.broker.step(event, self._now_s())
+        decided_ns = watch.now_ns()
+        self._perform(effects)
+        watch.stepped(event, effects, began_ns, decided_ns)
 
     def _close_groups(self, _: None) -> None:
         self._perform(self.broker.group_work.close(self._now_s()))

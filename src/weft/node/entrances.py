@@ -43,7 +43,7 @@ class Entrances:
             "allowed": files.limit,
             "before": self._limit.before,
             "log": files.log,
-            "node": files.node,
+            "grpc": files.node,
             "admin": files.admin,
             "ca": files.ca,
             "connections": files.connections,

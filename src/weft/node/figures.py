@@ -15,9 +15,16 @@ from typing import Final
 
 from weft.gateway import BridgeFigures, RequestFigures
 from weft.limits import LINK_LATENCIES_KEPT
+from weft.model.pipeline_reports import PipelineReport
 
 # A disk of a server syncs in a tenth of a millisecond to ten; what takes a second is worth a look.
 SYNC_BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
+
+
+# From a hop on one machine to a reader that is an hour behind.
+LATENCY_BUCKETS_S: Final = (
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0
+)  # fmt: skip
 
 
 class ConnectionState(IntEnum):
@@ -52,9 +59,9 @@ class Histogram:
         self.counts = [0] * (len(self.bounds) + 1)
         self.sum = 0.0
 
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+    def add(self, value: float, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times
 
 
 @dataclass(slots=True)
@@ -112,6 +119,15 @@ class KvFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicFigures:
+    """What the log has of one topic."""
+
+    topic: str
+    events: int  # that ever came, since the streams began
+    size_bytes: int  # that are kept now
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFigures:
     """What a node can tell when it is asked, without having counted."""
 
@@ -139,4 +155,8 @@ class NodeFigures:
     certificate_expires_s: float | None = None  # None: there is none
     certificate_renewals: int = 0
     certificate_failures: int = 0
+    topics: Sequence[TopicFigures] = ()  # the largest, and the rest as one
+    pipelines: Sequence[PipelineReport] = ()
+    spans_made: int = 0
+    spans_dropped: int = 0
     keys: Mapping[str, int] | None = None  # of the mesh, by whether they are good; None: there are none

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import Final
 
 from weft.core.kv import Bucket, Buckets, Entry, KvSettings, Place
@@ -33,6 +33,7 @@ from weft.model.key_value import (
     settings_value,
     topic_of,
 )
+from weft.model.pipeline_reports import PIPELINES_BUCKET, PipelineReport, read_report_untrusted
 from weft.node.figures import KvFigures
 from weft.port.errors import Busy, NotOwner, RevisionConflict
 from weft.port.held import Use
@@ -54,6 +55,7 @@ ADOPT_S: Final = 5.0  # between two looks for what a lost disk left behind
 ADOPTED_AT_ONCE: Final = 1000  # entries in one look: other writers have their turn in between
 ALARM_S_MAX: Final = 3600.0  # a timer is set again after that: some loops take no longer ones
 ITEM_BYTES: Final = 128  # of an item beside its key and value, about
+PIPELINES_MAX: Final = 256  # pipelines with metrics and a row; others are in the bucket all the same
 LOOKED_MAX: Final = 10_000  # keys looked at for one page; then the caller is told where to go on
 
 
@@ -531,6 +533,20 @@ class KeyValues:
             watches=self.watches,
             ahead=self.state.ahead,
         )
+
+    def pipelines(self) -> list[PipelineReport]:
+        """What pipelines tell of themselves; as many as have a name each."""
+        bucket = self.state.get(PIPELINES_BUCKET)
+        now_ms = self._now_ms()
+        found: list[PipelineReport] = []
+        for key in () if bucket is None else islice(bucket.keys_after(""), PIPELINES_MAX):
+            assert bucket is not None, "it has keys"
+            entry = bucket.get(key, now_ms)
+            item = None if entry is None else self._item(entry)
+            report = None if item is None else read_report_untrusted(key, item.value)
+            if report is not None:
+                found.append(report)
+        return found
 
     def forget(self, topic: Topic, gone: Sequence[tuple[str, Revision]]) -> None:
         """For maintenance, from any thread: compaction took the last of these keys from the log."""

@@ -10,26 +10,30 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final
 
+from opentelemetry.trace import Tracer
 from structlog.stdlib import BoundLogger
 
 from weft import membership
 from weft.core import Broker
 from weft.core.kv import KvSettings
-from weft.core.messages import Input
+from weft.core.messages import Input, Synced
 from weft.core.settings import BrokerSettings
 from weft.errors import StorageError
 from weft.membership import Chance, Members, NodeState
 from weft.model import NodeId
 from weft.node.clients import Clients
 from weft.node.engine import Engine
+from weft.node.hops import Hops
 from weft.node.kv import KeyValues
 from weft.node.metrics import Metrics
 from weft.node.peers import KeyPeers, LinkInputs, LinkNews
 from weft.node.refusals import Refusals
 from weft.node.storage import Storage
+from weft.node.tracing import NodeTracing
 from weft.node.twins import TwinWatch
 from weft.port.node import ClientLimits
 from weft.security.notary import Notary
@@ -54,6 +58,7 @@ class MachinerySettings:
     clients: ClientLimits
     links: LinkSettings
     kv: KvSettings
+    spans_per_s_max: int = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class Outside:
     notary: Notary
     life: Life  # this one
     keys: KeyPeers | None = None  # None: without certificates there are no API keys
+    tracer: Tracer | None = None  # None: no spans are made
 
 
 class Machinery:
@@ -93,6 +99,10 @@ class Machinery:
         self._features = frozenset(each for each in Feature if not lacking.get(each))
         self.members = Members(own, settings.members, outside.chance, settings.seeds, states.sign)
         self.broker = Broker(self.node_id, storage.log, settings.broker, outside.wall_offset_s)
+        ends = {(state.stream, state.epoch): state.durable for state in storage.log.states()}
+        now_us = partial(_unix_us, outside.now_s, outside.wall_offset_s)
+        self.hops = Hops(ends, self.broker.subscriptions, now_us)
+        self.tracing = None if outside.tracer is None else self._make_tracing(outside.tracer)
         self.clients = Clients(
             self.node_id,
             storage.log,
@@ -104,6 +114,9 @@ class Machinery:
             metrics,
             refusals.batch,
             self.broker.group_work.dead_topic,
+            self.hops,
+            self.broker.replication,
+            self.tracing,
         )
         self.twins = TwinWatch(self.node_id, outside.life, outside.now_s, logger, failed)
         self.kv = KeyValues(
@@ -123,6 +136,7 @@ class Machinery:
             failed=failed,
             buckets_found=self.kv.follow,
             now_s=outside.now_s,
+            watch=self.tracing,
         )
         self.links = PeerLinks(
             self._hello,
@@ -136,6 +150,15 @@ class Machinery:
             states,
         )
         self.engine.links = self.links
+
+    def _make_tracing(self, tracer: Tracer) -> NodeTracing:
+        broker, most = self.broker, self._settings.spans_per_s_max
+        return NodeTracing(tracer, self.node_id, broker.log, broker.subscriptions, most)
+
+    def synced(self, event: Synced) -> None:
+        """For the storage: this is durable."""
+        self.hops.stored(event.advanced)
+        self.engine.feed(event)
 
     async def drain(self, timeout_s: float) -> None:
         """Let out what is owed, within this time, and take on nothing more."""
@@ -193,4 +216,8 @@ class Machinery:
     def _on_damage(self, error: StorageError) -> None:
         """A stream that peers want cannot be read on: the node goes on with the others."""
         self.clients.count_loss(error)
-        self._logger.error("log_damage", error=str(error), advice="weft log check")
+        self._logger.error("log_damage", reason=str(error), advice="weft log check")
+
+
+def _unix_us(now_s: Callable[[], float], wall_offset_s: float) -> int:
+    return int((now_s() + wall_offset_s) * 1_000_000)

@@ -78,7 +78,7 @@ class Maintenance:
                     bytes=expired.bytes,
                 )
         except StorageError as error:
-            self._logger.error("retention_failed", error=str(error))
+            self._logger.error("retention_failed", reason=str(error))
 
     def _compact(self, now_us: int) -> None:
         for state in self._log.states():
@@ -90,7 +90,7 @@ class Maintenance:
             try:
                 done = compact(self._log, state, now_us)
             except StorageError as error:
-                self._logger.error("compaction_failed", stream=str(state.stream), epoch=state.epoch, error=str(error))
+                self._logger.error("compaction_failed", stream=str(state.stream), epoch=state.epoch, reason=str(error))
                 continue
             if done is not None and done.events_removed:
                 _say_compacted(self._logger, done)
@@ -137,7 +137,7 @@ class BucketTidying:
         try:
             done = compact_bucket(self._log, topic, now_ms, grace_ms=grace_ms, skew_ms=skew_ms)
         except StorageError as error:
-            self._logger.error("compaction_failed", bucket=topic, error=str(error))
+            self._logger.error("compaction_failed", bucket=topic, reason=str(error))
             return False
         if done is None:
             self._logger.warning("bucket_too_large", bucket=topic, limit=WRITINGS_MAX)

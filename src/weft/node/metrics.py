@@ -5,6 +5,7 @@ Labels are bounded in number: peers beyond PEER_LABELS_MAX are counted together 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,12 +17,23 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from weft.gateway import BridgeFigures, RequestFigures
-from weft.node.figures import SYNC_BUCKETS_S, GroupFigures, Histogram, KvFigures, NodeFigures, PeerFigures
+from weft.model.pipeline_reports import PipelineReport
+from weft.node.figures import (
+    LATENCY_BUCKETS_S,
+    SYNC_BUCKETS_S,
+    GroupFigures,
+    Histogram,
+    KvFigures,
+    NodeFigures,
+    PeerFigures,
+    TopicFigures,
+)
 
 PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
 GROUP_LABELS_MAX: Final = 256  # as peers
 REFUSAL_LABELS_MAX: Final = 32  # codes of refusals; there are fifteen
 OTHER: Final = "other"
+US_PER_S: Final = 1_000_000
 QUANTILES: Final = (0.5, 0.95)
 
 Sample = tuple[tuple[str, ...], float]  # values of the labels, and the number
@@ -75,6 +87,50 @@ PUBLISHED_BYTES: Final = Definition("weft_published_bytes_total", Kind.COUNTER, 
 DELIVERED_EVENTS: Final = Definition("weft_delivered_events_total", Kind.COUNTER, "Events sent to subscribers.")
 DELIVERED_BATCHES: Final = Definition("weft_delivered_batches_total", Kind.COUNTER, "Batches sent to subscribers.")
 DELIVERED_BYTES: Final = Definition("weft_delivered_bytes_total", Kind.COUNTER, "Bytes of these batches.")
+DELIVERY_AGE: Final = Definition(
+    "weft_delivery_age_seconds",
+    Kind.HISTOGRAM,
+    "Events sent to subscribers, by the age of the oldest in their batch: from its timestamp to its delivery.",
+)
+DELIVERY_WAIT: Final = Definition(
+    "weft_delivery_wait_seconds",
+    Kind.HISTOGRAM,
+    "The same, from the sync that made it durable on this node; only what the node still remembers.",
+)
+TOPIC_EVENTS: Final = Definition(
+    "weft_topic_events_total",
+    Kind.COUNTER,
+    "Events of the topic that came to this node's log, by whichever way; the largest topics by bytes.",
+    ("topic",),
+)
+TOPIC_BYTES: Final = Definition(
+    "weft_topic_log_bytes", Kind.GAUGE, "Bytes of the topic in this node's log; the same topics.", ("topic",)
+)
+PIPELINE_UP: Final = Definition(
+    "weft_pipeline_up", Kind.GAUGE, "1 while the pipeline runs and is heard of, else 0.", ("pipeline", "kind")
+)
+PIPELINE_ROWS: Final = Definition(
+    "weft_pipeline_rows_total", Kind.COUNTER, "Rows that the pipeline took, since its run began.", ("pipeline", "kind")
+)
+PIPELINE_LAG: Final = Definition(
+    "weft_pipeline_lag_events",
+    Kind.GAUGE,
+    "Events of the mesh that the pipeline has not taken yet, at the end of its last batch.",
+    ("pipeline", "kind"),
+)
+PIPELINE_BATCH: Final = Definition(
+    "weft_pipeline_batch_seconds",
+    Kind.GAUGE,
+    "How long the last batch took, of its slowest query.",
+    ("pipeline", "kind"),
+)
+PIPELINE_REPORT: Final = Definition(
+    "weft_pipeline_report_timestamp_seconds", Kind.GAUGE, "When the pipeline last told of itself.", ("pipeline", "kind")
+)
+SPANS: Final = Definition("weft_trace_spans_total", Kind.COUNTER, "Spans of traced events that this node made.")
+SPANS_DROPPED: Final = Definition(
+    "weft_trace_spans_dropped_total", Kind.COUNTER, "Spans not made, because tracing.spans_per_s_max was reached."
+)
 REFUSED: Final = Definition("weft_refused_total", Kind.COUNTER, "Requests refused, by reason.", ("code",))
 
 LOG_BYTES: Final = Definition("weft_log_bytes", Kind.GAUGE, "Bytes of all batches in the log.")
@@ -229,6 +285,8 @@ class Metrics(Collector):
         self._delivered = Flow()
         self._refused: dict[str, int] = {}
         self._sync_s = Histogram(SYNC_BUCKETS_S)
+        self._delivery_age_s = Histogram(LATENCY_BUCKETS_S)
+        self._delivery_wait_s = Histogram(LATENCY_BUCKETS_S)
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -254,6 +312,12 @@ class Metrics(Collector):
     def delivered(self, events: int, size: int) -> None:
         self._delivered.add(events, size)
 
+    def delivered_after(self, events: int, age_us: int, here_us: int | None) -> None:
+        """How old these events were, and for how long they had been here; None: not known."""
+        self._delivery_age_s.add(max(age_us, 0) / US_PER_S, events)
+        if here_us is not None:
+            self._delivery_wait_s.add(max(here_us, 0) / US_PER_S, events)
+
     @property
     def flows(self) -> tuple[Flow, Flow]:
         """What was taken from clients, and what was sent to subscribers."""
@@ -275,6 +339,11 @@ class Metrics(Collector):
         yield from self._of_peers()
         yield from self._of_clients()
         yield from self._of_log(figures)
+        yield _family(TOPIC_EVENTS, [((each.topic,), each.events) for each in figures.topics])
+        yield _family(TOPIC_BYTES, [((each.topic,), each.size_bytes) for each in figures.topics])
+        yield from _of_pipelines(figures.pipelines, time.time_ns() // 1000)
+        yield _single(SPANS, figures.spans_made)
+        yield _single(SPANS_DROPPED, figures.spans_dropped)
         yield from _of_mesh(figures)
         yield from _of_security(figures)
         yield _family(DATAGRAMS, [((fate,), count) for fate, count in figures.datagrams.items()])
@@ -328,6 +397,8 @@ class Metrics(Collector):
         yield _single(DELIVERED_EVENTS, self._delivered.events)
         yield _single(DELIVERED_BATCHES, self._delivered.batches)
         yield _single(DELIVERED_BYTES, self._delivered.bytes)
+        yield _histogram(DELIVERY_AGE, self._delivery_age_s)
+        yield _histogram(DELIVERY_WAIT, self._delivery_wait_s)
         yield _family(REFUSED, [((code,), count) for code, count in self._refused.items()])
 
     def _of_log(self, figures: NodeFigures) -> Iterator[Metric]:
@@ -414,6 +485,29 @@ def _of_kv(figures: KvFigures) -> Iterator[Metric]:
     yield _single(KV_CONFLICTS, figures.conflicts)
     yield _single(KV_WATCHES, figures.watches)
     yield _single(KV_AHEAD, figures.ahead)
+
+
+def _of_pipelines(reports: Iterable[PipelineReport], now_us: int) -> Iterator[Metric]:
+    """Each node tells the same of each: what pipelines wrote into a bucket."""
+    known = [((each.name, each.pipeline), each) for each in reports]
+    lags = [(labels, each.lag_events) for labels, each in known]
+    running = [(labels, float(each.state == "running" and not each.is_lost(now_us))) for labels, each in known]
+    yield _family(PIPELINE_UP, running)
+    yield _family(PIPELINE_ROWS, [(labels, each.rows_total) for labels, each in known])
+    yield _family(PIPELINE_LAG, [(labels, lag) for labels, lag in lags if lag is not None])
+    slowest = [(labels, max((query.batch_s for query in each.queries), default=0.0)) for labels, each in known]
+    yield _family(PIPELINE_BATCH, slowest)
+    yield _family(PIPELINE_REPORT, [(labels, each.updated_us / US_PER_S) for labels, each in known])
+
+
+def largest_topics(topics: Iterable[TopicFigures], most: int) -> list[TopicFigures]:
+    """The largest by bytes, and the rest as one. None at all where nobody asked for any."""
+    if most == 0:
+        return []
+    ordered = sorted(topics, key=lambda each: (-each.size_bytes, each.topic))
+    rest = ordered[most:]
+    joined = TopicFigures(OTHER, sum(each.events for each in rest), sum(each.size_bytes for each in rest))
+    return [*ordered[:most], *([joined] if rest else [])]
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:

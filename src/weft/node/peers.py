@@ -187,7 +187,7 @@ class LinkNews:
             case RoundTrip(peer, rtt_s):
                 self._metrics.peer(peer).rtt_ms = rtt_s * 1000
             case core.EventsGone(peer, topic, first, end):
-                self._logger.warning("events_gone", peer=peer, topic=topic, first=first, last=end - 1)
+                self._logger.warning("events_gone", peer=peer, topic=topic, first=first, end=end)
             case core.PeerRefused(peer, fault, what, times):
                 self._refused(peer, fault, what, times)
             case GossipRefused(peer, fault, what):

@@ -60,7 +60,7 @@ class Refusals:
             self._logger.warning("refused_from_peer", peer=peer, reason=fault, what=what, times=times)
 
     def handler_failed(self, path: str, error: Exception) -> None:
-        self._logger.error("call_failed", path=path, exc_info=error)
+        self._logger.error("call_failed", method=path, exc_info=error)
 
     def batch(self, error: SequenceReused) -> None:
         """A producer's. It is counted with all that publishers are refused, by its code."""

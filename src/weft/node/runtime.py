@@ -8,7 +8,7 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from enum import Enum
 from typing import Final
@@ -22,6 +22,7 @@ from weft.doors.descriptors import FileLimit, file_limit
 from weft.errors import StorageError
 from weft.gateway import BridgeGateway, DatagramGateway, Gateway, RequestGateway
 from weft.log import Log
+from weft.log.records import StreamState
 from weft.log.syncer import Syncer
 from weft.membership import Members, NodeState
 from weft.model import NodeId
@@ -33,7 +34,7 @@ from weft.node.console import admin_options, console_parts, console_url, figures
 from weft.node.disk_watch import DiskWatch
 from weft.node.enrolling import is_ca_here, read_token, wanted_node_id
 from weft.node.entrances import Entrances
-from weft.node.figures import NodeFigures
+from weft.node.figures import NodeFigures, TopicFigures
 from weft.node.gateways import Surroundings, gateway_info, make_gateways
 from weft.node.identity import settle_node_id
 from weft.node.incarnation import next_incarnation
@@ -41,7 +42,7 @@ from weft.node.key_answers import NodeKeyAnswers
 from weft.node.logs import node_logger
 from weft.node.machinery import Machinery, Outside
 from weft.node.maintenance import BucketTidying, Maintenance
-from weft.node.metrics import Metrics
+from weft.node.metrics import Metrics, largest_topics
 from weft.node.protection import Plain, Protection, Secured
 from weft.node.refusals import Refusals
 from weft.node.storage import Storage, open_node_log
@@ -53,6 +54,7 @@ from weft.node.wiring import (
 )
 from weft.security import Secret
 from weft.security.files import private_directory
+from weft.telemetry import Telemetry, open_telemetry
 from weft.transport.addresses import Address
 from weft.transport.clients.service import admin_handlers, mesh_handlers
 from weft.transport.grpc.server import Handler, Server
@@ -98,6 +100,7 @@ class Node:
         self.protection: Protection
         self.gateways: tuple[Gateway, ...] = ()
         self._refusals: Refusals
+        self._telemetry: Telemetry | None = None  # None: no spans are made
         self._console: Console
         self._entrances: Entrances
         self._metrics: Metrics
@@ -142,6 +145,7 @@ class Node:
         self._logger = node_logger(self.node_id)
         self._refusals = Refusals(self._logger)
         self._metrics = Metrics(self._figures)
+        self._start_telemetry()
         self._entrances = Entrances(config, self._files or file_limit(), self._refusals.turned_away)
         self._entrances.log(self._logger)
         if config.admin_has_tls:  # health is told over TLS, too, so it takes a certificate first
@@ -166,8 +170,19 @@ class Node:
         await server.start()
         await self.links.start()
         await self._start_gateways()
-        self._console.attach(console_parts(config, self.clients, self.answers, self.protection, self._topics))
+        pipelines = self._machinery.kv.pipelines
+        parts = console_parts(config, self.clients, self.answers, self.protection, self._topics, pipelines)
+        self._console.attach(parts)
         self._parts.push_async_callback(self._console.close)  # before what it asks is gone
+
+    def _start_telemetry(self) -> None:
+        settings = self.config.tracing
+        if settings.endpoint is None:
+            return
+        facts = {"service.instance.id": self.node_id, "weft.mesh": self.config.node.mesh}
+        self._telemetry = open_telemetry(settings.endpoint, service="weft", facts=facts, sample=settings.sample)
+        self._parts.push_async_callback(asyncio.to_thread, self._telemetry.close)
+        self._logger.info("tracing", endpoint=settings.endpoint, sample=settings.sample)
 
     def _settle_node_id(self, token: Secret[str] | None) -> NodeId:
         wanted = wanted_node_id(self.config, token)
@@ -206,7 +221,7 @@ class Node:
             raise
         for cut in self.log.cuts:
             self._logger.warning("log_cut", what=str(cut))
-        self._storage = Storage(self.log, self._feed, self._fail, self._metrics.synced, True, time.monotonic, Syncer)
+        self._storage = Storage(self.log, self._synced, self._fail, self._metrics.synced, True, time.monotonic, Syncer)
         self._parts.push_async_callback(self._storage.close)
         self._storage.start()
         self._disk = DiskWatch(lambda: self._storage.disk_full or self.log.disk_full(), data, self._logger)
@@ -261,6 +276,7 @@ class Node:
                 self.protection.notary,
                 Life(time.time_ns() // 1_000_000, secrets.token_bytes(RUN_BYTES)),
                 self.protection.keys,
+                None if self._telemetry is None else self._telemetry.tracer,
             ),
             self._storage,
             self._metrics,
@@ -297,8 +313,8 @@ class Node:
         others = (listener for gateway in self.gateways for listener in gateway.listeners)
         return [f"grpc {self.grpc_address}", f"admin {self.admin_address}", *others]
 
-    def _feed(self, event: core.Input) -> None:
-        self._machinery.engine.feed(event)
+    def _synced(self, event: core.Synced) -> None:
+        self._machinery.synced(event)
 
     # --- ending --------------------------------------------------------------------------------------------------
 
@@ -328,7 +344,7 @@ class Node:
     def _fail(self, error: StorageError) -> None:
         if self._failure.done():
             return
-        self._logger.error("node_failed", error=str(error), exc_info=error.__cause__)
+        self._logger.error("node_failed", reason=str(error), exc_info=error.__cause__)
         self._failure.set_result(error)
         self._machinery.fail(error)
 
@@ -366,6 +382,7 @@ class Node:
             if link.connected and link.peer is not None:
                 self._metrics.peer(link.peer).queue_depth = link.queue_frames
         states = list(self.log.states())
+        tracing = self._machinery.tracing
         emm = next((gateway for gateway in self.gateways if isinstance(gateway, DatagramGateway)), None)
         coaty = next((gateway for gateway in self.gateways if isinstance(gateway, BridgeGateway)), None)
         exmp = next((gateway for gateway in self.gateways if isinstance(gateway, RequestGateway)), None)
@@ -394,5 +411,18 @@ class Node:
             certificate_expires_s=self.protection.expires_in_s(),
             certificate_renewals=self.protection.renewals,
             certificate_failures=self.protection.renewal_failures,
+            topics=largest_topics(_topic_figures(states), self.config.admin.metrics_topics_max),
+            pipelines=self._machinery.kv.pipelines(),
+            spans_made=0 if tracing is None else tracing.made,
+            spans_dropped=0 if tracing is None else tracing.dropped,
             keys=None if self.protection.keys is None else self.protection.keys.figures(),
         )
+
+
+def _topic_figures(states: Iterable[StreamState]) -> Iterator[TopicFigures]:
+    events: Counter[str] = Counter()
+    size_bytes: Counter[str] = Counter()
+    for state in states:
+        events[state.stream.topic] += state.durable
+        size_bytes[state.stream.topic] += state.bytes_end - state.bytes_start
+    return (TopicFigures(topic, count, size_bytes[topic]) for topic, count in events.items())

@@ -130,6 +130,7 @@ def machinery_settings(config: NodeConfig, topics: TopicSettings) -> MachinerySe
         client_limits(config),
         link_settings(config),
         config.kv.settings(),
+        config.tracing.spans_per_s_max,
     )
 
 

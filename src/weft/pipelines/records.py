@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -54,6 +54,7 @@ class Records:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.told: Callable[[RunRecord], None] = lambda record: None  # hears of what is written
 
     @contextmanager
     def claim(self, name: str) -> Iterator[None]:
@@ -77,6 +78,7 @@ class Records:
         with _translated(path):
             fresh.write_bytes(msgspec.json.encode(record))
             fresh.replace(path)
+        self.told(record)
 
     def all(self) -> list[tuple[RunRecord, bool]]:
         """Every run that left a record, and whether it is alive."""

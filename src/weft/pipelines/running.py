@@ -20,8 +20,10 @@ from weft.pipelines.base import Job, JobRun, Outcome, Streaming
 from weft.pipelines.checking import check, input_bytes
 from weft.pipelines.progress import line_of, read_progress
 from weft.pipelines.records import QueryRecord, Records, RunRecord
-from weft.pipelines.settings import AVAILABLE_NOW, SparkSection
+from weft.pipelines.reporting import Reporter
+from weft.pipelines.settings import AVAILABLE_NOW, PipelineSettings, SparkSection
 from weft.pipelines.shuffling import SHUFFLE_PARTITIONS, choose_partitions
+from weft.spark.connection import Connection
 from weft.spark.session import is_submitted, session
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
     name = settings.name or pipeline.name
     reads_tables = isinstance(pipeline, Job)
     check(settings, reads_tables=reads_tables, submitted=is_submitted())
-    with records.claim(name):
+    with records.claim(name), _reporting(settings, records, say):
         spark_settings = settings.spark
         record = RunRecord(
             name=name,
@@ -90,6 +92,20 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
             raise
         records.write(msgspec.structs.replace(record, updated_us=_now_us()))
     return outcome
+
+
+@contextmanager
+def _reporting(settings: PipelineSettings, records: Records, say: Callable[[str], None]) -> Iterator[None]:
+    """While this is entered, the mesh hears of every record, if the pipeline talks to one."""
+    if not (settings.report and settings.uses_mesh()):
+        yield
+        return
+    reporter = Reporter(lambda: Connection.from_options(settings.mesh.options()).new_client(), say)
+    records.told = reporter.tell
+    try:
+        yield
+    finally:
+        reporter.close()
 
 
 def _session(name: str, wanted: SparkSection, *, is_job: bool) -> SparkSession:

@@ -147,6 +147,9 @@ class PipelineSettings(Section):
     """All pipelines."""
 
     name: Name | None = Field(default=None, description="What this run is called by `weft pipeline status`.")
+    report: bool = Field(
+        default=True, description="Tell the mesh how the run is doing, in the bucket `weft-pipelines`: for its console."
+    )
     mesh: MeshSection = MeshSection()
     spark: SparkSection = SparkSection()
 

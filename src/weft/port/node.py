@@ -13,8 +13,10 @@ from weft.errors import WeftError
 from weft.log import Log
 from weft.membership import NodeState
 from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
+from weft.model.traces import SpanRef
 from weft.port.held import HeldBytes, Holding
 from weft.port.quotas import Quotas
+from weft.port.ways import Way
 from weft.security.quota import UNLIMITED, Quota
 
 
@@ -102,6 +104,12 @@ class MeshNode(Protocol):
     def publish(
         self, publisher: PublishClient, request: int, topic: Topic, partition: int, batch: Batch, copies: int
     ) -> None: ...
+
+    def begin_trace(self, gateway: str, topic: Topic, events: int) -> SpanRef | None:
+        """The span that a gateway publishes such events in; None: they are not traced."""
+
+    def way_of(self, event: EventId) -> Way:
+        """What this node remembers of how an event came, and where it went."""
 
     def subscribe(
         self,

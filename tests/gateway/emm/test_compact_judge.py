@@ -96,7 +96,7 @@ def test_heartbeats_and_joins_go_where_emms_go() -> None:
     assert rows[0]["emm-node-id"] == "00010203-0405-0607-0809-0a0b0c0d0e0f"
 
 
-@pytest.mark.req("EMC-07", "EMC-12")
+@pytest.mark.req("EMC-07", "EMC-12", "SEE-03")
 def test_commands_become_rows_once_their_signature_is_checked() -> None:
     judge = judge_of()
     trace = Field(FieldType.TRACE_ID, bytes(range(16)))
@@ -116,6 +116,7 @@ def test_commands_become_rows_once_their_signature_is_checked() -> None:
         "emm-source": SOURCE,
         "emm-value": "binary",
         "emm-trace-id": "00010203-0405-0607-0809-0a0b0c0d0e0f",
+        "traceparent": "00-000102030405060708090a0b0c0d0e0f-08090a0b0c0d0e0f-01",
     }
 
 

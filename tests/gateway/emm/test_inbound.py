@@ -20,7 +20,8 @@ from weft.gateway.emm.names import NameRights
 from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.rows import Accepted
 from weft.gateway.emm.topics import HELLO_TOPIC, QUARANTINE_TOPIC, TopicMap
-from weft.model import Batch
+from weft.model import Batch, Topic
+from weft.model.traces import SpanRef
 from weft.port.held import HeldBytes, Use
 from weft.wire.emm_compact import KeyRing
 from weft.wire.seen import SALT_BYTES, Seen
@@ -39,6 +40,7 @@ class FakeMesh:
     left: list[Any] = field(default_factory=list)
     held: HeldBytes = field(default_factory=lambda: HeldBytes(1 << 30, 1 << 30))
     refusals: list[Exception] = field(default_factory=list)
+    span: SpanRef | None = None  # that it is told to publish in
 
     def join(self, publisher: Any) -> None:
         self.joined.append(publisher)
@@ -50,6 +52,9 @@ class FakeMesh:
         self.publishes.append((request, topic, batch))
         if self.answers:
             publisher.receipts([(request, None)])
+
+    def begin_trace(self, gateway: str, topic: Topic, events: int) -> SpanRef | None:
+        return self.span
 
     def count_refusal(self, error: Exception) -> None:
         self.refusals.append(error)
@@ -206,6 +211,23 @@ def test_hellos_are_heard_and_the_refused_are_kept() -> None:
         assert SOURCE in {
             each.headers["emm-source"] for _, _, batch in mesh.publishes for each in batch if each.headers is not None
         }
+        inbound.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("SEE-03")
+def test_a_batch_of_devices_begins_a_trace_that_its_first_event_carries() -> None:
+    async def story() -> None:
+        span = SpanRef(7, 8)
+        mesh = FakeMesh(span=span)
+        inbound = made(mesh)
+        inbound.receive(arrived(*(event(number) for number in range(100))))
+        await until(lambda: mesh.events == 100)
+        (batch,) = [batch for _, _, batch in mesh.publishes]
+        headers = [dict(each) for each in batch.headers.to_pylist()]
+        assert [each.get("traceparent") for each in headers] == [span.traceparent, *[None] * 99]
+        assert all(each["emm-protocol"] == "emm" for each in headers)
         inbound.close()
 
     asyncio.run(story())

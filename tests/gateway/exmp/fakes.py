@@ -56,6 +56,9 @@ class FakeMesh:
         self.published.clear()
         return made
 
+    def begin_trace(self, gateway: str, topic: Topic, events: int) -> None:
+        return None
+
     def count_refusal(self, error: WeftError) -> None:
         self.refusals.append(error)
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.transport.peers.nodes import BATCH, SETTINGS, STREAM, TestNode, copy, running, settled
 from weft.core.messages import ReceivedAcks, ReceivedCopies, ReceivedResume, SendAcks, SendCopies, SendResume
 from weft.membership import Gossip, Heartbeat, Message, NodeState, Ping, PingFor, Pong
 from weft.model import Epoch, NodeId, Position, parse_pattern
 from weft.transport.peers import LinkSettings, links
-from weft.transport.peers.tracing import receiving
 from weft.wire.mesh.features import Feature
 
 POSITION = Position(STREAM, Epoch(1), 7)
@@ -81,49 +77,6 @@ def test_people_see_who_is_linked_and_how_much_went_over_it() -> None:
             assert "refused" in other.trouble
 
     asyncio.run(story())
-
-
-@pytest.mark.req("PL-06")
-def test_a_tracer_sees_every_frame_that_is_sent_and_received(monkeypatch: pytest.MonkeyPatch) -> None:
-    spans = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    monkeypatch.setattr("opentelemetry.trace.get_tracer_provider", lambda: provider)
-
-    async def story() -> None:
-        a, b = TestNode("node-a"), TestNode("node-b")
-        async with running(a, b):
-            a.links.dial(b.address)
-            await a.linked(b)
-            a.links.send(SendCopies(b.id, (copy(0),)))
-            await b.record.until(lambda: b.record.inputs)
-
-    asyncio.run(story())
-    seen = {(span.name, (span.attributes or {})["weft.peer"]) for span in spans.get_finished_spans()}
-    assert {("weft.send", "node-b"), ("weft.receive", "node-a")} <= seen
-
-
-@pytest.mark.req("PL-06", "OBS-01")
-def test_a_link_is_no_part_of_the_span_in_which_its_address_became_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes hear of others by gossip, in the span of the frame that brought it. The link outlives that by days."""
-    spans = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    monkeypatch.setattr("opentelemetry.trace.get_tracer_provider", lambda: provider)
-
-    async def story() -> None:
-        a, b = TestNode("node-a"), TestNode("node-b")
-        async with running(a, b):
-            with receiving("node-c", size=1):
-                a.links.dial(b.address)
-            await a.linked(b)
-            a.links.send(SendCopies(b.id, (copy(0),)))
-            await b.record.until(lambda: b.record.inputs)
-
-    asyncio.run(story())
-    sent = [span for span in spans.get_finished_spans() if span.name == "weft.send"]
-    assert sent
-    assert all(span.parent is None for span in sent)
 
 
 @pytest.mark.req("PL-07")

@@ -6,7 +6,7 @@ import { meshPage, nodePage } from "./mesh.js";
 import { topicPage, topicsPage } from "./topics.js";
 import { eventsPage } from "./events.js";
 import { groupPage, groupsPage } from "./groups.js";
-import { gatewaysPage, publishPage, securityPage } from "./others.js";
+import { gatewaysPage, pipelinesPage, publishPage, securityPage } from "./others.js";
 
 // Those with `admin` are there only for keys that may administer.
 const PAGES = {
@@ -19,6 +19,7 @@ const PAGES = {
   groups: { title: "Groups", show: groupsPage, nav: true, admin: true },
   group: { title: "Group", show: groupPage, within: "groups", admin: true },
   gateways: { title: "Gateways", show: gatewaysPage, nav: true, admin: true },
+  pipelines: { title: "Pipelines", show: pipelinesPage, nav: true, admin: true },
   security: { title: "Security", show: securityPage, nav: true, admin: true },
 };
 

@@ -1,4 +1,4 @@
-// Publishing, gateways, certificates and keys.
+// Publishing, gateways, pipelines, certificates and keys.
 import { el, setText, Table, tag, to } from "./dom.js";
 import { get, post } from "./api.js";
 import { count, duration, moment } from "./format.js";
@@ -72,6 +72,44 @@ function gatewayPart(gateway) {
   return el("section", { class: "card", "aria-label": `${gateway.protocol} at ${gateway.node}` },
     el("div", { class: "head" }, el("h2", {}, `${gateway.protocol.toUpperCase()} at ${gateway.node}`), el("span", { class: "hint mono" }, gateway.listeners.join(", "))),
     counts("Verdicts", gateway.verdicts, ""), counts("Refused, by reason", gateway.refused, "warn"));
+}
+
+// --- pipelines ---
+
+const STATES = { running: "good", starting: "", ended: "", stopped: "", failed: "bad", lost: "bad" };
+const PIPELINES_PAUSE_MS = 3000;
+
+export function pipelinesPage(root, parameters, app) {
+  const table = new Table(
+    [
+      { title: "Pipeline", make: (run) => el("span", {}, el("span", { class: "name" }, run.name), run.error ? el("p", { class: "error small" }, run.error) : "") },
+      { title: "Kind", text: (run) => run.pipeline },
+      { title: "State", renew: true, make: (run) => tag(run.state, STATES[run.state] ?? "") },
+      { title: "Behind", num: true, text: (run) => (run.lag === null ? "–" : `${count(run.lag)} events`) },
+      { title: "Rows", num: true, text: (run) => count(run.rows) },
+      { title: "Last batch", num: true, wide: true, text: lastBatch },
+      { title: "Heard of", num: true, wide: true, text: (run) => moment(run.updated_us).slice(0, 19) },
+    ],
+    (run) => run.name, "Pipelines", "No pipeline has told of itself. Those that weft pipeline runs do, with a key that may write kv.weft-pipelines.");
+  const error = el("p", { class: "error", role: "alert" });
+  root.append(
+    el("div", { class: "head" }, el("div", {}, el("h1", {}, "Pipelines"), el("p", {}, "Spark jobs that read from this mesh: what each does, and how far behind it is."))),
+    error, el("section", { class: "card flush" }, table.element));
+  let askedMs = -Infinity, isOver = false;
+  return {
+    leave: () => { isOver = true; },
+    update() {
+      if (performance.now() - askedMs < PIPELINES_PAUSE_MS) return;
+      askedMs = performance.now();
+      get("pipelines").then((view) => { if (!isOver) { setText(error, ""); table.update(view.pipelines); } }).catch((problem) => setText(error, problem.message));
+    },
+  };
+}
+
+function lastBatch(run) {
+  const rate = run.queries.reduce((sum, query) => sum + query.rows_per_s, 0);
+  const longest = Math.max(0, ...run.queries.map((query) => query.batch_s));
+  return run.queries.some((query) => query.batch >= 0) ? `${count(Math.round(rate))} rows/s, ${longest.toFixed(1)} s` : "–";
 }
 
 // --- certificates and keys ---

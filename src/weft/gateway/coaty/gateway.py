@@ -218,7 +218,7 @@ class CoatyGateway:
         try:
             report = decode_report_untrusted(payload)
         except UsageError as error:
-            self._logger.warning("coaty_report_rejected", node=node, reason=str(error))
+            self._logger.warning("coaty_report_rejected", member=node, reason=str(error))
             return
         if self.learned.reported(node, report, self._now_s()):
             self._reported = None  # it does not know us either

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,19 +10,30 @@ import pyarrow as pa
 
 from weft.gateway.emm.rows import Accepted, Header, Rejected, headers_column, same_text
 from weft.model import SCHEMA, Batch, Topic
+from weft.model.batch_schema import HEADERS_TYPE
+from weft.model.traces import SpanRef
 
 # Headers are mostly the same from event to event: a third of the bytes, and the log writes faster than without.
 COMPRESSION: Final = "lz4"
 
 
-def batches(accepted: Iterable[Accepted]) -> Iterator[tuple[Topic, Batch]]:
-    """Each topic's events together, in the order in which they came."""
+def batches(
+    accepted: Iterable[Accepted], begin_trace: Callable[[Topic, int], SpanRef | None]
+) -> Iterator[tuple[Topic, Batch]]:
+    """Each topic's events together, in the order in which they came. A batch whose devices know of no trace may begin
+    one, which its first event carries."""
+
+    def batch(topic: Topic, rows: pa.RecordBatch) -> Batch:
+        span = None if has_traces else begin_trace(topic, rows.num_rows)
+        return Batch.from_arrow(rows if span is None else _in_span(rows, span), compression=COMPRESSION)
+
     for some in accepted:
+        has_traces = Header.TRACEPARENT in some.headers
         rows = pa.RecordBatch.from_arrays(
             [pa.array(some.timestamps_us), some.keys, headers_column(some.headers), some.payloads], schema=SCHEMA
         )
         if len(some.topics) == 1:
-            yield some.topics[0], Batch.from_arrow(rows, compression=COMPRESSION)
+            yield some.topics[0], batch(some.topics[0], rows)
             continue
         topics = sorted(set(some.topics))  # several names may go to one topic
         numbers = np.array([topics.index(topic) for topic in some.topics], np.int32)[some.codes]
@@ -32,8 +43,15 @@ def batches(accepted: Iterable[Accepted]) -> Iterator[tuple[Topic, Batch]]:
         first = 0
         for topic, end in zip(topics, ends, strict=True):
             if end > first:
-                yield topic, Batch.from_arrow(ordered.slice(first, end - first), compression=COMPRESSION)
+                yield topic, batch(topic, ordered.slice(first, end - first))
             first = end
+
+
+def _in_span(rows: pa.RecordBatch, span: SpanRef) -> pa.RecordBatch:
+    headers = rows.column("headers")
+    first = [*(headers[0].as_py() or ()), (str(Header.TRACEPARENT), span.traceparent)]
+    marked = pa.concat_arrays([pa.array([first], HEADERS_TYPE), headers.slice(1)])
+    return rows.set_column(rows.schema.get_field_index("headers"), SCHEMA.field("headers"), marked)
 
 
 def quarantined(rejected: Sequence[Rejected], unix_s: float) -> Batch:

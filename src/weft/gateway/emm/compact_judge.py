@@ -22,6 +22,7 @@ from weft.gateway.emm.settings import Payload
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
 from weft.gateway.emm.values import ValueKind
 from weft.model import Topic
+from weft.model.traces import SPAN_ID_MAX, SpanRef
 from weft.wire.columns import Positions, hex_column, numbers, raw_bytes, uuid_column
 from weft.wire.datagram import DatagramProtocol
 from weft.wire.emm_compact import (
@@ -161,7 +162,8 @@ class CompactJudge:
         headers = _headers(rows.columns.take(pa.array(chosen)), some, Proof.SENDER) | {
             Header.VALUE: kinds,
             Header.EVENT: pa.array(untold, pa.string()),
-            Header.TRACE_ID: pa.array([_trace_id(body) for _, body, _ in read], pa.string()),
+            Header.TRACE_ID: pa.array([_text(_trace_id(body)) for _, body, _ in read], pa.string()),
+            Header.TRACEPARENT: pa.array([_traceparent(_trace_id(body)) for _, body, _ in read], pa.string()),
         }
         codes = np.array([topics.index(place.topic) for place in places], np.int32)
         times_us = self._times_us(rows, chosen, unix_s)
@@ -189,9 +191,21 @@ def _kind(body: Command) -> ValueKind:
     return ValueKind.BINARY if encoding in (None, RAW) else ValueKind.STRING
 
 
-def _trace_id(body: Command) -> str | None:
+def _trace_id(body: Command) -> UUID | None:
     value = find(body.more, FieldType.TRACE_ID)
-    return None if value is None else str(UUID(bytes=value))
+    return None if value is None else UUID(bytes=value)
+
+
+def _text(trace_id: UUID | None) -> str | None:
+    return None if trace_id is None else str(trace_id)
+
+
+def _traceparent(trace_id: UUID | None) -> str | None:
+    """The trace of the device goes on in the mesh. It has a name for its trace and none for its span: the last half of
+    the trace's stands for that."""
+    if trace_id is None or not trace_id.int:
+        return None
+    return SpanRef(trace_id.int, trace_id.int & SPAN_ID_MAX or 1).traceparent
 
 
 def _in_one(topic: Topic, count: int) -> tuple[list[Topic], npt.NDArray[np.int32]]:

@@ -179,7 +179,7 @@ class CompactNode:
         while (change := neighbours.next_change()) is not None:
             who = change.relationship
             self._logger.info(
-                f"emm_c_neighbour_{change.kind.name.lower()}", node_id=str(who.uuid), address=show_any(who.address)
+                f"emm_c_neighbour_{change.kind.name.lower()}", emm_node=str(who.uuid), address=show_any(who.address)
             )
         self._turns.happened(at.steady_s if self._line else neighbours.get_timer())
 

@@ -168,7 +168,7 @@ class EmmGateway:
         self.listeners = tuple(listeners)
         self._tending = asyncio.create_task(self._tend())
         self._tending.add_done_callback(_tell_defect)
-        self._logger.info("emm_ready", node_id=str(self._identity.node_id), listeners=listeners)
+        self._logger.info("emm_ready", emm_node=str(self._identity.node_id), listeners=listeners)
 
     async def _resolve(self, host: str, port: int) -> Address:
         if self._udp is None:

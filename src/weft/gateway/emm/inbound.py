@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Final
 
@@ -162,7 +163,7 @@ class Inbound:
             self._on_accepted(accepted)
         if judged.compact:
             self._on_compact(judged.compact, at)
-        for topic, batch in batches(judged.accepted):
+        for topic, batch in batches(judged.accepted, partial(self._mesh.begin_trace, "emm")):
             self._publish(topic, batch)
         if judged.rejected:
             kept = self.quarantine.take(judged.rejected, at.steady_s)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from weft.model import Topic
 from weft.model.batch_schema import HEADERS_TYPE
+from weft.model.traces import TRACEPARENT
 from weft.wire.reject import OK, REASONS, Reject
 from weft.wire.udp import TTL_DEFAULT
 
@@ -30,6 +31,7 @@ class Header(StrEnum):
     REASON = "emm-reject"  # in the quarantine: why
     EVENT = "emm-event"  # the event's name, where the topic cannot say it
     TRACE_ID = "emm-trace-id"  # of EMM-C commands
+    TRACEPARENT = TRACEPARENT  # the same for the mesh, and what a trace that begins here is carried in
 
 
 class Arrived(NamedTuple):

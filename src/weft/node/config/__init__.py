@@ -31,6 +31,7 @@ from weft.node.config.sections import (
     ShutdownSection,
     StorageSection,
     TopicSection,
+    TracingSection,
     split_list,
 )
 from weft.security.identity import check_mesh
@@ -69,6 +70,7 @@ class NodeConfig(Section):
     keys: KeysSection = KeysSection()
     gateway: GatewaySection = GatewaySection()
     log: LogSection = LogSection()
+    tracing: TracingSection = TracingSection()
     shutdown: ShutdownSection = ShutdownSection()
 
     @model_validator(mode="after")

@@ -43,6 +43,7 @@ from weft.membership.settings import RANGES as MEMBERSHIP_RANGES
 from weft.model import NodeId, Pattern, parse_node_id, parse_pattern
 from weft.security.secret import Secret
 from weft.security.urls import parse_url
+from weft.telemetry import parse_endpoint
 from weft.transport.addresses import Address, parse_address
 from weft.transport.peers.settings import RANGES as LINK_RANGES
 from weft.transport.peers.settings import DropPolicy, LinkSettings
@@ -103,6 +104,7 @@ Dialled = Annotated[InstanceOf[Address], parsed_by(dialled_address)]
 Name = Annotated[NodeId, parsed_by(parse_node_id)]
 CaAddress = Annotated[str, parsed_by(lambda text: str(parse_url(text)))]
 Token = Annotated[InstanceOf[Secret[str]], parsed_by(Secret)]
+OtlpEndpoint = Annotated[str, parsed_by(parse_endpoint)]
 Selection = Annotated[Pattern, parsed_by(parse_pattern)]
 
 
@@ -154,6 +156,9 @@ class AdminSection(Section):
         default="key",
         description="Whether `/metrics` wants an API key with the admin right (`Authorization: Bearer`), or none. "
         "An insecure node wants none.",
+    )
+    metrics_topics_max: Int = knob(
+        20, 0, 1000, "Topics that have metrics of their own, the largest first; the rest is counted as `other`."
     )
     tls: Literal["auto", "always"] = Field(
         default="auto",
@@ -503,6 +508,23 @@ class LogSection(Section):
 
     level: LogLevel = Field(default=LogLevel.INFO, description="The least important lines that are written.")
     format: LogFormat = Field(default=LogFormat.CONSOLE, description="Lines for people, or JSON for machines.")
+
+
+class TracingSection(Section):
+    """Where spans of traced events go ([tracing.md](tracing.md)). Needs `pip install 'weft[tracing]'`."""
+
+    endpoint: OtlpEndpoint | None = Field(
+        default=None,
+        description="An OTLP collector: http://HOST:PORT, spoken to in protobuf. Unset: no spans are made.",
+    )
+    sample: float = knob(
+        1.0,
+        0.0,
+        1.0,
+        "Of the traces that begin at this node's gateways, the share that is followed. Clients decide for what they "
+        "publish.",
+    )
+    spans_per_s_max: Int = knob(1000, 1, 100_000, "Spans that this node makes in a second, at most; more are dropped.")
 
 
 class ShutdownSection(Section):

@@ -209,7 +209,7 @@ class SimNode:
         self.loop.create_task(machinery.links.start())
 
     def _feed(self, event: core.Synced) -> None:
-        self.machinery.engine.feed(event)
+        self.machinery.synced(event)
 
     def crash(self) -> None:
         """Kill -9 and a power cut: of what was not synced, some may be left."""

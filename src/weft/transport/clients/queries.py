@@ -1,4 +1,4 @@
-"""The calls of ``Mesh`` that look or move once: Fetch, Positions, Commit, DropGroup, Topics, Whoami."""
+"""The calls of ``Mesh`` that look or move once: Fetch, Positions, Commit, DropGroup, Topics, Trace, Whoami."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from weft.errors import UsageError, WeftError
 from weft.limits import MIB, WHOAMI_TOPICS_MAX
 from weft.log import Log, StreamInfo
 from weft.log.errors import EventsLost, PositionExpired
-from weft.model import COLUMNS, Batch, Epoch, Pattern, Position, Stream
+from weft.model import COLUMNS, Batch, Epoch, EventId, Pattern, Position, Stream
+from weft.model.traces import TRACEPARENT
 from weft.port.access import Caller
 from weft.port.errors import TooLarge, error_message
 from weft.port.groups import check_group
@@ -24,6 +25,7 @@ from weft.port.pages import (
     stream_token,
 )
 from weft.port.topics import read_topic_untrusted, streams_of, topics_of
+from weft.port.ways import Moment
 from weft.transport.clients.values import (
     fetched_parts,
     read_pattern_untrusted,
@@ -32,8 +34,10 @@ from weft.transport.clients.values import (
 )
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import mesh_pb2 as pb
-from weft.wire.mesh.streams import read_stream_untrusted, stream_ref
+from weft.wire.mesh.streams import read_position_untrusted, read_stream_untrusted, stream_ref
 
+TRACE_GROUPS_MAX: Final = 256  # told with one event
+TRACEPARENT_CHARS_MAX: Final = 256
 REPLY_BYTES: Final = 1 * MIB  # of a fetch that does not say
 
 
@@ -132,6 +136,49 @@ class Queries:
         topics, last = await topics_of(self._node.log, pattern, caller, room, after)
         return pb.TopicsReply(topics=topics, next_page=last.encode(), node_id=self._node.node_id)
 
+    async def trace(self, request: pb.TraceRequest, caller: Caller) -> pb.TraceReply:
+        """Whoever may read the topic may know the way of its events; of others it sees what it may see otherwise."""
+        place = read_position_untrusted(request.event)
+        event = EventId(place.stream, place.epoch, place.offset)
+        caller.check_subscribe(Pattern(event.stream.topic))
+        way = self._node.way_of(event)
+        reply = pb.TraceReply(
+            node_id=self._node.node_id,
+            members=self._members(),
+            sources=way.sources,
+            acked_by=way.acked_by,
+            since_us=way.since_us,
+        )
+        self._add_event(reply, event)
+        if way.stored is not None:
+            reply.stored.CopyFrom(_moment(way.stored))
+        for each in way.deliveries:
+            told = reply.deliveries.add(when=_moment(each.when))
+            if each.group and caller.may_see_group(each.group):
+                told.group, told.member = each.group, each.member
+            elif not each.group and each.pattern and caller.may_subscribe(Pattern(each.pattern)):
+                told.pattern = each.pattern
+        self._add_groups(reply, event, caller)
+        return reply
+
+    def _add_event(self, reply: pb.TraceReply, event: EventId) -> None:
+        try:
+            stored = self._node.log.read(event.stream, event.epoch, event.offset, event.offset + 1, 1)
+        except WeftError:  # it never was here, or is no longer
+            return
+        if stored:
+            (found,) = Batch.read_stored(stored[0]).events_from(event.offset)[:1]
+            reply.kept = True
+            reply.timestamp_us = found.timestamp_us
+            reply.traceparent = (found.headers or {}).get(TRACEPARENT, "")[:TRACEPARENT_CHARS_MAX]
+
+    def _add_groups(self, reply: pb.TraceReply, event: EventId, caller: Caller) -> None:
+        groups = self._node.groups
+        for name in filter(caller.may_see_group, groups.names()):
+            position = groups.position(name, (event.stream, event.epoch))
+            if position is not None and len(reply.groups) < TRACE_GROUPS_MAX:
+                reply.groups.add(group=name, handled=position > event.offset)
+
     async def whoami(self, request: pb.WhoamiRequest, caller: Caller) -> pb.WhoamiReply:
         """Who is calling; refused as a publish would be if it may not publish to the topics that it asks about."""
         if len(request.publish_to) > WHOAMI_TOPICS_MAX:
@@ -182,6 +229,10 @@ def _first_timestamp_us(log: Log, info: StreamInfo) -> int:
     except (EventsLost, PositionExpired):
         return 0
     return Batch.read_stored(stored[0]).timestamp_us_min if stored else 0
+
+
+def _moment(moment: Moment) -> pb.TraceMoment:
+    return pb.TraceMoment(at_us=moment.at_us, not_before_us=moment.not_before_us)
 
 
 def _columns_untrusted(names: Iterable[str]) -> list[str]:

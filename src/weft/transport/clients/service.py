@@ -71,6 +71,7 @@ def mesh_handlers(node: MeshNode, store: KeyValueStore, access: Access) -> dict[
         f"/{MESH}/Topics": unary(access, node.held, queries.topics, pb.TopicsRequest),
         f"/{MESH}/DeadLetters": unary(access, node.held, dead.letters, pb.DeadLettersRequest),
         f"/{MESH}/DropDeadLetters": unary(access, node.held, dead.drop, pb.DropDeadLettersRequest),
+        f"/{MESH}/Trace": unary(access, node.held, queries.trace, pb.TraceRequest),
         f"/{MESH}/Whoami": unary(access, node.held, queries.whoami, pb.WhoamiRequest),
         f"/{MESH}/KvGet": unary(access, node.held, buckets.get, pb.KvGetRequest),
         f"/{MESH}/KvWrite": unary(access, node.held, buckets.write, pb.KvWriteRequest),

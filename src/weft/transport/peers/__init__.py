@@ -9,7 +9,7 @@
 - ``introducing``, ``lives``  what hellos say of lives, and how two nodes with one id are found
 - ``signed_states``  what nodes say of themselves, signed and checked
 - ``links``       all of them: dialling, accepting, closing
-- ``watching``    who is told what happens, and what people see; ``tracing``: spans, for who has a tracer
+- ``watching``    who is told what happens, and what people see
 """
 
 from weft.transport.peers.gate import PeerGate, PlainGate, Proof, TlsGate

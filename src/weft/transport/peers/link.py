@@ -24,7 +24,6 @@ from weft.transport.peers.outbox import ControlQueue, PeerOutbox
 from weft.transport.peers.receiving import Receiver
 from weft.transport.peers.settings import LinkSettings
 from weft.transport.peers.signed_states import StateNotary
-from weft.transport.peers.tracing import receiving, sending
 from weft.transport.peers.watching import LinkListener, LinkObserver, LinkView, Traffic
 from weft.wire.mesh.features import Feature, Hello, agreed_features
 from weft.wire.mesh.frames import write_peer_message
@@ -235,10 +234,9 @@ class PeerConnection:
                 return  # what comes late is for a link that is no more
             self._traffic.received(len(frame))
             self._observer.received(self.peer, len(frame))
-            with receiving(self.peer, size=len(frame)):
-                taking = take(frame)
-                if taking is not None:
-                    await taking
+            taking = take(frame)
+            if taking is not None:
+                await taking
             unyielded_bytes += len(frame)
             if unyielded_bytes >= LINK_READ_BYTES:
                 unyielded_bytes = 0
@@ -284,8 +282,7 @@ class PeerConnection:
         frame = write_peer_message(message, compressed=compressed)
         if len(frame) > self._settings.max_message_bytes:
             raise UsageError("a frame to a peer is too large", size=len(frame), limit=self._settings.max_message_bytes)
-        with sending(self.peer, size=len(frame), batches=len(message.batches.batches)):
-            await stream.write(frame)
+        await stream.write(frame)
         latency_s = self._loop.time() - since_s
         self._traffic.sent(len(frame), latency_s)
         self._observer.sent(self.peer, len(frame), latency_s)

@@ -752,6 +752,66 @@ class WhoamiReply(_message.Message):
     owner: str
     def __init__(self, who: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
 
+class TraceRequest(_message.Message):
+    __slots__ = ("event",)
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    event: StreamPosition
+    def __init__(self, event: _Optional[_Union[StreamPosition, _Mapping]] = ...) -> None: ...
+
+class TraceReply(_message.Message):
+    __slots__ = ("node_id", "members", "kept", "timestamp_us", "traceparent", "stored", "sources", "acked_by", "deliveries", "groups", "since_us")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    ACKED_BY_FIELD_NUMBER: _ClassVar[int]
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    kept: bool
+    timestamp_us: int
+    traceparent: str
+    stored: TraceMoment
+    sources: _containers.RepeatedScalarFieldContainer[str]
+    acked_by: _containers.RepeatedScalarFieldContainer[str]
+    deliveries: _containers.RepeatedCompositeFieldContainer[TraceDelivery]
+    groups: _containers.RepeatedCompositeFieldContainer[TraceGroup]
+    since_us: int
+    def __init__(self, node_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., kept: bool = ..., timestamp_us: _Optional[int] = ..., traceparent: _Optional[str] = ..., stored: _Optional[_Union[TraceMoment, _Mapping]] = ..., sources: _Optional[_Iterable[str]] = ..., acked_by: _Optional[_Iterable[str]] = ..., deliveries: _Optional[_Iterable[_Union[TraceDelivery, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[TraceGroup, _Mapping]]] = ..., since_us: _Optional[int] = ...) -> None: ...
+
+class TraceMoment(_message.Message):
+    __slots__ = ("at_us", "not_before_us")
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_US_FIELD_NUMBER: _ClassVar[int]
+    at_us: int
+    not_before_us: int
+    def __init__(self, at_us: _Optional[int] = ..., not_before_us: _Optional[int] = ...) -> None: ...
+
+class TraceDelivery(_message.Message):
+    __slots__ = ("pattern", "group", "member", "when")
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    WHEN_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    group: str
+    member: str
+    when: TraceMoment
+    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., when: _Optional[_Union[TraceMoment, _Mapping]] = ...) -> None: ...
+
+class TraceGroup(_message.Message):
+    __slots__ = ("group", "handled")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    HANDLED_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    handled: bool
+    def __init__(self, group: _Optional[str] = ..., handled: bool = ...) -> None: ...
+
 class DeadLettersRequest(_message.Message):
     __slots__ = ("group", "page", "event")
     GROUP_FIELD_NUMBER: _ClassVar[int]

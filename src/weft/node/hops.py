@@ -1,0 +1,140 @@
+"""When events became durable here, and when they were handed to subscribers: what ``weft trace`` is told, and what the
+latency of deliveries is counted from.
+
+Nothing is kept per event. Each sync of a stream, and each batch for a subscriber, is one point: the offset that was
+reached, and when. A stream has a bounded number of points, and when there are too many, the older half is thinned out
+to every second one. So what happened lately is known exactly, and what is older the less exactly the older it is. All
+of it is in memory: a node that was restarted knows nothing of before.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from weft.core.messages import Delivered, StreamKey
+from weft.core.subscriptions import Subscriptions
+from weft.model.batch_header import PLACE, PLACE_AT
+from weft.port.ways import Delivery, Moment
+
+STREAM_POINTS_MAX: Final = 256  # of one stream, 16 bytes each
+READER_POINTS_MAX: Final = 64  # of one subscriber in one stream
+STREAMS_MAX: Final = 1024  # streams with points; those that moved last. 4 MB at most
+READERS_MAX: Final = 1024  # likewise, subscribers and streams: 1 MB at most
+DELIVERIES_TOLD_MAX: Final = 256  # of one event
+
+
+class Timeline:
+    """Which offset was reached when."""
+
+    __slots__ = ("_ends", "_exact_from", "_first", "_points_max", "_times_us")
+
+    def __init__(self, first: int, points_max: int) -> None:
+        """``first``: nothing is known of events before this offset."""
+        self._first = first
+        self._points_max = points_max
+        self._ends = array("q")
+        self._times_us = array("q")
+        self._exact_from = 0  # points before this place stand for several
+
+    @property
+    def end(self) -> int:
+        return self._ends[-1] if self._ends else self._first
+
+    def add(self, end: int, time_us: int) -> None:
+        """All events before ``end`` are there now. What comes again, after a failure, changes nothing."""
+        if self._ends and end <= self._ends[-1]:
+            return
+        if len(self._ends) == self._points_max:
+            self._thin_out()
+        self._ends.append(end)
+        self._times_us.append(time_us)
+
+    def _thin_out(self) -> None:
+        """Of two points the later one stays: by then both had happened."""
+        half = self._points_max // 2
+        self._ends = self._ends[1:half:2] + self._ends[half:]
+        self._times_us = self._times_us[1:half:2] + self._times_us[half:]
+        self._exact_from = half // 2
+
+    def find(self, offset: int) -> Moment | None:
+        if offset < self._first or not self._ends or offset >= self._ends[-1]:
+            return None
+        place = bisect_right(self._ends, offset)
+        at_us = self._times_us[place]
+        if place >= self._exact_from:
+            return Moment(at_us, at_us)
+        return Moment(at_us, self._times_us[place - 1] if place else 0)
+
+
+class Reader(NamedTuple):
+    """A subscriber in one stream."""
+
+    pattern: str
+    group: str
+    member: str
+    timeline: Timeline
+
+
+class Hops:
+    """``ends``: where each stream of the log ends at the start. ``now_us``: µs since 1970."""
+
+    def __init__(self, ends: Mapping[StreamKey, int], subscriptions: Subscriptions, now_us: Callable[[], int]) -> None:
+        self.since_us: Final = now_us()
+        self.now_us = now_us
+        self._subscriptions = subscriptions
+        self._ends = dict(ends)  # of streams without a timeline
+        self._streams: OrderedDict[StreamKey, Timeline] = OrderedDict()
+        self._readers: OrderedDict[tuple[int, StreamKey], Reader] = OrderedDict()
+
+    # --- what happens --------------------------------------------------------------------------------------------
+
+    def stored(self, advanced: Mapping[StreamKey, int]) -> None:
+        """A sync has made these streams durable up to these offsets."""
+        now_us = self.now_us()
+        for key, end in advanced.items():
+            timeline = self._streams.get(key)
+            if timeline is None:
+                timeline = self._streams[key] = Timeline(self._ends.pop(key, 0), STREAM_POINTS_MAX)
+                if len(self._streams) > STREAMS_MAX:
+                    old, gone = self._streams.popitem(last=False)
+                    self._ends[old] = gone.end
+            else:
+                self._streams.move_to_end(key)
+            timeline.add(end, now_us)
+
+    def delivered(self, number: int, batches: Iterable[Delivered], now_us: int) -> None:
+        """These batches are on their way to a subscriber."""
+        for each in batches:
+            base, count = PLACE.unpack_from(each.data, PLACE_AT)
+            place = (number, (each.stream, each.epoch))
+            reader = self._readers.get(place)
+            if reader is None:
+                reader = self._readers[place] = self._reader(number, max(each.first_offset, base))
+                if len(self._readers) > READERS_MAX:
+                    self._readers.popitem(last=False)
+            reader.timeline.add(base + count, now_us)
+
+    def _reader(self, number: int, first: int) -> Reader:
+        timeline = Timeline(first, READER_POINTS_MAX)
+        subscription = self._subscriptions.get(number)
+        if subscription is None:
+            return Reader("", "", "", timeline)
+        return Reader(subscription.pattern, subscription.group, subscription.member, timeline)
+
+    # --- what is asked -------------------------------------------------------------------------------------------
+
+    def stored_at(self, key: StreamKey, offset: int) -> Moment | None:
+        timeline = self._streams.get(key)
+        return None if timeline is None else timeline.find(offset)
+
+    def deliveries(self, key: StreamKey, offset: int) -> tuple[Delivery, ...]:
+        found = []
+        for (_, stream), reader in self._readers.items():
+            when = reader.timeline.find(offset) if stream == key else None
+            if when is not None:
+                found.append(Delivery(reader.pattern, reader.group, reader.member, when))
+        return tuple(sorted(found, key=lambda each: each.when)[:DELIVERIES_TOLD_MAX])

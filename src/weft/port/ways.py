@@ -1,0 +1,38 @@
+"""The way of one event, as far as a node remembers it (``weft trace``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from weft.model import NodeId
+
+
+class Moment(NamedTuple):
+    """When something happened, in µs since 1970: at ``at_us`` at the latest, and not before ``not_before_us``. The two
+    are the same unless it is a while ago."""
+
+    at_us: int
+    not_before_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event was handed to a subscriber: a member of a group, or whoever has this pattern."""
+
+    pattern: str
+    group: str
+    member: str
+    when: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """``stored``: durable here; None: not known. ``sources``: peers that this origin's events come from now.
+    ``acked_by``: peers that have it from here, durable there. What is older than ``since_us`` is not remembered."""
+
+    stored: Moment | None
+    sources: tuple[NodeId, ...]
+    acked_by: tuple[NodeId, ...]
+    deliveries: tuple[Delivery, ...]
+    since_us: int
