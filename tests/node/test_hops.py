@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.messages import Delivered, StreamKey
+from weft.core.messages import StreamKey
 from weft.core.subscriptions import Subscriptions
-from weft.model import Batch, Epoch, Event, NodeId, Stream, Topic
+from weft.model import Epoch, NodeId, Stream, Topic
 from weft.node import hops
 from weft.node.hops import Hops, Timeline
 from weft.port.ways import Delivery, Moment
@@ -71,11 +71,6 @@ def made(ends: dict[StreamKey, int], clock: Clock) -> Hops:
     return Hops(ends, cast(Subscriptions, FakeSubscriptions()), clock)
 
 
-def delivered(stream: StreamKey, first: int, count: int) -> Delivered:
-    batch = Batch.from_events([Event(b"x", 1)] * count).with_base_offset(first)
-    return Delivered(*stream, batch.data, first)
-
-
 @pytest.mark.req("SEE-03")
 def test_events_from_before_the_start_are_not_known_and_later_ones_are() -> None:
     clock = Clock()
@@ -107,7 +102,7 @@ def test_deliveries_are_known_by_reader_and_bounded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(hops, "DELIVERIES_TOLD_MAX", 2)
     remembered = made({}, Clock())
     for number in range(5):
-        remembered.delivered(number, [delivered(key(1), 3, 4)], 100 + number)
+        remembered.delivered(number, key(1), 3, 7, 100 + number)
     assert remembered.deliveries(key(1), 2) == ()
     assert remembered.deliveries(key(2), 3) == ()
     assert [each.when for each in remembered.deliveries(key(1), 6)] == [Moment(102, 102), Moment(103, 103)]

@@ -76,7 +76,7 @@ def test_clients_and_the_log() -> None:
     metrics = Metrics(lambda: figures)
     metrics.published(100, 1000)
     metrics.published(1, 600)
-    metrics.delivered(50, 500)
+    metrics.delivered_after(50, 500, 0.1, None)
     metrics.refused("too_large")
     metrics.synced(0.0003)
     metrics.synced(99.0)

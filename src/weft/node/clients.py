@@ -9,13 +9,14 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 from weft.core.groups import Groups
 from weft.core.messages import (
     AddCredit,
     Assigned,
     Deliver,
+    Delivered,
     DropDead,
     DropGroup,
     Ended,
@@ -33,6 +34,7 @@ from weft.core.messages import (
     SetGroup,
     Settled,
     Start,
+    StreamKey,
     Subscribe,
     Unsubscribe,
     Withdrawn,
@@ -44,7 +46,7 @@ from weft.log import Log
 from weft.log.errors import EventsLost, Loss, SequenceReused
 from weft.membership import NodeState
 from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
-from weft.model.batch_header import events_from, oldest_us
+from weft.model.batch_header import PLACE, PLACE_AT, events_from, oldest_us
 from weft.model.traces import SpanRef
 from weft.node.hops import Hops
 from weft.node.metrics import Metrics
@@ -56,11 +58,25 @@ from weft.port.quotas import Quotas
 from weft.port.ways import Way
 from weft.wire.mesh.mesh_pb2 import ErrorCode
 
+US_PER_S: Final = 1_000_000
 ARROW: Final = "weft.model.batch_arrow"
 LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up; beyond them a log needs more than that
 
 
 ClientEffect = Receipts | Refused | GroupMoved | Opened | Deliver | HeldUp | Assigned | Withdrawn | Ended
+
+
+class _Delivering(NamedTuple):
+    """A batch that is on its way to subscribers, and what is noted of it for each of them."""
+
+    delivered: Delivered
+    key: StreamKey
+    first: int  # offset
+    end: int  # offset
+    events: int
+    now_us: int
+    age_s: float
+    here_s: float | None
 
 
 class Clients:
@@ -101,6 +117,7 @@ class Clients:
         self._hops = hops
         self._replication = replication
         self._tracing = tracing
+        self._delivering: _Delivering | None = None  # the last
         self._numbers = count(1)
         self._publishers: dict[PublishClient, None] = {}
         self._loop = asyncio.get_running_loop()
@@ -236,15 +253,21 @@ class Clients:
         subscriber.deliver(effect.batches)
 
     def _count_delivered(self, effect: Deliver) -> None:
-        now_us = self._hops.now_us()
+        """All who get a batch in one turn get the same object: what it is, and how old, is found out once."""
         for each in effect.batches:
-            data, first = each.data, each.first_offset
-            events = events_from(data, first)
-            self._metrics.delivered(events, len(data))
-            stored = self._hops.stored_at((each.stream, each.epoch), first)
-            here_us = None if stored is None else now_us - stored.at_us
-            self._metrics.delivered_after(events, now_us - oldest_us(data), here_us)
-        self._hops.delivered(effect.subscription, effect.batches, now_us)
+            facts = self._delivering
+            if facts is None or facts.delivered is not each:
+                facts = self._delivering = self._facts_of(each)
+            self._metrics.delivered_after(facts.events, len(each.data), facts.age_s, facts.here_s)
+            self._hops.delivered(effect.subscription, facts.key, facts.first, facts.end, facts.now_us)
+
+    def _facts_of(self, each: Delivered) -> _Delivering:
+        data, first, now_us, key = each.data, each.first_offset, self._hops.now_us(), (each.stream, each.epoch)
+        base, count = PLACE.unpack_from(data, PLACE_AT)
+        stored = self._hops.stored_at(key, first)
+        here_s = None if stored is None else max(now_us - stored.at_us, 0) / US_PER_S
+        age_s = max(now_us - oldest_us(data), 0) / US_PER_S
+        return _Delivering(each, key, max(first, base), base + count, events_from(data, first), now_us, age_s, here_s)
 
     def _ended(self, effect: Ended) -> None:
         subscriber = self._subscribers.pop(effect.subscription, None)

@@ -12,12 +12,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from weft.core.messages import Delivered, StreamKey
+from weft.core.messages import StreamKey
 from weft.core.subscriptions import Subscriptions
-from weft.model.batch_header import PLACE, PLACE_AT
 from weft.port.ways import Delivery, Moment
 
 STREAM_POINTS_MAX: Final = 256  # of one stream, 16 bytes each
@@ -106,17 +105,15 @@ class Hops:
                 self._streams.move_to_end(key)
             timeline.add(end, now_us)
 
-    def delivered(self, number: int, batches: Iterable[Delivered], now_us: int) -> None:
-        """These batches are on their way to a subscriber."""
-        for each in batches:
-            base, count = PLACE.unpack_from(each.data, PLACE_AT)
-            place = (number, (each.stream, each.epoch))
-            reader = self._readers.get(place)
-            if reader is None:
-                reader = self._readers[place] = self._reader(number, max(each.first_offset, base))
-                if len(self._readers) > READERS_MAX:
-                    self._readers.popitem(last=False)
-            reader.timeline.add(base + count, now_us)
+    def delivered(self, number: int, key: StreamKey, first: int, end: int, now_us: int) -> None:
+        """Events of a stream, from ``first`` up to, not including, ``end``, are on their way to a subscriber."""
+        place = (number, key)
+        reader = self._readers.get(place)
+        if reader is None:
+            reader = self._readers[place] = self._reader(number, first)
+            if len(self._readers) > READERS_MAX:
+                self._readers.popitem(last=False)
+        reader.timeline.add(end, now_us)
 
     def _reader(self, number: int, first: int) -> Reader:
         timeline = Timeline(first, READER_POINTS_MAX)

@@ -309,14 +309,12 @@ class Metrics(Collector):
     def published(self, events: int, size: int) -> None:
         self._published.add(events, size)
 
-    def delivered(self, events: int, size: int) -> None:
-        self._delivered.add(events, size)
-
-    def delivered_after(self, events: int, age_us: int, here_us: int | None) -> None:
+    def delivered_after(self, events: int, size: int, age_s: float, here_s: float | None) -> None:
         """How old these events were, and for how long they had been here; None: not known."""
-        self._delivery_age_s.add(max(age_us, 0) / US_PER_S, events)
-        if here_us is not None:
-            self._delivery_wait_s.add(max(here_us, 0) / US_PER_S, events)
+        self._delivered.add(events, size)
+        self._delivery_age_s.add(age_s, events)
+        if here_s is not None:
+            self._delivery_wait_s.add(here_s, events)
 
     @property
     def flows(self) -> tuple[Flow, Flow]:
