@@ -19,6 +19,7 @@ from tests.pipelines.lake.made import arrow_rows
 from weft.client.blocking import Client
 from weft.pipelines import lake
 from weft.pipelines.archive import ArchiveSettings
+from weft.pipelines.lake.store import Store
 
 POLL_S = 0.02
 START_TIMEOUT_S = 600.0  # of a driver on a machine that does much else
@@ -107,9 +108,9 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def marks(place: Path) -> int:
+def marks(place: Path, table: Store) -> int:
     """How much has happened: a number that grows with every file that Spark or a table writes."""
-    return sum(1 for path in place.rglob("*") if path.is_file())
+    return sum(1 for path in place.rglob("*") if path.is_file()) + sum(1 for _ in table.files())
 
 
 def run_to_the_end(place: Path, settings: dict[str, object]) -> None:
@@ -119,15 +120,20 @@ def run_to_the_end(place: Path, settings: dict[str, object]) -> None:
 
 
 def kill_while_it_writes(
-    place: Path, settings: dict[str, object], publisher: Publisher, chance: random.Random, patience: int
+    place: Path,
+    settings: dict[str, object],
+    table: Store,
+    publisher: Publisher,
+    chance: random.Random,
+    patience: int,
 ) -> None:
     """Start a driver, publish while it works, and kill it after it has written a random number of files."""
-    before = marks(place / "data")
+    before = marks(place / "data", table)
     enough = before + chance.randrange(1, patience)
     published = len(publisher.rows)
     deadline_s = time.monotonic() + START_TIMEOUT_S
     with driver(place, settings) as process:
-        while marks(place / "data") < enough:
+        while marks(place / "data", table) < enough:
             assert process.poll() is None, (place / "driver.log").read_text()[-5000:]
             assert time.monotonic() < deadline_s, f"nothing is written: {(place / 'driver.log').read_text()[-5000:]}"
             if len(publisher.rows) - published < EVENTS_PER_ROUND:

@@ -13,6 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipelines.archiving import Publisher, in_order, kill_while_it_writes, run_to_the_end, table_rows
+from tests.pipelines.lake.made import configure_catalog
+from tests.pipelines.s3 import S3, SECRET_KEY
 from weft.client.blocking import Client
 from weft.configuration import BadConfig, Source, validated
 from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
@@ -24,7 +26,11 @@ from weft.testing.live_blocking import BlockingMesh
 pytestmark = pytest.mark.xdist_group("spark")
 SOAK = os.environ.get("WEFT_SOAK") == "1"
 ROUNDS = 10 if SOAK else 1
-FORMATS = list(lake.TableFormat) if SOAK else [lake.TableFormat.DELTA]
+KINDS = (
+    [(kind, place) for kind in lake.TableFormat for place in ("directory", "s3")]
+    if SOAK
+    else [(lake.TableFormat.DELTA, "directory"), (lake.TableFormat.PARQUET, "s3")]
+)
 
 
 @pytest.fixture(scope="module")
@@ -139,19 +145,33 @@ def test_settings_are_refused_in_words(mesh: BlockingMesh, tmp_path: Path) -> No
         assert words in str(refusal.value)
 
 
-@pytest.mark.req("SPK-03")
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.req("SPK-03", "LAK-01")
+@pytest.mark.parametrize(("kind", "place"), KINDS)
 def test_a_driver_that_is_killed_again_and_again_leaves_every_event_once(
-    tmp_path: Path, kind: lake.TableFormat
+    tmp_path: Path,
+    kind: lake.TableFormat,
+    place: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    table: dict[str, object] = {"path": str(tmp_path / "data" / "table"), "format": kind.value}
+    if place == "s3":
+        s3: S3 = request.getfixturevalue("s3")
+        table |= {"path": f"{s3.bucket()}/table", "store": s3.section}
+        if kind is lake.TableFormat.ICEBERG:
+            configure_catalog(monkeypatch, "lake", s3.iceberg(tmp_path / "catalog.db"))
+            table["catalog"] = "lake"
     chance = random.Random(int(os.environ.get("WEFT_SEED", "7")))  # noqa: S311  a seed is the point
     with blocking_mesh(nodes=1) as mesh, mesh.client("n0") as client:
         publisher = Publisher(client, seed=3)
-        values = configured(mesh, tmp_path, table={"path": str(tmp_path / "data" / "table"), "format": kind.value})
+        values = configured(mesh, tmp_path, table=table)
+        store = settings_of(values).table_settings().store()
         publisher.publish()
         for _ in range(ROUNDS):
-            kill_while_it_writes(tmp_path, values, publisher, chance, patience=60)
+            kill_while_it_writes(tmp_path, values, store, publisher, chance, patience=60)
         run_to_the_end(tmp_path, values)
         rows = table_rows(settings_of(values))
         assert len(rows) == len(publisher.rows)
         assert in_order(rows) == in_order(publisher.rows)
+        if place == "s3":
+            assert SECRET_KEY not in (tmp_path / "driver.log").read_text()

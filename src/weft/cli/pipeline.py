@@ -24,6 +24,10 @@ def run(
     master: Annotated[
         str | None, typer.Option(metavar="MASTER", help="Any Spark master.", show_default="local[*]")
     ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="The table: its path or address, or catalog.namespace.table (Iceberg)."),
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting above the file; may be given again."),
@@ -36,7 +40,7 @@ def run(
     """Run a pipeline until it ends or is stopped (Ctrl-C, or `weft pipeline stop`)."""
     from weft.cli.pipelines import run_pipeline
 
-    run_pipeline(pipeline, config, master, setting or [], available_now, execute, json, state_dir)
+    run_pipeline(pipeline, config, master, table, setting or [], available_now, execute, json, state_dir)
 
 
 @app.command("ls")

@@ -25,6 +25,7 @@ def run_pipeline(
     name: str,
     config: Path,
     master: str | None,
+    table: str | None,
     settings: list[str],
     available_now: bool,
     execute: bool,
@@ -32,7 +33,7 @@ def run_pipeline(
     state_dir: Path | None,
 ) -> None:
     from weft.pipelines.running import Wish, run
-    from weft.pipelines.submitting import read_overrides
+    from weft.pipelines.submitting import read_overrides, table_overrides
     from weft.spark.session import prepare
 
     entry = find(name)
@@ -42,6 +43,8 @@ def run_pipeline(
         misused(str(error))
     if master is not None:
         overrides["spark.master"] = master
+    if table is not None:
+        overrides |= table_overrides(table)
     prepare()  # before the pipeline's own imports, which need Spark
     wish = Wish(config, overrides, execute, available_now)
     outcome = run(entry.load(), wish, _records(state_dir), lambda line: err.print(escape(line), style="dim"))

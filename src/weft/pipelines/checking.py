@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from weft.errors import UsageError
 from weft.pipelines import lake
+from weft.pipelines.lake.table import check_place
 from weft.pipelines.settings import PipelineSettings, RunSection
 from weft.spark.connection import Connection
 
@@ -48,14 +49,15 @@ def _sections(settings: BaseModel) -> Iterator[tuple[str, BaseModel]]:
 
 
 def _check_table(name: str, section: lake.TableSection, *, is_there: bool) -> None:
-    table = lake.open_table(section.settings())
-    if is_there:
-        if not table.exists():
-            raise lake.TableError(
-                f"there is no {section.format} table to read", setting=f"{name}.path", table=table.settings.path
-            )
-    else:
-        _make_directory(f"{name}.path", table.settings.root)
+    settings = section.settings()
+    try:
+        check_place(settings, writing=not is_there)
+    except lake.TableError as error:
+        raise UsageError(f"{name}.path: {error}") from None
+    if is_there and not lake.open_table(settings).exists():
+        raise lake.TableError(
+            f"there is no {section.format} table to read", setting=f"{name}.path", table=settings.path
+        )
 
 
 def _make_directory(setting: str, path: Path) -> None:

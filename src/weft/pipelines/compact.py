@@ -151,19 +151,25 @@ def merge_small(spark: SparkSession, table: lake.Table, say: Callable[[str], Non
     added: list[DataFile] = []
     for first in range(0, len(bins), step):
         part: Sequence[Bin] = bins[first : first + step]
-        changed = _swapped(table, [file for each in part for file in each.files], rewrite(spark, table, part))
+        changed = merge(spark, table, part)
         removed += changed.removed
         added += changed.added
         say(f"{min(first + step, len(bins))} of {len(bins)} groups of small files written together")
     return Changed(removed, added)
 
 
+def merge(spark: SparkSession, table: lake.Table, bins: Sequence[Bin]) -> Changed:
+    """Write the files of each bin together, in one commit for all of them; TableChanged if another was faster."""
+    return _swapped(table, [file for each in bins for file in each.files], rewrite(spark, table, bins))
+
+
 def _swapped(table: lake.Table, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> Changed:
     try:
         table.replace(removed, added)
     except lake.TableChanged:
+        store = table.settings.store()
         for file in added:  # nobody else knows of them
-            table.place(file.path).unlink(missing_ok=True)
+            store.remove(table.place(file.path))
         raise
     return Changed(removed, added)
 

@@ -45,14 +45,14 @@ def put_objects(rows: DataFrame, table: lake.TableSettings, *, marks: bool, quer
 
 
 def _remove_gone(table: lake.TableSettings) -> None:
-    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError
 
-    from weft.pipelines.lake.delta import REPLACING
+    from weft.pipelines.lake.delta import REPLACING, DeltaLake
 
     refused: CommitFailedError | None = None
     for _ in range(OBJECTS_REMOVE_ATTEMPTS):
-        there = DeltaTable(table.path)
+        there = DeltaLake(table).load()
         last = there.transaction_version(REPLACING)
         # Counted as a replacement of files: a compaction that began before must not bring the rows back.
         counted = CommitProperties(app_transactions=[Transaction(REPLACING, 0 if last is None else last + 1)])

@@ -22,6 +22,7 @@ from weft.configuration import Section
 from weft.errors import UsageError
 from weft.pipelines import lake
 from weft.pipelines.base import Job, JobRun, Outcome
+from weft.pipelines.lake.files import DataFile
 from weft.pipelines.replay_plan import (
     REPLAY_STRETCHES_MAX,
     Plan,
@@ -90,7 +91,7 @@ class ReplaySettings(JobSettings):
         wanted = self.replay
         parts = (
             self.name or NAME,
-            str(self.table.path.expanduser().absolute()),
+            self.table.path or self.table.name,
             wanted.topics,
             wanted.starting_timestamp,
             wanted.ending_timestamp,
@@ -122,12 +123,26 @@ def run(spark: SparkSession, settings: ReplaySettings, run: JobRun) -> Outcome:
 def selected(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     """The rows of the table that are wanted."""
     wanted = settings.replay
-    rows = lake.read(spark, settings.table.settings())
+    first_us, end_us = _us(wanted.starting_timestamp), _us(wanted.ending_timestamp)
+    last_us = None if end_us is None else end_us - 1
+    table = lake.open_table(settings.table.settings())
+    rows = table.read(spark, [file for file in table.files() if of_days(file, first_us, last_us)])
     if unknown := [name for name in NEEDED if name not in rows.columns]:
-        raise lake.TableError("this is no table of raw events", table=settings.table.path, missing=unknown[0])
+        raise lake.TableError(
+            "this is no table of raw events", table=settings.table.path or settings.table.name, missing=unknown[0]
+        )
     rows = rows.where(selects(wanted.topics))
-    return within(
-        rows, _us(wanted.starting_timestamp), None if (end := _us(wanted.ending_timestamp)) is None else end - 1
+    return within(rows, first_us, last_us)
+
+
+def of_days(file: DataFile, first_us: int | None, last_us: int | None) -> bool:
+    """Whether a file may have rows of this time, by the day that it is partitioned by. Spark would know it only of
+    tables in directories."""
+    day = file.partition.get(DAY_COLUMN)
+    if day is None:
+        return True
+    return (first_us is None or day >= _day(first_us).isoformat()) and (
+        last_us is None or day <= _day(last_us).isoformat()
     )
 
 

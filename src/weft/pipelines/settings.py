@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from weft.configuration import Section
 from weft.errors import UsageError
@@ -23,6 +23,7 @@ from weft.spark.selection import parse_selection
 
 AVAILABLE_NOW: Final = "available-now"
 INTERVAL: Final = re.compile(r"[1-9][0-9]{0,6} (millisecond|second|minute|hour)s?")
+STORE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=//)")
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -41,6 +42,16 @@ def _trigger(text: str) -> str:
     if text != AVAILABLE_NOW and not INTERVAL.fullmatch(text):
         raise ValueError(f'has to be "{AVAILABLE_NOW}" or a time like "5 seconds"')
     return text
+
+
+def _directory(given: object) -> object:
+    """A Path has lost what tells a store from a directory."""
+    if isinstance(given, str) and (found := STORE.match(given)):
+        raise ValueError(
+            f"Spark keeps its checkpoint in a directory here, not in {found[0]}//: without a jar it has no way to an "
+            "object store. Tables may be there. archive goes on behind what its table has if a checkpoint is lost"
+        )
+    return given
 
 
 def _name(text: str) -> str:
@@ -133,7 +144,9 @@ class SparkSection(Section):
 class RunSection(Section):
     """How a streaming pipeline runs."""
 
-    checkpoint: Path = Field(description="The directory of Spark's progress. Keep it as long as the tables.")
+    checkpoint: Annotated[Path, BeforeValidator(_directory)] = Field(
+        description="The directory of Spark's progress. Keep it as long as the tables."
+    )
     trigger: Trigger = Field(
         default="5 seconds", description=f'How often to look for more, or "{AVAILABLE_NOW}": all there is, then end.'
     )

@@ -17,6 +17,7 @@ from typing import Any, Final
 from weft.errors import UsageError, WeftError
 from weft.pipelines.base import Outcome
 from weft.pipelines.catalogue import find
+from weft.pipelines.lake.settings import TABLE_NAME
 from weft.pipelines.records import Records, default_directory
 from weft.pipelines.running import Wish, run
 from weft.visible import visible
@@ -28,6 +29,7 @@ def main(pipeline: Any, arguments: Sequence[str] | None = None) -> None:
     """Run it as the command line says, and end the process."""
     parser = argparse.ArgumentParser(prog=f"{pipeline.name}.py", description=find(pipeline.name).summary)
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="TOML or YAML")
+    parser.add_argument("--table", metavar="TABLE", help="its path or address, or catalog.namespace.table")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting above the file")
     parser.add_argument("--available-now", action="store_true", help="all there is, then end")
     parser.add_argument("--execute", action="store_true", help="do it, for jobs that plan first")
@@ -35,7 +37,8 @@ def main(pipeline: Any, arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     records = Records(given.state_dir or default_directory(os.environ))
     try:
-        wish = Wish(given.config, read_overrides(given.set), given.execute, given.available_now)
+        overrides = read_overrides(given.set) | ({} if given.table is None else table_overrides(given.table))
+        wish = Wish(given.config, overrides, given.execute, given.available_now)
         outcome = run(pipeline, wish, records, _say)
     except WeftError as error:
         sys.exit(visible(f"weft: {error}"))
@@ -54,6 +57,11 @@ def read_overrides(settings: Sequence[str]) -> dict[str, object]:
         except tomllib.TOMLDecodeError:
             overrides[name] = text
     return overrides
+
+
+def table_overrides(table: str) -> dict[str, object]:
+    """What ``--table`` means: a name has two dots and no slash, everything else is a path."""
+    return {"table.name" if TABLE_NAME.fullmatch(table) else "table.path": table}
 
 
 def _split(setting: str) -> tuple[str, str]:

@@ -100,7 +100,7 @@ class Connection:
 
     def access(self) -> Access:
         """What this connection's security comes to on this machine, now: a file may have been replaced."""
-        token = None if self.token is None else _read_token(self.token)
+        token = None if self.token is None else read_secret("token", self.token)
         if self.insecure:
             return Access(token, None, insecure=True)
         if self.tls_root is not None:
@@ -152,20 +152,23 @@ def find_file(path: str) -> Path:
     return sent if sent.exists() else given
 
 
-def _read_token(reference: str) -> str:
+def read_secret(option: str, reference: str) -> str:
+    """What is at ``file:/path`` or in ``env:NAME`` on this machine; UsageError if there is nothing."""
     kind, _, place = reference.partition(":")
     if kind == "env":
-        token = os.environ.get(place, "")
-        if not token.strip():
-            raise UsageError(f"option token: there is no variable {place} in the environment of this process")
-        return token.strip()
+        secret = os.environ.get(place, "")
+        if not secret.strip():
+            raise UsageError(f"option {option}: there is no variable {place} in the environment of this process")
+        return secret.strip()
     path = find_file(place)
     try:
         with path.open("rb") as stream:
             data = stream.read(SPARK_TOKEN_FILE_BYTES_MAX + 1)
-        token = data.decode("ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"option token: cannot read {path} on this machine: {error}") from None
-    if not token or len(data) > SPARK_TOKEN_FILE_BYTES_MAX:
-        raise UsageError(f"option token: {path} holds no API key", bytes=len(data), limit=SPARK_TOKEN_FILE_BYTES_MAX)
-    return token
+        secret = data.decode("ascii").strip()
+    except OSError as error:
+        raise UsageError(f"option {option}: cannot read {path} on this machine: {error}") from None
+    except UnicodeDecodeError:  # whose text quotes the file
+        raise UsageError(f"option {option}: {path} holds no key: a byte of it is not ASCII") from None
+    if not secret or len(data) > SPARK_TOKEN_FILE_BYTES_MAX:
+        raise UsageError(f"option {option}: {path} holds no key", bytes=len(data), limit=SPARK_TOKEN_FILE_BYTES_MAX)
+    return secret

@@ -44,11 +44,11 @@ def test_a_driver_that_was_taken_for_dead_commits_nothing_twice(
     table: DeltaLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looked at the table before the new driver committed the batch, and commits after it."""
-    seen_before = table._load()
+    seen_before = table.load()
     table.commit(written(table, rows(range(5))), "q", 0)
     loads = iter([seen_before])
-    fresh = DeltaLake._load
-    monkeypatch.setattr(DeltaLake, "_load", lambda self: next(loads, None) or fresh(self))
+    fresh = DeltaLake.load
+    monkeypatch.setattr(DeltaLake, "load", lambda self: next(loads, None) or fresh(self))
     assert not table.commit(written(table, rows(range(5))), "q", 0)
     assert offsets_of(table) == list(range(5))
 
@@ -57,9 +57,9 @@ def test_two_compactions_that_read_the_same_files_do_not_both_succeed(
     table: DeltaLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.commit(written(table, rows(range(5))), "q", 0)
-    seen_before, small = table._load(), table.files()
+    seen_before, small = table.load(), table.files()
     table.replace(small, written(table, rows(range(5)), query="compact"))
-    monkeypatch.setattr(DeltaLake, "_load", lambda _: seen_before)
+    monkeypatch.setattr(DeltaLake, "load", lambda _: seen_before)
     with pytest.raises(TableChanged, match="Delta refused to replace files"):
         table.replace(small, written(table, rows(range(5)), query="compact"))
     monkeypatch.undo()
@@ -97,11 +97,11 @@ def test_a_merge_and_a_compaction_of_the_same_files_do_not_both_succeed(
     table: DeltaLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.merge(state(5, "a"), ["topic"], ["offset"], "q", 0)
-    seen_before = table._load()
+    seen_before = table.load()
     table.replace(table.files(), written(table, rows(range(5, 6), topic="a"), query="compact"))
     loads = iter([seen_before])
-    fresh = DeltaLake._load
-    monkeypatch.setattr(DeltaLake, "_load", lambda self: next(loads, None) or fresh(self))
+    fresh = DeltaLake.load
+    monkeypatch.setattr(DeltaLake, "load", lambda self: next(loads, None) or fresh(self))
     with pytest.raises(TableChanged, match="Delta refused batch 1"):
         table.merge(state(9, "a"), ["topic"], ["offset"], "q", 1)
     assert table.merge(state(9, "a"), ["topic"], ["offset"], "q", 1), "and again, on what is there now"

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pyiceberg.catalog
 import pytest
 from pyiceberg.table import Table as Loaded
-from pyiceberg.utils.config import Config
 
-from tests.pipelines.lake.made import made_table, offsets_of, rows, written
+from tests.pipelines.lake.made import configure_catalog, made_table, offsets_of, rows, written
 from weft.pipelines.lake import TableChanged, open_table
 from weft.pipelines.lake.iceberg import IcebergLake
 
@@ -70,11 +68,9 @@ def test_readers_skip_files_by_offset_topic_and_day(table: IcebergLake) -> None:
 
 
 def test_a_catalog_of_pyicebergs_own_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/prod.db")
-    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TYPE", "sql")
-    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())  # which pyiceberg reads when it is imported
+    configure_catalog(monkeypatch, "prod", {"uri": f"sqlite:///{tmp_path}/prod.db", "type": "sql"})
     table = made_table(tmp_path, "iceberg", catalog="prod", identifier="plant.events")
     table.commit(written(table, rows(range(5))), "q", 0)
-    assert not (table.settings.root / "catalog.db").exists()
+    assert not (Path(table.settings.path) / "catalog.db").exists()
     again = open_table(replace(table.settings, partition_by=(), sort_by=()))
     assert [file.path for file in again.files()] == [file.path for file in table.files()]

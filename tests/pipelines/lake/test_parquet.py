@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -102,32 +101,33 @@ def test_a_compaction_that_was_cut_short_is_finished_by_whoever_looks(
     assert offsets_of(table) == list(range(15))
 
 
-def test_of_two_drivers_at_a_batch_one_waits_for_the_other(table: ParquetLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second comes while the first is between looking and deciding."""
+@pytest.mark.req("SPK-03")
+@pytest.mark.parametrize("later", [0, 1], ids=["the same batch", "and the one after it"])
+def test_of_two_drivers_at_a_batch_one_wins(table: ParquetLake, monkeypatch: pytest.MonkeyPatch, later: int) -> None:
+    """The second comes while the first is between looking and deciding, and may get further than it."""
     mine, others = written(table, rows(range(5))), written(table, rows(range(5)))
-    outcomes: list[bool] = []
-    other = threading.Thread(target=lambda: outcomes.append(ParquetLake(table.settings).commit(others, "q", 0)))
-    look = ParquetLake.committed
+    look = ParquetLake._carried_out
+    looks = iter([True])
 
-    def slow(self: ParquetLake, query: str) -> int | None:
+    def slow(self: ParquetLake, query: str) -> object:
         found = look(self, query)
-        if self is table and not other.ident:
-            other.start()
-            other.join(timeout=0.2)
-            assert other.is_alive(), "it waits"
+        if self is table and next(looks, False):
+            other = ParquetLake(table.settings)
+            assert other.commit(others, "q", 0)
+            if later:
+                assert other.commit(written(table, rows(range(5, 9)), batch=1), "q", 1)
         return found
 
-    monkeypatch.setattr(ParquetLake, "committed", slow)
-    assert table.commit(mine, "q", 0)
-    other.join(timeout=60)
-    assert outcomes == [False]
-    assert offsets_of(table) == list(range(5))
+    monkeypatch.setattr(ParquetLake, "_carried_out", slow)
+    assert not table.commit(mine, "q", 0)
+    assert offsets_of(table) == list(range(9 if later else 5))
 
 
 def test_decisions_do_not_pile_up(table: ParquetLake) -> None:
     for batch in range(5):
         table.commit(written(table, rows(range(batch, batch + 1)), batch=batch), "q", batch)
-    assert [path.name for path in (table.settings.root / "_weft" / "decisions" / "q").iterdir()] == ["4.json"]
+    names = [path.name for path in (Path(table.settings.path) / "_weft" / "decisions").iterdir()]
+    assert sorted(names) == ["lock", "q.json"]
 
 
 def test_pandas_sees_the_rows_and_the_day(table: ParquetLake) -> None:

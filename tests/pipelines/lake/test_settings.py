@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_spark_changes_the_case_of_names_and_adds_its_own() -> None:
 
 
 def test_a_table_is_where_the_driver_says_wherever_executors_stand() -> None:
-    assert TableSettings("relative/table").root.is_absolute()
+    assert Path(TableSettings("relative/table").path).is_absolute()
     assert TableSettings("file:///lake/events").path == "/lake/events"
 
 
@@ -34,10 +34,10 @@ def test_a_table_is_where_the_driver_says_wherever_executors_stand() -> None:
         ({"table": "/t", "tableFormat": "orc"}, "option tableFormat is one of delta, iceberg, parquet, not 'orc'"),
         ({"table": "/t", "fileBytes": "12"}, "option fileBytes is a number from 65536"),
         ({"table": "/t", "partitonBy": "date"}, "no such option 'partitonBy'"),
-        ({"table": "s3://bucket/t"}, "a table is a directory that driver and executors see"),
+        ({"table": "ftp://bucket/t"}, "tables are in directories or below s3://, gs:// or abfss://; ftp: is not"),
         ({"table": "/t", "identifier": "events"}, "an Iceberg table is called namespace.name"),
         ({"table": "/t", "partitionBy": "date", "sortBy": "date"}, "rows of a partition are not sorted by"),
-        ({"table": ""}, "a table needs a directory"),
+        ({"table": ""}, "a table needs a path"),
     ],
 )
 def test_a_refusal_names_the_option(options: dict[str, str], words: str) -> None:
@@ -45,8 +45,8 @@ def test_a_refusal_names_the_option(options: dict[str, str], words: str) -> None
         TableSettings.from_options(options)
 
 
-def test_a_configuration_becomes_settings(tmp_path: Any) -> None:
-    section = TableSection(path=tmp_path, format=TableFormat.PARQUET, file_bytes=1 << 20)
+def test_a_configuration_becomes_settings(tmp_path: Path) -> None:
+    section = TableSection(path=str(tmp_path), format=TableFormat.PARQUET, file_bytes=1 << 20)
     assert section.settings(("date",), ("topic",)) == TableSettings(
         str(tmp_path), TableFormat.PARQUET, ("date",), ("topic",), 1 << 20
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from tests.pipelines.lake.made import FIRST_DAY, SCHEMA, made_table, offsets_of, on_disk, rows, written
+from tests.pipelines.lake.made import FIRST_DAY, SCHEMA, made_in_s3, made_table, offsets_of, on_disk, rows, written
 from weft.pipelines.lake import Table, TableChanged, TableError, TableFormat, TableSettings, open_table
 from weft.pipelines.lake.table import ensure
 from weft.pipelines.lake.vacuum import vacuum
@@ -19,9 +18,16 @@ DAY_S = 86_400
 WEEK_S = 7 * DAY_S
 
 
-@pytest.fixture(params=list(TableFormat))
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
-    yield made_table(tmp_path, request.param)
+PLACES = ("directory", "s3")
+pytestmark = pytest.mark.xdist_group("s3")
+
+
+@pytest.fixture(params=[(kind, place) for kind in TableFormat for place in PLACES], ids="-".join)
+def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
+    kind, place = request.param
+    if place == "directory":
+        return made_table(tmp_path, kind)
+    return made_in_s3(request.getfixturevalue("s3"), tmp_path, kind, monkeypatch)
 
 
 @pytest.mark.req("SPK-03")
@@ -90,8 +96,13 @@ def test_files_can_go_without_others_in_their_place(table: Table) -> None:
     assert offsets_of(table) == list(range(5, 9))
 
 
-def test_a_partition_can_have_any_name_and_none(tmp_path: Path, table: Table) -> None:
-    named = made_table(tmp_path / "named", table.settings.format, partition_by=("topic",), sort_by=())
+def test_a_partition_can_have_any_name_and_none(table: Table) -> None:
+    named = open_table(
+        replace(
+            table.settings, path=f"{table.settings.path}2", partition_by=("topic",), sort_by=(), identifier="weft.named"
+        )
+    )
+    named.create(SCHEMA)
     topics = ["a b%/ü=1", "plain", "x" * 100]
     batches = [rows(range(n * 3, n * 3 + 3), topic=topic) for n, topic in enumerate(topics)]
     named.commit(written(named, *batches), "q", 0)

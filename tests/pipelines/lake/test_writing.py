@@ -25,7 +25,7 @@ CALM = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChe
 def write(place: Path, *batches: pa.RecordBatch, **layout: object) -> list[WrittenFile]:
     wanted = {"partition_by": ("date",), "sort_by": ("topic",)} | layout
     table = TableSettings(str(place), **wanted)  # type: ignore[arg-type]
-    return FileWriter(table, COLUMNS, Attempt("q", 0, 0, "00"), place.joinpath).write_all(batches)
+    return FileWriter(table, COLUMNS, Attempt("q", 0, 0, "00"), str).write_all(batches)
 
 
 def read(place: Path, file: WrittenFile) -> pa.Table:
@@ -69,7 +69,7 @@ def test_an_order_by_many_columns_of_many_values_is_still_one(tmp_path: Path, mo
     chance = np.random.default_rng(1)
     batch = pa.record_batch([pa.array(chance.integers(0, 30, 500)) for _ in schema], schema=schema)
     table = TableSettings(str(tmp_path), partition_by=("a",), sort_by=("b", "c", "d"))
-    files = FileWriter(table, schema, Attempt("q", 0, 0, "00"), tmp_path.joinpath).write_all([batch])
+    files = FileWriter(table, schema, Attempt("q", 0, 0, "00"), str).write_all([batch])
     found = []
     for file in files:
         rows_of = [tuple(row.values()) for row in read(tmp_path, file).to_pylist()]
@@ -108,7 +108,7 @@ def test_numbers_that_json_does_not_know_have_no_range(tmp_path: Path) -> None:
     for ratios, told in (([1.0, 2.0], True), ([1.0, float("inf")], False), ([1.0, float("nan")], True)):
         batch = pa.record_batch([pa.array([1, 2]), pa.array(ratios)], schema=schema)
         table = TableSettings(str(tmp_path))
-        (file,) = FileWriter(table, schema, Attempt("q", 0, 0, "00"), tmp_path.joinpath).write_all([batch])
+        (file,) = FileWriter(table, schema, Attempt("q", 0, 0, "00"), str).write_all([batch])
         assert ("ratio" in file.ranges) is told
 
 

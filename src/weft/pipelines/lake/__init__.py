@@ -6,7 +6,8 @@ that died are never part of the table.
 
 Read in this order:
 
-- ``settings`` and ``files``: which table, and what a file of it is called. Pure values.
+- ``address``, ``access`` and ``store``: where a table is, as whom it is reached, and its files, in a directory or in an
+  object store. ``settings`` and ``files``: which table, and what a file of it is called. Pure values.
 - ``writing``: Arrow batches to sorted, partitioned Parquet files, a task's share.
 - ``table``: what a table can do; ``delta``, ``iceberg`` and ``parquet`` do it, each with its own way to commit.
 - ``staging``: both halves of a write; ``source`` is ``format("weft-lake")``, ``streams`` starts queries with it,
@@ -14,7 +15,8 @@ Read in this order:
 - ``vacuum``: files that nobody needs any more.
 """
 
-from weft.pipelines.lake.settings import TableError, TableFormat, TableSection, TableSettings
+from weft.pipelines.lake.address import TableError
+from weft.pipelines.lake.settings import TableFormat, TableSection, TableSettings
 from weft.pipelines.lake.staging import Made, append_batch, prepare, query_id
 from weft.pipelines.lake.streams import read, register, write_stream
 from weft.pipelines.lake.table import Table, TableChanged, open_table

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from weft.pipelines.lake.files import Attempt, DataFile, WrittenFile
-from weft.pipelines.lake.reading import columns_of
+from weft.pipelines.lake.reading import columns_of, file_rows
 from weft.pipelines.lake.settings import TableSettings
 from weft.pipelines.lake.table import Table, open_table
 from weft.pipelines.lake.writing import FileWriter
@@ -20,7 +19,6 @@ from weft.pipelines.lake.writing import FileWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LAKE_READ_ROWS: Final = 65_536  # read from a file at a time when it is written anew
 QUERY: Final = "compact"  # in names of files, where those of a batch have their query
 SMALL_SHARE: Final = 0.75  # of the target: a larger file is left as it is
 
@@ -80,19 +78,7 @@ def rewrite(spark: SparkSession, table: Table, bins: Sequence[Bin]) -> list[Writ
 
 def rewrite_bin(settings: TableSettings, schema: pa.Schema, together: Bin, token: str) -> list[WrittenFile]:
     """On an executor: one bin."""
-    rows = (batch for file in together.files for batch in _rows(settings, schema, file))
+    store = settings.store()
+    rows = (batch for file in together.files for batch in file_rows(store, schema, file))
     attempt = Attempt(QUERY, 0, 0, token)
     return FileWriter(settings, schema, attempt, open_table(settings).place).write_all(rows)
-
-
-def _rows(settings: TableSettings, schema: pa.Schema, file: DataFile) -> Iterator[pa.RecordBatch]:
-    """A file's rows with all columns of the table: those it is partitioned by are not in the file itself."""
-    with pq.ParquetFile(settings.root / file.path) as stored:
-        for batch in stored.iter_batches(batch_size=LAKE_READ_ROWS):
-            columns = [
-                batch.column(each.name)
-                if each.name in batch.schema.names
-                else pa.repeat(pa.scalar(file.partition[each.name], pa.string()).cast(each.type), batch.num_rows)
-                for each in schema
-            ]
-            yield pa.RecordBatch.from_arrays(columns, names=schema.names)

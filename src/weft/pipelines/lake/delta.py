@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from weft.pipelines.lake.address import TableError
 from weft.pipelines.lake.files import DataFile, Range, Value, WrittenFile, partition_text
 from weft.pipelines.lake.reading import nullable, read_files
-from weft.pipelines.lake.settings import TableError, TableSettings
+from weft.pipelines.lake.settings import TableSettings
+from weft.pipelines.lake.store import ERROR_CHARS_MAX
 from weft.pipelines.lake.table import TableChanged
 
 if TYPE_CHECKING:
@@ -36,52 +38,57 @@ UNREADABLE: Final = frozenset({"deletionVectors", "columnMapping"})  # readers o
 
 
 class DeltaLake:
-    """A Delta table in a directory."""
+    """A Delta table, in a directory or in an object store."""
 
     def __init__(self, settings: TableSettings) -> None:
         self.settings = settings
 
     def exists(self) -> bool:
-        return DeltaTable.is_deltatable(self.settings.path)
+        with self._translated():
+            return DeltaTable.is_deltatable(self.settings.path, storage_options=self._options())
 
     def schema(self) -> StructType:
         from pyspark.sql.types import StructType
 
-        return StructType.fromJson(json.loads(self._load().schema().to_json()))
+        return StructType.fromJson(json.loads(self.load().schema().to_json()))
 
     def create(self, schema: StructType) -> None:
-        self.settings.root.mkdir(parents=True, exist_ok=True)
-        DeltaTable.create(
-            self.settings.path,
-            Schema.from_json(nullable(schema).json()),
-            mode="ignore",
-            partition_by=list(self.settings.partition_by) or None,
-        )
+        self.settings.store().check(writing=True)
+        with self._translated():
+            DeltaTable.create(
+                self.settings.path,
+                Schema.from_json(nullable(schema).json()),
+                mode="ignore",
+                partition_by=list(self.settings.partition_by) or None,
+                storage_options=self._options(),
+            )
 
     def partition_by(self) -> tuple[str, ...]:
-        return tuple(self._load().metadata().partition_columns)
+        return tuple(self.load().metadata().partition_columns)
 
-    def place(self, path: str) -> Path:
-        return self.settings.root / path  # no reader looks at files that the log does not name
+    def place(self, path: str) -> str:
+        return path  # no reader looks at files that the log does not name
 
     def committed(self, query: str) -> int | None:
-        return self._load().transaction_version(query)
+        return self.load().transaction_version(query)
 
     def commit(self, files: Sequence[WrittenFile], query: str, batch: int) -> bool:
-        table = self._load()
+        table = self.load()
         if _has(table, query, batch):
             return False
         try:
-            self._write(table, [self._added(file, changes_data=True) for file in files], Transaction(query, batch))
+            now_ms = _now_ms()
+            added = [self._added(file, now_ms, changes_data=True) for file in files]
+            self._write(table, added, Transaction(query, batch))
         except CommitFailedError as error:
             # A driver that was taken for dead may have committed the same batch a moment ago.
-            if _has(self._load(), query, batch):
+            if _has(self.load(), query, batch):
                 return False
             raise TableChanged(f"Delta refused batch {batch}: {error}", table=self.settings.path) from None
         return True
 
     def files(self) -> list[DataFile]:
-        table = self._load()
+        table = self.load()
         names = table.metadata().partition_columns
         actions = pa.table(table.get_add_actions(flatten=True))
         wanted = ["path", "size_bytes", *(f"partition.{name}" for name in names)]
@@ -92,12 +99,12 @@ class DeltaLake:
         ]
 
     def replace(self, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
-        table = self._load()
+        table = self.load()
         there = {file.path for file in self.files()}
         if gone := [file.path for file in removed if file.path not in there]:
             raise TableChanged("files to be replaced are gone", table=self.settings.path, first=gone[0])
-        now_ms = time.time_ns() // 1_000_000
-        actions: list[AddAction | RemoveAction] = [self._added(file, changes_data=False) for file in added]
+        now_ms = _now_ms()
+        actions: list[AddAction | RemoveAction] = [self._added(file, now_ms, changes_data=False) for file in added]
         # Files with nothing in their place are rows that went; else followers of the table need not look again.
         actions += [RemoveAction(file.path, not added, now_ms, file.size_bytes) for file in removed]
         try:
@@ -110,7 +117,7 @@ class DeltaLake:
 
         It counts as a replacement too: what compaction took meanwhile is not brought back.
         """
-        table = self._load()
+        table = self.load()
         if _has(table, query, batch):
             return False
         replacing = Transaction(REPLACING, _next(table))
@@ -125,7 +132,7 @@ class DeltaLake:
             )
             merging.when_matched_update_all(_later(order_by)).when_not_matched_insert_all().execute()
         except CommitFailedError as error:
-            if _has(self._load(), query, batch):
+            if _has(self.load(), query, batch):
                 return False
             raise TableChanged(f"Delta refused batch {batch}: {error}", table=self.settings.path) from None
         return True
@@ -133,21 +140,38 @@ class DeltaLake:
     def forget(self, now_s: float, grace_s: float) -> list[str]:
         del now_s  # Delta looks at the clock itself
         hours = ceil(grace_s / 3600)
-        found = self._load().vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        found = self.load().vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
         return list(dict.fromkeys(found))
 
     def read(self, spark: SparkSession, files: Sequence[DataFile] | None = None) -> DataFrame:
-        table = self._load()
+        table = self.load()
         if odd := UNREADABLE & set(table.protocol().reader_features or ()):
             raise TableError("the table uses Delta features that need Delta's own reader", features=", ".join(odd))
-        return read_files(spark, self.settings.path, self.schema(), self.files() if files is None else files)
+        return read_files(spark, self.settings, self.schema(), self.files() if files is None else files)
 
-    def _load(self) -> DeltaTable:
+    def load(self) -> DeltaTable:
         """As it is now: a handle knows nothing of later commits, not even of its own."""
         try:
-            return DeltaTable(self.settings.path)
+            with self._translated():
+                return DeltaTable(self.settings.path, storage_options=self._options())
         except TableNotFoundError:
             raise TableError("there is no Delta table", table=self.settings.path) from None
+
+    def _options(self) -> dict[str, str] | None:
+        return self.settings.credentials().delta() or None
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """What a store says, in one sentence and without secrets. A missing table is for the caller to tell."""
+        try:
+            yield
+        except TableNotFoundError:
+            raise
+        except (DeltaError, OSError) as error:
+            said = self.settings.credentials().scrubbed(str(error).partition("\n")[0])
+            raise TableError(
+                f"Delta cannot use the table: {said[:ERROR_CHARS_MAX]}", table=self.settings.path
+            ) from None
 
     def _write(self, table: DeltaTable, actions: Sequence[AddAction | RemoveAction], transaction: Transaction) -> None:
         table.create_write_transaction(
@@ -158,15 +182,19 @@ class DeltaLake:
             commit_properties=CommitProperties(app_transactions=[transaction]),
         )
 
-    def _added(self, file: WrittenFile, *, changes_data: bool) -> AddAction:
+    def _added(self, file: WrittenFile, now_ms: int, *, changes_data: bool) -> AddAction:
         return AddAction(
             path=file.path,  # deltalake makes it a URL, as the log wants it
             size=file.size_bytes,
             partition_values=file.partition,
-            modification_time=self.place(file.path).stat().st_mtime_ns // 1_000_000,
+            modification_time=now_ms,
             data_change=changes_data,
             stats=_statistics(file.rows, file.ranges),
         )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _has(table: DeltaTable, query: str, batch: int) -> bool:

@@ -6,7 +6,10 @@ A batch is one snapshot; the same transaction sets a property of the table that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +18,9 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
+    CommitStateUnknownException,
     NoSuchTableError,
+    NotInstalledError,
     TableAlreadyExistsError,
     ValidationException,
 )
@@ -24,10 +29,12 @@ from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.table import Table as Loaded
 
 from weft.limits import LAKE_COMMIT_ATTEMPTS
+from weft.pipelines.lake.address import TableError, parse_address
 from weft.pipelines.lake.files import DataFile, WrittenFile
 from weft.pipelines.lake.listing import visible
 from weft.pipelines.lake.reading import columns_of, read_files
-from weft.pipelines.lake.settings import CATALOG_FILE, TableError, TableSettings
+from weft.pipelines.lake.settings import CATALOG_FILE, TableSettings
+from weft.pipelines.lake.store import ERROR_CHARS_MAX
 from weft.pipelines.lake.table import TableChanged
 from weft.pipelines.lake.writing import has_range
 
@@ -46,15 +53,32 @@ PROPERTIES: Final = {
 
 
 class IcebergLake:
-    """An Iceberg table whose files lie in a directory."""
+    """An Iceberg table whose files lie in a directory or in an object store."""
 
     def __init__(self, settings: TableSettings) -> None:
-        self.settings = settings
+        self._settings = settings
+
+    @property
+    def settings(self) -> TableSettings:
+        """With the path where the table lies, which only the catalog may know. Executors need no catalog then."""
+        if not self._settings.path and self._catalog.table_exists(self._settings.identifier):
+            self._settings = replace(self._settings, path=self._load().location())
+        return self._settings
+
+    def check_catalog(self) -> None:
+        """Raise TableError if the catalog cannot be asked."""
+        try:
+            self.exists()
+        except TableError:
+            raise
+        except Exception as error:  # of HTTP, SQL, AWS: they have no class in common
+            said = self._settings.credentials().scrubbed(str(error).partition("\n")[0])[:ERROR_CHARS_MAX]
+            raise TableError(f"the catalog cannot be asked: {said}", catalog=self._settings.catalog) from None
 
     def exists(self) -> bool:
-        if self.settings.catalog is None and not (self.settings.root / CATALOG_FILE).is_file():
+        if self._settings.catalog is None and not self._own_catalog().is_file():
             return False
-        return self._catalog().table_exists(self.settings.identifier)
+        return self._catalog.table_exists(self._settings.identifier)
 
     def schema(self) -> StructType:
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -62,20 +86,22 @@ class IcebergLake:
         return from_arrow_schema(self._load().schema().as_arrow())
 
     def create(self, schema: StructType) -> None:
-        self.settings.root.mkdir(parents=True, exist_ok=True)
-        catalog = self._catalog()
-        catalog.create_namespace_if_not_exists(self.settings.identifier.rpartition(".")[0])
+        wanted = self._settings
+        if wanted.path:
+            wanted.store().check(writing=True)
+        catalog = self._catalog
+        catalog.create_namespace_if_not_exists(wanted.identifier.rpartition(".")[0])
         columns = columns_of(schema)
         unmeasured = (name for each in columns for name in _unmeasured(each.name, each.type))
         properties = PROPERTIES | {f"{METRICS_PROPERTY}{name}": "none" for name in unmeasured}
         try:
             with (
                 catalog.create_table_transaction(
-                    self.settings.identifier, columns, location=self.settings.path, properties=properties
+                    wanted.identifier, columns, location=wanted.path or None, properties=properties
                 ) as transaction,
                 transaction.update_spec() as spec,
             ):
-                for name in self.settings.partition_by:
+                for name in wanted.partition_by:
                     spec.add_identity(name)
         except (TableAlreadyExistsError, CommitFailedException):
             pass  # another query was first
@@ -83,8 +109,8 @@ class IcebergLake:
     def partition_by(self) -> tuple[str, ...]:
         return tuple(field.name for field in self._load().spec().fields)
 
-    def place(self, path: str) -> Path:
-        return self.settings.root / path  # no reader looks at files that no snapshot names
+    def place(self, path: str) -> str:
+        return path  # no reader looks at files that no snapshot names
 
     def committed(self, query: str) -> int | None:
         return _committed(self._load(), query)
@@ -98,9 +124,9 @@ class IcebergLake:
             try:
                 with table.transaction() as transaction:
                     transaction.set_properties({BATCH_PROPERTY + query: str(batch)})
-                    transaction.add_files([str(self.place(file.path)) for file in files], check_duplicate_files=False)
-            except CommitFailedException:
-                continue  # somebody else committed: perhaps this very batch
+                    transaction.add_files([self._named(file) for file in files], check_duplicate_files=False)
+            except (CommitFailedException, CommitStateUnknownException):
+                continue  # somebody else committed, perhaps this very batch; or we did, and the answer was lost
             return True
         raise self._crowded()
 
@@ -112,7 +138,7 @@ class IcebergLake:
         ]
 
     def replace(self, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
-        places = [str(self.place(file.path)) for file in added]
+        places = [self._named(file) for file in added]
         for _ in range(LAKE_COMMIT_ATTEMPTS):
             table = self._load()
             active = self._active(table)
@@ -131,31 +157,54 @@ class IcebergLake:
 
     def forget(self, now_s: float, grace_s: float) -> list[str]:
         table = self._load()
-        table.maintenance.expire_snapshots().older_than(datetime.fromtimestamp(now_s - grace_s, UTC)).commit()
+        with suppress(CommitFailedException):  # a writer was faster: the next time will do
+            table.maintenance.expire_snapshots().older_than(datetime.fromtimestamp(now_s - grace_s, UTC)).commit()
         named = self._load().inspect.all_files().column("file_path").to_pylist()
         needed = {self._within(path) for path in named}
         return [
             path
-            for path, facts in visible(self.settings.root)
-            if path not in needed and now_s - facts.st_mtime >= grace_s
+            for path, facts in visible(self.settings.store())
+            if path not in needed and now_s - facts.written_s >= grace_s
         ]
 
     def read(self, spark: SparkSession, files: Sequence[DataFile] | None = None) -> DataFrame:
-        return read_files(spark, self.settings.path, self.schema(), self.files() if files is None else files)
+        return read_files(spark, self.settings, self.schema(), self.files() if files is None else files)
 
+    @cached_property
     def _catalog(self) -> Catalog:
-        if self.settings.catalog is not None:
-            return load_catalog(self.settings.catalog)
-        place = self.settings.root / CATALOG_FILE
-        return SqlCatalog("weft", uri=f"sqlite:///{place}", warehouse=self.settings.path)
+        wanted = self._settings
+        if wanted.catalog is None:
+            return SqlCatalog("weft", uri=f"sqlite:///{self._own_catalog()}", warehouse=wanted.path)
+        try:
+            return load_catalog(wanted.catalog, **wanted.credentials().iceberg())
+        except (ValueError, NotInstalledError) as error:
+            raise TableError(
+                f"pyiceberg cannot open the catalog: set it up in .pyiceberg.yaml or by PYICEBERG_CATALOG__... in the "
+                f"environment ({wanted.credentials().scrubbed(str(error))[:ERROR_CHARS_MAX]})",
+                catalog=wanted.catalog,
+            ) from None
+
+    def _own_catalog(self) -> Path:
+        """SQLite needs a directory."""
+        if not self._settings.address.is_directory:
+            raise TableError(
+                "an Iceberg table in an object store needs a catalog: give catalog, the name of one that pyiceberg is "
+                "set up for",
+                table=self._settings.path,
+            )
+        return Path(self._settings.path) / CATALOG_FILE
+
+    def _named(self, file: DataFile) -> str:
+        return f"{self.settings.path}/{file.path}"
 
     def _load(self) -> Loaded:
         try:
             if self.exists():
-                return self._catalog().load_table(self.settings.identifier)
+                return self._catalog.load_table(self._settings.identifier)
         except NoSuchTableError:
             pass
-        raise TableError("there is no Iceberg table", table=self.settings.path, identifier=self.settings.identifier)
+        wanted = self._settings
+        raise TableError("there is no Iceberg table", table=wanted.path, identifier=wanted.identifier)
 
     def _crowded(self) -> TableChanged:
         return TableChanged(
@@ -166,7 +215,7 @@ class IcebergLake:
         return {self._within(task.file.file_path): task.file for task in table.scan().plan_files()}
 
     def _within(self, path: str) -> str:
-        return str(Path(path.removeprefix("file://")).relative_to(self.settings.root))
+        return parse_address(path).text.removeprefix(f"{self.settings.path}/")
 
 
 def _committed(table: Loaded, query: str) -> int | None:

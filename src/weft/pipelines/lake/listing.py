@@ -1,29 +1,18 @@
-"""What lies in a table's directory, as readers that know nothing of its format see it."""
+"""What readers see of a table's files that know nothing of its format."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Final
 
 from weft.pipelines.lake.files import SUFFIX
+from weft.pipelines.lake.store import Facts, Store
 
-HIDDEN_PREFIXES = ("_", ".")  # what Spark and Arrow leave out of a listing
-
-
-def visible(root: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Parquet files below ``root``, by their path within it. Those that go meanwhile are not there."""
-    for place, directories, names in os.walk(root):
-        directories[:] = sorted(name for name in directories if not name.startswith(HIDDEN_PREFIXES))
-        for name in sorted(names):
-            file = Path(place, name)
-            if name.endswith(SUFFIX) and not name.startswith(HIDDEN_PREFIXES) and (facts := facts_of(file)):
-                yield file.relative_to(root).as_posix(), facts
+HIDDEN_PREFIXES: Final = ("_", ".")  # what Spark and Arrow leave out of a listing
 
 
-def facts_of(file: Path) -> os.stat_result | None:
-    """Size and time of a file; None if it has gone."""
-    try:
-        return file.stat()
-    except FileNotFoundError:
-        return None
+def visible(store: Store) -> Iterator[tuple[str, Facts]]:
+    """Parquet files, by their path within the table."""
+    for path, facts in store.files():
+        if path.endswith(SUFFIX) and not any(step.startswith(HIDDEN_PREFIXES) for step in path.split("/")):
+            yield path, facts

@@ -2,24 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from weft.limits import MIB
 from weft.pipelines.lake.files import DataFile
+from weft.pipelines.lake.settings import TableSettings
+from weft.pipelines.lake.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+LAKE_READ_ROWS: Final = 65_536  # read from a file at a time
+LAKE_TASK_BYTES: Final = 128 * MIB  # of files that one task reads from a store, as Spark cuts files
 
-def read_files(spark: SparkSession, root: str, schema: StructType, files: Sequence[DataFile]) -> DataFrame:
-    """The rows of these files, exactly; partitions come from the names of their directories."""
+
+def read_files(
+    spark: SparkSession, settings: TableSettings, schema: StructType, files: Sequence[DataFile]
+) -> DataFrame:
+    """The rows of these files, exactly. Spark reads a directory by itself; partitions come from its names."""
     if not files:
         return spark.createDataFrame([], schema)
-    paths = [f"{root}/{file.path}" for file in files]
-    return spark.read.schema(schema).option("basePath", root).parquet(*paths).select(schema.names)
+    if not settings.address.is_directory:
+        return _from_store(spark, settings, schema, files)
+    paths = [f"{settings.path}/{file.path}" for file in files]
+    return spark.read.schema(schema).option("basePath", settings.path).parquet(*paths).select(schema.names)
+
+
+def _from_store(
+    spark: SparkSession, settings: TableSettings, schema: StructType, files: Sequence[DataFile]
+) -> DataFrame:
+    """Spark has no jar for object stores, and needs none: tasks read the files themselves, as they write them."""
+    tasks = shares(files, LAKE_TASK_BYTES)
+    columns = columns_of(schema)
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        store = settings.store()
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            for file in tasks[number]:
+                yield from file_rows(store, columns, file)
+
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, schema)
+
+
+def shares(files: Sequence[DataFile], size_bytes: int) -> list[list[DataFile]]:
+    """Files in their order, together up to this size. Pure."""
+    found: list[list[DataFile]] = []
+    left = 0
+    for file in files:
+        if not found or file.size_bytes > left:
+            found.append([])
+            left = size_bytes
+        found[-1].append(file)
+        left -= file.size_bytes
+    return found
+
+
+def file_rows(store: Store, schema: pa.Schema, file: DataFile) -> Iterator[pa.RecordBatch]:
+    """A file's rows with all columns of the table: those it is partitioned by are not in the file itself."""
+    with closing(store.reader(file.path)) as source, pq.ParquetFile(source) as stored:
+        for batch in stored.iter_batches(batch_size=LAKE_READ_ROWS):
+            columns = [
+                batch.column(each.name).cast(each.type)
+                if each.name in batch.schema.names
+                else pa.repeat(pa.scalar(file.partition[each.name], pa.string()).cast(each.type), batch.num_rows)
+                for each in schema
+            ]
+            yield pa.RecordBatch.from_arrays(columns, names=schema.names)
 
 
 def nullable(schema: StructType) -> StructType:

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, Self
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from weft.configuration import Section
-from weft.errors import UsageError
 from weft.limits import KIB, MIB
+from weft.pipelines.lake.access import Credentials, StoreAccess, StoreSection
+from weft.pipelines.lake.address import Address, StoreKind, TableError, parse_address
+from weft.pipelines.lake.store import Store, open_store
 from weft.spark.option_values import BadOption, by_name, parse_count, parse_list
 
 LAKE_FILE_BYTES: Final = 256 * MIB  # large enough that a table of a terabyte has 4,000 files, and one task reads it
 LAKE_FILE_BYTES_MIN: Final = 64 * KIB  # for tests; anything near it is what compaction is there against
 LAKE_FILE_BYTES_MAX: Final = 8 * 1024 * MIB  # readers split files by row groups, but uploads and copies do not
-OPTIONS: Final = ("table", "tableFormat", "partitionBy", "sortBy", "fileBytes", "catalog", "identifier")
+OPTIONS: Final = ("table", "tableFormat", "partitionBy", "sortBy", "fileBytes", "catalog", "identifier", "store")
 SPARKS_OWN: Final = frozenset({"queryname", "checkpointlocation"})  # stand among the options of a streaming write
-SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_]+\.[A-Za-z0-9_]+")
+UNITS_BYTES: Final = {"KiB": KIB, "MiB": MIB, "GiB": 1024 * MIB}
+SIZE: Final = re.compile(r"([0-9]{1,9}) ?(KiB|MiB|GiB)")
+TABLE_NAME: Final = re.compile(r"(?P<catalog>[A-Za-z0-9_-]+)\.(?P<identifier>[A-Za-z0-9_]+\.[A-Za-z0-9_]+)")
 IDENTIFIER_DEFAULT: Final = "weft.events"
+NAMES_ARE_ICEBERG: Final = (
+    "names and catalogs are for Iceberg tables. A Delta table, also one of Unity or Hive, is given by the path where "
+    "it lies"
+)
 CATALOG_FILE: Final = "catalog.db"
 
 
-class TableError(UsageError):
-    """A table that cannot be read or written like this; says which one and why."""
+def _size(given: object) -> object:
+    found = SIZE.fullmatch(given) if isinstance(given, str) else None
+    return int(found[1]) * UNITS_BYTES[found[2]] if found else given
 
 
 class TableFormat(StrEnum):
@@ -41,30 +51,41 @@ class TableFormat(StrEnum):
 class TableSettings:
     """A table. ``partition_by`` makes directories, ``sort_by`` orders the rows within a file: both let readers skip."""
 
-    path: str
+    path: str  # empty: where the catalog puts it
     format: TableFormat = TableFormat.DELTA
     partition_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
     file_bytes: int = LAKE_FILE_BYTES  # a task begins another file at this size; compaction aims at it
     catalog: str | None = None  # Iceberg: a catalog of pyiceberg's own configuration; none: SQLite beside the table
     identifier: str = IDENTIFIER_DEFAULT  # Iceberg: what the table is called in its catalog
+    access: StoreAccess = field(default_factory=StoreAccess)  # where the credentials of an object store are
 
     def __post_init__(self) -> None:
-        path = self.path.removeprefix("file://")
-        if SCHEME.match(path):
-            raise TableError("a table is a directory that driver and executors see: mount it", table=self.path)
-        if not path:
-            raise TableError("a table needs a directory")
-        object.__setattr__(self, "path", str(Path(path).expanduser().absolute()))
         object.__setattr__(self, "format", TableFormat(self.format))
+        if self.path or self.catalog is None:
+            object.__setattr__(self, "path", parse_address(self.path).text)
+        if self.catalog is not None and self.format is not TableFormat.ICEBERG:
+            raise TableError(NAMES_ARE_ICEBERG, format=self.format, catalog=self.catalog)
         if not IDENTIFIER.fullmatch(self.identifier):
             raise TableError("an Iceberg table is called namespace.name", identifier=self.identifier)
         if both := set(self.partition_by) & set(self.sort_by):
             raise TableError("rows of a partition are not sorted by what they share", columns=", ".join(sorted(both)))
 
     @property
-    def root(self) -> Path:
-        return Path(self.path)
+    def address(self) -> Address:
+        return parse_address(self.path)
+
+    def store(self) -> Store:
+        """The table's files."""
+        return open_store(self.address, self.access)
+
+    def credentials(self) -> Credentials:
+        """For libraries that reach the store by themselves; looked up here and now."""
+        if self.path:
+            return self.access.credentials(self.address.kind, os.environ)
+        # Where the catalog will put it is not known yet. What is set is most likely for S3.
+        is_set = self.access != StoreAccess()
+        return self.access.credentials(StoreKind.S3 if is_set else StoreKind.DIRECTORY, os.environ)
 
     def options(self) -> dict[str, str]:
         """As options of ``format("weft-lake")``."""
@@ -76,6 +97,7 @@ class TableSettings:
             "fileBytes": str(self.file_bytes),
             "catalog": self.catalog or "",
             "identifier": self.identifier,
+            "store": self.access.text(),
         }
         return {name: value for name, value in named.items() if value}
 
@@ -84,33 +106,41 @@ class TableSettings:
         """What ``options`` gives, in whatever case Spark made of the names."""
         ours = {name: value for name, value in options.items() if name.lower() not in SPARKS_OWN}
         given = by_name(ours, OPTIONS)
-        if "table" not in given:
-            raise BadOption("option table is missing: the table's directory")
+        if "table" not in given and "catalog" not in given:
+            raise BadOption("option table is missing: the table's directory, or its place in an object store")
         formats = [each.value for each in TableFormat]
         if (wanted := given.get("tableFormat", TableFormat.DELTA.value).lower()) not in formats:
             raise BadOption(f"option tableFormat is one of {', '.join(formats)}, not {wanted!r}")
         size = given.get("fileBytes", str(LAKE_FILE_BYTES))
         return cls(
-            path=given["table"],
+            path=given.get("table", ""),
             format=TableFormat(wanted),
             partition_by=parse_list(given.get("partitionBy", "")),
             sort_by=parse_list(given.get("sortBy", "")),
             file_bytes=parse_count("fileBytes", size, LAKE_FILE_BYTES_MIN, LAKE_FILE_BYTES_MAX),
             catalog=given.get("catalog"),
             identifier=given.get("identifier", IDENTIFIER_DEFAULT),
+            access=StoreAccess.from_text(given.get("store", "")),
         )
 
 
 class TableSection(Section):
     """A table in a pipeline's configuration."""
 
-    path: Path = Field(description="The table's directory; driver and executors have to see it.")
+    path: str | None = Field(
+        default=None,
+        description="The table's directory, which driver and executors have to see, or `s3://`, `gs://`, `abfss://`.",
+    )
+    name: str | None = Field(
+        default=None,
+        description="Iceberg: `catalog.namespace.table`, instead of a path, and of `catalog` and `identifier`.",
+    )
     format: TableFormat = Field(default=TableFormat.DELTA, description="`delta`, `iceberg` or `parquet`.")
-    file_bytes: int = Field(
+    file_bytes: Annotated[int, BeforeValidator(_size)] = Field(
         default=LAKE_FILE_BYTES,
         ge=LAKE_FILE_BYTES_MIN,
         le=LAKE_FILE_BYTES_MAX,
-        description="How large a file may grow before a task begins the next one.",
+        description='How large files are to be: a number of bytes, or "128MiB".',
     )
     catalog: str | None = Field(
         default=None, description="Iceberg: a catalog of `.pyiceberg.yaml`; unset: SQLite beside the table."
@@ -119,16 +149,34 @@ class TableSection(Section):
         default=IDENTIFIER_DEFAULT, pattern=IDENTIFIER.pattern, description="Iceberg: its name in the catalog."
     )
 
+    store: StoreSection = Field(default=StoreSection(), description="How to reach an object store.")
+
     @field_validator("path", mode="before")
     @classmethod
-    def _is_directory(cls, path: object) -> object:
-        """A Path has lost what tells a store from a directory."""
-        text = str(path).removeprefix("file://")
-        if found := SCHEME.match(text):
-            raise ValueError(
-                f"tables are in directories that driver and executors see; {found[0]} is not supported: mount the store"
-            )
-        return text if isinstance(path, str) else path
+    def _is_address(cls, path: object) -> object:
+        try:
+            return parse_address(str(path)).text if isinstance(path, str | Path) else path
+        except TableError as error:
+            raise ValueError(str(error)) from None  # what pydantic collects
+
+    @field_validator("name")
+    @classmethod
+    def _is_name(cls, name: str | None) -> str | None:
+        if name is not None and not TABLE_NAME.fullmatch(name):
+            raise ValueError("has to be catalog.namespace.table, of letters, digits and '_'")
+        return name
+
+    @model_validator(mode="after")
+    def _is_somewhere(self) -> Self:
+        if self.path is None and self.name is None:
+            raise ValueError("give path, or name, which is catalog.namespace.table")
+        given = self.model_fields_set
+        if self.name is not None and given & {"catalog", "identifier"}:
+            raise ValueError("name says catalog and identifier: give one or the other")
+        named = self.name is not None or self.catalog is not None
+        if named and "format" in given and self.format is not TableFormat.ICEBERG:
+            raise ValueError(NAMES_ARE_ICEBERG)
+        return self
 
     @classmethod
     def is_input(cls) -> bool:
@@ -137,12 +185,15 @@ class TableSection(Section):
 
     def settings(self, partition_by: tuple[str, ...] = (), sort_by: tuple[str, ...] = ()) -> TableSettings:
         """The table as a pipeline lays it out."""
+        found = None if self.name is None else TABLE_NAME.fullmatch(self.name)
+        catalog, identifier = (self.catalog, self.identifier) if found is None else found.group("catalog", "identifier")
         return TableSettings(
-            path=str(self.path),
-            format=self.format,
+            path=self.path or "",
+            format=self.format if catalog is None else TableFormat.ICEBERG,
             partition_by=partition_by,
             sort_by=sort_by,
             file_bytes=self.file_bytes,
-            catalog=self.catalog,
-            identifier=self.identifier,
+            catalog=catalog,
+            identifier=identifier,
+            access=self.store.access(),
         )

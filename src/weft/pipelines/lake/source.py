@@ -21,9 +21,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from weft.pipelines.lake.address import TableError
 from weft.pipelines.lake.files import WrittenFile
 from weft.pipelines.lake.reading import columns_of
-from weft.pipelines.lake.settings import TableError, TableSettings
+from weft.pipelines.lake.settings import TableSettings
 from weft.pipelines.lake.staging import prepare, write_files
 from weft.pipelines.lake.table import open_table
 from weft.spark.properties import BATCH_ID, QUERY_ID
@@ -50,12 +51,12 @@ class LakeSource(DataSource):
         settings = TableSettings.from_options(self.options)
         _append_only(settings, overwrite)
         prepare(settings, schema)
-        return BatchWriter(settings, schema, query=f"once-{secrets.token_hex(8)}")
+        return BatchWriter(open_table(settings).settings, schema, query=f"once-{secrets.token_hex(8)}")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802  Spark's
         settings = TableSettings.from_options(self.options)
         _append_only(settings, overwrite)
-        return StreamWriter(settings, schema)
+        return StreamWriter(open_table(settings).settings, schema)
 
 
 class BatchWriter(DataSourceArrowWriter):

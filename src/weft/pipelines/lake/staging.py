@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
+from weft.pipelines.lake.address import TableError
 from weft.pipelines.lake.files import Attempt, WrittenFile
 from weft.pipelines.lake.reading import columns_of
-from weft.pipelines.lake.settings import TableError, TableSettings
+from weft.pipelines.lake.settings import TableSettings
 from weft.pipelines.lake.table import ensure, open_table
 from weft.pipelines.lake.writing import FileWriter, stored_schema
 
@@ -95,7 +96,7 @@ def append_batch(
     last = table.committed(query)
     if last is not None and last >= batch:
         return False
-    files = stage(frame, settings, query, batch, made)
+    files = stage(frame, table.settings, query, batch, made)
     return bool(files) and table.commit(files, query, batch)
 
 

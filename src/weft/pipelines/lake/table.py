@@ -8,15 +8,22 @@ same rows (or fewer, on purpose) and never touches what was committed meanwhile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
+from weft.pipelines.lake.address import TableError
 from weft.pipelines.lake.files import DataFile, WrittenFile
-from weft.pipelines.lake.settings import TableError, TableFormat, TableSettings
+from weft.pipelines.lake.settings import TableFormat, TableSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+# Where in a table its own files are, which no other format has.
+MARKERS: Final = {
+    TableFormat.DELTA: "_delta_log",
+    TableFormat.ICEBERG: "metadata",
+    TableFormat.PARQUET: "_weft",
+}
 
 
 class TableChanged(TableError):
@@ -24,7 +31,9 @@ class TableChanged(TableError):
 
 
 class Table(Protocol):
-    settings: TableSettings
+    @property
+    def settings(self) -> TableSettings:
+        """Which one, with the path where it lies, once it is there."""
 
     def exists(self) -> bool: ...
 
@@ -37,8 +46,8 @@ class Table(Protocol):
     def partition_by(self) -> tuple[str, ...]:
         """The columns that make its partitions."""
 
-    def place(self, path: str) -> Path:
-        """Where a task writes the file that is to be at ``path`` once it is committed."""
+    def place(self, path: str) -> str:
+        """Where in the table a task writes the file that is to be at ``path`` once it is committed."""
 
     def committed(self, query: str) -> int | None:
         """The last batch of a query that is in the table. Batch 0 is one: compare with None."""
@@ -79,6 +88,28 @@ def open_table(settings: TableSettings) -> Table:
             return ParquetLake(settings)
         case _:
             assert_never(settings.format)
+
+
+def check_place(settings: TableSettings, *, writing: bool) -> None:
+    """What can be known before a table is used; TableError if its store or its catalog cannot be."""
+    table = open_table(settings)
+    if settings.catalog is not None:
+        from weft.pipelines.lake.iceberg import IcebergLake
+
+        IcebergLake(settings).check_catalog()
+    if table.settings.path:  # else the catalog will say where it is to be
+        table.settings.store().check(writing=writing)
+        check_kind(table.settings)
+
+
+def check_kind(settings: TableSettings) -> None:
+    """TableError if there is a table of another format where this one is to be."""
+    store = settings.store()
+    for kind, marker in MARKERS.items():
+        if kind is not settings.format and next(iter(store.files(marker)), None) is not None:
+            wanted = MARKERS[settings.format]
+            if next(iter(store.files(wanted)), None) is None:
+                raise TableError(f"there is a {kind} table, not a {settings.format} table", table=settings.path)
 
 
 def ensure(table: Table, schema: StructType) -> None:

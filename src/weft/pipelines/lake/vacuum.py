@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from weft.pipelines.lake.files import batch_of
-from weft.pipelines.lake.listing import facts_of
 from weft.pipelines.lake.table import Table
 
 LAKE_BATCH_S_MAX: Final = 7 * 86_400  # no batch runs longer; files that may belong to a running one are left so long
@@ -14,16 +13,16 @@ LAKE_BATCH_S_MAX: Final = 7 * 86_400  # no batch runs longer; files that may bel
 
 def vacuum(table: Table, *, now_s: float, grace_s: float) -> list[str]:
     """Remove what the table has no use for since ``grace_s``, and nothing of a batch that may be running."""
-    root = table.settings.root
+    store = table.settings.store()
     queries = {batch[0] for path in table.forget(now_s, grace_s) if (batch := batch_of(path))}
     committed = {query: table.committed(query) for query in queries}
     # Looked for once more, now that it is known which batches are in: a batch that was committed between a listing and
     # that knowledge would have its own files taken for those of a dead attempt.
     removed = []
     for path in table.forget(now_s, grace_s):
-        facts = facts_of(root / path)
-        if facts and is_dead(path, facts.st_mtime, committed, now_s):
-            (root / path).unlink(missing_ok=True)
+        facts = store.facts(path)
+        if facts and is_dead(path, facts.written_s, committed, now_s):
+            store.remove(path)
             removed.append(path)
     return removed
 

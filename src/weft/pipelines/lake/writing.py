@@ -6,12 +6,10 @@ its own file. Within a row group rows are sorted, so that its statistics let rea
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import isfinite
-from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from weft.limits import MIB, TOPIC_BYTES_MAX
+from weft.pipelines.lake.address import TableError
 from weft.pipelines.lake.files import Attempt, Range, Value, WrittenFile, directory, partition_text
-from weft.pipelines.lake.settings import TableError, TableFormat, TableSettings
+from weft.pipelines.lake.settings import TableFormat, TableSettings
 
 LAKE_GROUP_BYTES: Final = 64 * MIB  # of Arrow in one row group, held and sorted by a task: 300,000 rows of 221 bytes
 LAKE_GROUP_ROWS: Final = 1_000_000  # likewise, however small they are
@@ -41,19 +40,19 @@ class _OpenFile:
     """A file being written."""
 
     path: str
-    place: Path
     partition: dict[str, str | None]
-    sink: Any
+    sink: IO[bytes]
     writer: pq.ParquetWriter
     footers: list[pq.FileMetaData] = field(default_factory=list)
     rows: int = 0
 
 
 class FileWriter:
-    """Writes one attempt's files. ``place`` says where a file goes while its batch is not committed."""
+    """Writes one attempt's files. ``place`` says where in the table a file is while its batch is not committed."""
 
-    def __init__(self, table: TableSettings, schema: pa.Schema, attempt: Attempt, place: Callable[[str], Path]) -> None:
+    def __init__(self, table: TableSettings, schema: pa.Schema, attempt: Attempt, place: Callable[[str], str]) -> None:
         self._table = table
+        self._store = table.store()
         self._schema = schema
         self._stored = stored_schema(table, schema)
         self._attempt = attempt
@@ -63,7 +62,7 @@ class FileWriter:
         self._done: list[WrittenFile] = []
 
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> list[WrittenFile]:
-        """Write them and close; the files are on disk when this returns."""
+        """Write them and close; the files are durable when this returns."""
         for group in _groups(batches, self._schema):
             self._write_group(group)
         self._close_all()
@@ -90,12 +89,10 @@ class FileWriter:
                 self._close_all()
             path = directory(partition) + self._attempt.file_name(self._numbers)
             self._numbers += 1
-            place = self._place(path)
-            place.parent.mkdir(parents=True, exist_ok=True)
             footers: list[pq.FileMetaData] = []
-            sink = pa.OSFile(str(place), "wb")
+            sink = self._store.writer(self._place(path))
             writer = pq.ParquetWriter(sink, self._stored, metadata_collector=footers, **_layout(self._stored))
-            self._open[key] = _OpenFile(path, place, partition, sink, writer, footers)
+            self._open[key] = _OpenFile(path, partition, sink, writer, footers)
         return self._open[key]
 
     def _close_all(self) -> None:
@@ -105,12 +102,12 @@ class FileWriter:
     def _close(self, key: tuple[str | None, ...]) -> None:
         file = self._open.pop(key)
         file.writer.close()
+        size_bytes = file.sink.tell()
         file.sink.close()
-        sync(file.place, file.place.parent)
         self._done.append(
             WrittenFile(
                 path=file.path,
-                size_bytes=file.place.stat().st_size,
+                size_bytes=size_bytes,
                 partition=file.partition,
                 rows=file.rows,
                 ranges=_ranges(file.footers[0]),
@@ -123,21 +120,12 @@ def stored_schema(table: TableSettings, schema: pa.Schema) -> pa.Schema:
     for name in (*table.partition_by, *table.sort_by):
         if name not in schema.names:
             raise TableError("no such column to lay the table out by", column=name, known=", ".join(schema.names))
-        if not _can_rank(schema.field(name).type):
-            raise TableError(f"tables are laid out by {RANKED_TYPES}", column=name, type=schema.field(name).type)
+        kind = schema.field(name).type
+        if not (_can_rank(kind) or (name in table.sort_by and _can_sort(kind))):
+            raise TableError(f"tables are laid out by {RANKED_TYPES}", column=name, type=kind)
     if table.format is TableFormat.ICEBERG:
         return schema
     return pa.schema([each for each in schema if each.name not in table.partition_by])
-
-
-def sync(*places: Path) -> None:
-    """Make files durable, or the names in a directory: what the driver commits must not be lost with the power."""
-    for each in places:
-        descriptor = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 # --- grouping and ordering ------------------------------------------------------------------------------------------
@@ -196,6 +184,11 @@ def _stretches(
 def _can_rank(kind: pa.DataType) -> bool:
     types = pa.types
     return bool(types.is_string(kind) or types.is_date32(kind) or types.is_integer(kind) or types.is_boolean(kind))
+
+
+def _can_sort(kind: pa.DataType) -> bool:
+    """Beside those: times and keys have an order, but would make a partition of every row."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_binary(kind))
 
 
 # --- Parquet --------------------------------------------------------------------------------------------------------

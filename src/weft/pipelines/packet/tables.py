@@ -58,7 +58,8 @@ class TwoTables:
         self._forget_before(batch)
         staged = self._decided(batch, query)
         if staged is None:
-            staged = _stage(parcels, Staging(self.events, self.quarantine, query, batch))
+            events, quarantine = (lake.open_table(each).settings for each in (self.events, self.quarantine))
+            staged = _stage(parcels, Staging(events, quarantine, query, batch))
             write_private(self._path(batch), _encode(staged))
         else:
             parcels.write.format("noop").mode("overwrite").save()  # the operator's state has to go on all the same
@@ -86,7 +87,8 @@ class TwoTables:
         staged = _decode(data)
         for table, files in self._with_files(staged):
             last = table.committed(query)
-            if (last is None or last < batch) and not all(table.place(each.path).exists() for each in files):
+            store = table.settings.store()
+            if (last is None or last < batch) and not all(store.facts(table.place(each.path)) for each in files):
                 return None
         return staged
 
