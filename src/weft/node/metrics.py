@@ -16,7 +16,15 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from weft.gateway import BridgeFigures, RequestFigures
-from weft.node.figures import SYNC_BUCKETS_S, GroupFigures, Histogram, KvFigures, NodeFigures, PeerFigures
+from weft.node.figures import (
+    DELAY_BUCKETS_S,
+    SYNC_BUCKETS_S,
+    GroupFigures,
+    Histogram,
+    KvFigures,
+    NodeFigures,
+    PeerFigures,
+)
 
 PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
 GROUP_LABELS_MAX: Final = 256  # as peers
@@ -213,6 +221,9 @@ CERTIFICATE_FAILURES: Final = Definition(
 API_KEYS: Final = Definition(
     "weft_api_keys", Kind.GAUGE, "API keys of the mesh that this node knows: good or revoked.", ("state",)
 )
+LOOP_DELAY: Final = Definition(
+    "weft_loop_delay_seconds", Kind.HISTOGRAM, "How late the event loop comes to what is due: others held it up."
+)
 
 DEFINITIONS: Final = tuple(value for value in list(vars().values()) if isinstance(value, Definition))
 
@@ -229,6 +240,7 @@ class Metrics(Collector):
         self._delivered = Flow()
         self._refused: dict[str, int] = {}
         self._sync_s = Histogram(SYNC_BUCKETS_S)
+        self.loop_delay_s = Histogram(DELAY_BUCKETS_S)  # added to by the watch of the loop
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -285,6 +297,7 @@ class Metrics(Collector):
             yield from _of_kv(figures.kv)
         if figures.exmp is not None:
             yield from _of_exmp(figures.exmp)
+        yield _histogram(LOOP_DELAY, self.loop_delay_s)
 
     def describe(self) -> Iterable[Metric]:
         """Names without numbers: the registry asks while the node is not there yet to be read."""

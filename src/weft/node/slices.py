@@ -1,0 +1,57 @@
+"""Work over very many things in pieces, so that the event loop does not stand still meanwhile (SEC-05)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from heapq import merge
+from typing import Final, NamedTuple
+
+from weft.core.messages import StreamKey
+from weft.log import Log
+
+LOOKED_AT_ONCE: Final = 2_048  # things that are added up or sorted in a turn of the loop: a millisecond or two
+
+
+class Breath:
+    """Lets others have their turn after so many things."""
+
+    def __init__(self) -> None:
+        self._left = LOOKED_AT_ONCE
+
+    async def take(self, things: int = 1) -> None:
+        self._left -= things
+        if self._left <= 0:
+            self._left = LOOKED_AT_ONCE
+            await asyncio.sleep(0)
+
+
+class LogTotals(NamedTuple):
+    streams: int = 0
+    events: int = 0
+    bytes: int = 0
+
+
+async def log_totals(log: Log) -> LogTotals:
+    """Of all streams."""
+    states = list(log.states())
+    events = size = 0
+    for first in range(0, len(states), LOOKED_AT_ONCE):
+        some = states[first : first + LOOKED_AT_ONCE]
+        events += sum(state.durable - state.start for state in some)
+        size += sum(state.bytes_end - state.bytes_start for state in some)
+        await asyncio.sleep(0)
+    return LogTotals(len(states), events, size)
+
+
+async def in_order(keys: Sequence[StreamKey]) -> list[StreamKey]:
+    """The same, sorted."""
+    runs: list[list[StreamKey]] = []
+    for first in range(0, len(keys), LOOKED_AT_ONCE):
+        runs.append(sorted(keys[first : first + LOOKED_AT_ONCE]))
+        await asyncio.sleep(0)
+    breath, ordered = Breath(), list[StreamKey]()
+    for key in merge(*runs):
+        ordered.append(key)
+        await breath.take(4)
+    return ordered
