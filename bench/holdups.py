@@ -46,7 +46,7 @@ from weft.wire.mesh import peerlink_pb2 as peer_pb
 GOAL_MS: Final = 20.0
 TOLD_S: Final = 0.005  # what the nodes tell of
 QUIET_S: Final = 0.6  # after which they tell again of what is not longer
-PATIENCE_S: Final = 900.0
+PATIENCE_S: Final = 600.0
 MESH: Final = "weft"
 console = Console(stderr=True)
 
@@ -109,10 +109,10 @@ async def batches(stage: Stage) -> None:
         await _publish_raw(stage, [small.data] * stage.count(1024), "small")
     async with stage.measured("fetch: all of the large ones"):
         await client.fetch(receipt.stream, receipt.epoch, 0)
-    async with stage.measured("fetch: two columns of 10 million events"):
+    async with stage.measured("fetch: a column of a million events"):
         (many_at,) = await client.positions("large.many")
-        async for _ in _fetched(client, many_at):
-            pass
+        for first in range(0, min(1_000_000, many_at.latest_offset), 100_000):
+            await client.fetch(many_at.stream, many_at.epoch, first, first + 100_000, columns=("timestamp",))
     async with stage.measured("subscribe: ten readers of the large ones"):
         await asyncio.gather(*(_read(client, "large.one", stage.count(20)) for _ in range(10)))
 
@@ -131,15 +131,6 @@ async def _publish_raw(stage: Stage, parts: list[bytes], topic: str = "") -> Non
         reply = pb.PublishReply.FromString(await call.read() or b"")
         left -= len(reply.receipts.receipts) or 1
     call.cancel()
-
-
-async def _fetched(client: Client, found: Any) -> AsyncIterator[None]:
-    place = found.earliest_offset
-    while place < found.latest_offset:
-        end = min(place + 1_000_000, found.latest_offset)
-        await client.fetch(found.stream, found.epoch, place, end, columns=("timestamp", "payload"))
-        place = end
-        yield
 
 
 async def _read(client: Client, pattern: str, count: int) -> None:
@@ -240,10 +231,10 @@ async def groups(stage: Stage) -> None:
         for _ in range(100):
             await client.publish("g.0", b"x")
     async with stage.node.client() as other, AsyncExitStack() as stack:
-        async with stage.measured("900 members join a group in 1,000 topics"):
+        async with stage.measured("300 members join a group in 1,000 topics"):
             members = [
                 await stack.enter_async_context(other.subscribe("g.>", group="all", member=f"m{number}"))
-                for number in range(stage.count(900))
+                for number in range(stage.count(300))
             ]
             await asyncio.gather(*(each.opened() for each in members))
             await asyncio.sleep(2.0)
