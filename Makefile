@@ -12,7 +12,7 @@ STEP_CA := $(PEERS)/step-ca/$(STEP_CA_VERSION)/step-ca
 # Spark needs a Java: the machine's own, or the one of a wheel.
 EXTRAS := dev$(if $(shell command -v java),,$(shell printf ,java))
 
-.PHONY: help demo test test-again check check-all audit format bench fuzz sim soak requirements docs proto api dist step-ca clean
+.PHONY: help demo test test-again check check-all audit format bench fuzz fuzz-ports sim soak requirements docs proto api dist step-ca clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -49,6 +49,7 @@ bench: $(READY)  ## the speed figures in docs/benchmarks.md
 	$(BIN)/python -m bench.log
 	$(BIN)/python -m bench.transport
 	$(BIN)/python -m bench.growth
+	$(BIN)/python -m bench.holdups
 	$(BIN)/python -m bench.mesh
 	$(BIN)/python -m bench.consumers
 	$(BIN)/python -m bench.kv
@@ -58,6 +59,9 @@ bench: $(READY)  ## the speed figures in docs/benchmarks.md
 	$(BIN)/python -m bench.spark
 	$(BIN)/python -m bench.spark_archive
 	$(BIN)/python -m bench.spark_packets
+
+fuzz-ports: $(READY)  ## an hour of damaged messages to every port of a running node, with rights of each kind; ARGS="--seconds 60"
+	$(BIN)/python tools/fuzz_ports.py $(ARGS)
 
 fuzz: $(READY)  ## a million damaged inputs for every decoder; ARGS="--target emm-parse" for one
 	$(BIN)/python tools/fuzz.py $(ARGS)

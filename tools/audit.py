@@ -1,7 +1,8 @@
 """Known vulnerabilities of the installed packages, from PyPI: ``make audit``.
 
-PyPI's JSON of a release lists the advisories against it (from the Python advisory database). Status 1 if there is one;
-2 if the data cannot be had, because nothing was checked then: mirrors often do not have it.
+PyPI's JSON of a release lists the advisories against it (from the Python advisory database). Mirrors often have that of
+the latest release only, which will do for packages that are up to date. Status 1 if there is an advisory; 2 if the data
+of some package cannot be had, because that was not checked then.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ PYPI = "https://pypi.org"
 OURS = "weft"
 TIMEOUT_S = 20.0
 AT_ONCE = 8
+UNKNOWN_SHOWN = 20  # packages that could not be checked, by name
 ANSWER_BYTES_MAX = 64 << 20  # the JSON of a package with thousands of files
 
 
@@ -72,12 +74,15 @@ def fetch_from(base: str) -> Fetch:
     place = urlsplit(base)
     connect = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
 
-    def fetch(package: Package) -> Any:
+    def ask(path: str) -> Any:
+        """None if there is no such page."""
         connection = connect(place.netloc, timeout=TIMEOUT_S)
         try:
-            connection.request("GET", f"{place.path}/pypi/{quote(package.name)}/{quote(package.version)}/json")
+            connection.request("GET", f"{place.path}/pypi/{path}/json")
             answer = connection.getresponse()
-            if answer.status != 200:
+            if answer.status == http.client.NOT_FOUND:
+                return None
+            if answer.status != http.client.OK:
                 raise NoData(f"{base} answered {answer.status}")
             return json.loads(answer.read(ANSWER_BYTES_MAX))
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -85,7 +90,24 @@ def fetch_from(base: str) -> Fetch:
         finally:
             connection.close()
 
+    def fetch(package: Package) -> Any:
+        name = quote(package.name)
+        document = ask(f"{name}/{quote(package.version)}")
+        if document is not None:
+            return document
+        latest = ask(name)
+        version = _version_of(latest)
+        if version != package.version:
+            raise NoData(f"{base} has advisories against its latest release only, {version or 'whichever that is'}")
+        return latest
+
     return fetch
+
+
+def _version_of(document: Any) -> str:
+    """The release that the JSON of a project is about; empty if it does not say."""
+    info = document.get("info") if isinstance(document, dict) else None
+    return str(info.get("version", "")) if isinstance(info, dict) else ""
 
 
 def audit(packages: Sequence[Package], fetch: Fetch) -> tuple[list[Advisory], dict[Package, str]]:
@@ -113,7 +135,8 @@ def report(packages: Sequence[Package], found: Iterable[Advisory], unknown: dict
     checked = len(packages) - len(unknown)
     if unknown:
         package, why = next(iter(sorted(unknown.items())))
-        print(f"no advisories can be had for {len(unknown)} packages, {package} for one: {why}")
+        names = ", ".join(map(str, sorted(unknown)[:UNKNOWN_SHOWN]))
+        print(f"no advisories can be had for {len(unknown)} packages ({names}); {package}: {why}")
     if not checked:
         print("NOTHING WAS CHECKED: run this where PyPI itself can be reached")
         return 2

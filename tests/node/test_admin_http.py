@@ -34,6 +34,9 @@ class View:
     def registry(self) -> CollectorRegistry:
         return self.metrics.registry
 
+    async def look(self) -> None:
+        pass
+
     def ready_reasons(self) -> Sequence[str]:
         return self.reasons
 

@@ -71,6 +71,16 @@ def test_a_vulnerable_package_a_good_one_and_one_that_is_not_there(capsys: pytes
     assert report([NEW], *audit([NEW], fetch_from(base))) == 2, "nobody answers"
 
 
+def test_a_mirror_that_has_the_latest_release_only(capsys: pytest.CaptureFixture[str]) -> None:
+    pages = {"/pypi/thing/json": {"info": {"version": "2.0"}, "vulnerabilities": [STANDING]}, "/pypi/odd/json": []}
+    with registry(pages) as base:
+        assert report([NEW], *audit([NEW], fetch_from(base))) == 1
+        assert report([OLD], *audit([OLD], fetch_from(base))) == 2, "what is told is not of this release"
+        assert "latest release only, 2.0" in capsys.readouterr().out
+        odd = Package("odd", "1")
+        assert report([odd], *audit([odd], fetch_from(base))) == 2
+
+
 def test_installed_packages_are_those_of_others() -> None:
     names = {each.name for each in installed()}
     assert {"pyarrow", "cryptography"} <= names

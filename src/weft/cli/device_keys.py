@@ -60,4 +60,4 @@ def place_for_answers(targets: Sequence[Address]) -> tuple[str, int]:
     if any(":" in target.host for target in targets):
         return ("::1" if loopback else "::"), 0
     # Answers come from other machines, to an address that the system chooses: there is no better one to name.
-    return ("127.0.0.1" if loopback else "0.0.0.0"), 0  # noqa: S104
+    return ("127.0.0.1" if loopback else "0.0.0.0"), 0  # noqa: S104  for answers, see above

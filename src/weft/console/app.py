@@ -86,7 +86,7 @@ class ConsoleParts:
     access: Access
     keys: Callable[[], Iterable[KeyRecord]]  # blocks
     topic_settings: Callable[[Topic], View]
-    group_lags: Callable[[], Iterable[tuple[str, int, float]]]  # of groups that read here
+    group_lags: Callable[[], Awaitable[Iterable[tuple[str, int, float]]]]  # of groups that read here
     pipelines: Callable[[], Iterable[PipelineReport]]
 
 
@@ -132,7 +132,7 @@ class Console:
     async def _look(self, parts: ConsoleParts) -> None:
         """Remember how far behind groups are; end sessions that are over, with what they have open."""
         while True:
-            self._history.add(time.time(), parts.group_lags())
+            self._history.add(time.time(), await parts.group_lags())
             self.sessions.end_old(time.monotonic())
             await asyncio.sleep(INTERVAL_S)
 

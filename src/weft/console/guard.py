@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Final
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from weft.console.sessions import TOKEN_BYTES, Session, Sessions
@@ -143,10 +143,13 @@ def is_loopback(host: str) -> bool:
 
 
 async def read_body_untrusted(request: Request, bytes_max: int) -> bytes:
-    """Raise TooLarge before more than that is held."""
+    """Raise TooLarge before more than that is held, UsageError if it never arrives whole."""
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > bytes_max:
-            raise TooLarge("the request is too large", limit=bytes_max)
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > bytes_max:
+                raise TooLarge("the request is too large", limit=bytes_max)
+    except ClientDisconnect:
+        raise UsageError("the request ended early") from None
     return bytes(body)

@@ -7,16 +7,18 @@ their history may still be on its way from another node: then the place may have
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
+from itertools import islice
+from typing import Final, TypeAlias, assert_never
 
 from weft.core.messages import Edge, FromPositions, FromTime, Start, StreamKey
 from weft.limits import OFFSET_MAX
 from weft.log import Log, StreamInfo
 from weft.log.errors import PositionAhead, PositionExpired
-from weft.model import NodeId
+from weft.model import NodeId, Position
 
+POSITIONS_MAX: Final = 1 << 30  # more than any start names
 Floors: TypeAlias = Mapping[StreamKey, int]
 
 
@@ -48,17 +50,37 @@ class Beginnings:
 
     ``has_history``: of a group, that it has been there before. Streams in which it has no position are then new to it,
     and it begins at their first event: nothing that came while its members were away is missed.
+
+    A start may name a hundred thousand positions: ``read_some`` takes them in.
     """
 
     me: NodeId
     start: Start
     opened_us: int
     has_history: bool = False
-    named: dict[StreamKey, int] = field(init=False)  # offsets that the start names
+    named: dict[StreamKey, int] = field(init=False, default_factory=dict)  # offsets that the start names
+    unread: Iterator[Position] = field(init=False)  # those that are not in there yet
 
     def __post_init__(self) -> None:
         positions = self.start.positions if isinstance(self.start, FromPositions) else ()
-        object.__setattr__(self, "named", {(each.stream, each.epoch): each.offset for each in positions})
+        object.__setattr__(self, "unread", iter(positions))
+
+    def read_some(self, count: int, log: Log | None = None) -> bool:
+        """Take in so many of the positions; whether that was all.
+
+        With ``log``, raise UnknownStream for positions in our own streams that it does not have: they went with a lost
+        disk. Other nodes' streams may still be on their way.
+        """
+        some = list(islice(self.unread, count))
+        for each in some:
+            if log is not None and each.offset and each.stream.origin == self.me:
+                log.state(each.stream, each.epoch)
+            self.named[(each.stream, each.epoch)] = each.offset
+        return len(some) < count
+
+    def _named(self, info: StreamInfo) -> int | None:
+        self.read_some(POSITIONS_MAX)
+        return self.named.get((info.stream, info.epoch))
 
     def at_opening(self, info: StreamInfo, *, live: bool) -> int | Search:
         """In a stream that the log has when the subscription is opened. PositionExpired, PositionAhead.
@@ -75,7 +97,7 @@ class Beginnings:
             case FromTime(timestamp_us):
                 return Search(timestamp_us)
             case FromPositions(_, otherwise_us):
-                offset = self.named.get((info.stream, info.epoch))
+                offset = self._named(info)
                 if offset is None:
                     return info.start if otherwise_us is None else Search(otherwise_us)
                 return self._checked(info, offset)
@@ -93,22 +115,12 @@ class Beginnings:
             case FromTime(timestamp_us):
                 return Search(timestamp_us)
             case FromPositions(_, otherwise_us):
-                offset = self.named.get((info.stream, info.epoch))
+                offset = self._named(info)
                 if offset is None:
                     return info.start if is_new or otherwise_us is None else Search(otherwise_us)
                 return self._checked(info, offset)
             case _:
                 assert_never(self.start)
-
-    def check_known(self, log: Log) -> None:
-        """Raise UnknownStream for positions in our own streams that the log does not have: they went with a lost disk.
-
-        Other nodes' streams may still be on their way.
-        """
-        if isinstance(self.start, FromPositions):
-            for each in self.start.positions:
-                if each.stream.origin == self.me and each.offset:
-                    log.info(each.stream, each.epoch)
 
     def _checked(self, info: StreamInfo, offset: int) -> int:
         facts = {"epoch": info.epoch, "earliest": info.start, "latest": info.end}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
 
 from weft.core.beginnings import Beginnings, Search
@@ -46,9 +47,9 @@ from weft.core.messages import (
     Withdrawn,
 )
 from weft.core.policy import DEFAULT_POLICY
-from weft.core.subscriptions import Subscription, Subscriptions, positions_of
+from weft.core.subscriptions import Subscription, Subscriptions
 from weft.core.timers import soonest
-from weft.core.topics import GROUPS, GROUPS_PREFIX
+from weft.core.topics import GROUPS, GROUPS_PREFIX, selects
 from weft.errors import UsageError, WeftError
 from weft.limits import OFFSET_MAX, READ_BYTES_MAX
 from weft.log import Log
@@ -59,6 +60,18 @@ from weft.model.dead_letters import DeadLetter, dropped_event, letter_event
 
 ToWrite: TypeAlias = Say | CommitPositions | ForgetPositions | PutAside | MoveGroup | SetGroup | DropGroup | DropDead
 RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is tried again
+LOOKED_AT_ONCE: Final = 512  # streams that a new member may begin in, in one step: some milliseconds
+HEARD_AT_ONCE: Final = 1_000  # events of other nodes about groups, in one step: likewise, to the end of a batch
+
+
+@dataclass(slots=True)
+class Joining:
+    """A member that joins: where it begins in streams without a position, as far as they were looked at."""
+
+    request: Subscribe
+    subscription: Subscription
+    starts: dict[StreamKey, int | Search] = field(default_factory=dict)
+    looked: StreamKey | None = None  # the last of them
 
 
 class GroupWork:
@@ -73,7 +86,9 @@ class GroupWork:
         self._subscriptions = subscriptions
         self._wall_offset_s = wall_offset_s
         self._starts: dict[int, dict[StreamKey, int | Search]] = {}  # where members begin in streams without a position
+        self._joining: dict[int, Joining] = {}  # by subscription, in turn
         self._heard: dict[StreamKey, int] = {}  # how far the talk about groups has been read
+        self._unheard: dict[StreamKey, None] = {}  # where there is more of it
         self._moves: deque[tuple[int, int]] = deque()  # tickets of moves that are not durable yet, and their requests
         self._unwritten: deque[ToWrite] = deque()  # that the disk had no room for
         self._retry_at_s = 0.0
@@ -98,18 +113,33 @@ class GroupWork:
         known = self.groups.knows(request.group)
         now_us = int((now_s + self._wall_offset_s) * 1_000_000)
         beginnings = Beginnings(self._me, request.start, now_us, has_history=known)
-        subscription = None
         try:
-            starts: dict[StreamKey, int | Search] = {}
-            for info in self._subscriptions.selected(request.pattern):
-                key = (info.stream, info.epoch)
-                if self.groups.position(request.group, key) is None:
-                    starts[key] = beginnings.at_opening(
-                        info, live=self._subscriptions.is_live(info, request.subscription)
-                    )
             subscription = self._subscriptions.add(request, beginnings)
+        except UsageError as error:
+            return [Ended(request.subscription, error)]
+        self._joining[request.subscription] = Joining(request, subscription)
+        return [*self._look_on(now_s), *self.perform(self.groups.tick(now_s), now_s)]
+
+    def _look_on(self, now_s: float) -> list[Effect]:
+        """Look at the next streams for the first that joins; the last of them makes it a member."""
+        number, joining = next(iter(self._joining.items()))
+        del self._joining[number]
+        request, subscription = joining.request, joining.subscription
+        if not subscription.beginnings.read_some(LOOKED_AT_ONCE):
+            self._joining[number] = joining
+            return []
+        try:
+            found, joining.looked = self._log.streams_after(request.pattern, joining.looked, LOOKED_AT_ONCE)
+            for info in found:
+                key = (info.stream, info.epoch)
+                if selects(request.pattern, key[0].topic) and self.groups.position(request.group, key) is None:
+                    live = self._subscriptions.is_live(info, number)
+                    joining.starts[key] = subscription.beginnings.at_opening(info, live=live)
+            if joining.looked is not None:
+                self._joining[number] = joining
+                return []
             effects = self.groups.join(
-                request.subscription,
+                number,
                 request.group,
                 request.member,
                 request.pattern,
@@ -119,15 +149,15 @@ class GroupWork:
                 policy=request.policy,
             )
         except WeftError as error:
-            if subscription is not None:
-                self._subscriptions.close(subscription.id)
-            return [Ended(request.subscription, error)]
+            self._subscriptions.close(number)
+            return [Ended(number, error)]
         if request.window:
-            subscription.ration = MemberRation(self, subscription.id)
-        self._starts[subscription.id] = starts
-        return [Opened(subscription.id, ()), *self.perform(effects, now_s), *self.tick(now_s)]
+            subscription.ration = MemberRation(self, number)
+        self._starts[number] = joining.starts
+        return [Opened(number, ()), *self.perform(effects, now_s)]
 
     def leave(self, subscription: int, now_s: float, *, died: bool = False) -> list[Effect]:
+        self._joining.pop(subscription, None)
         self._starts.pop(subscription, None)
         return self.perform(self.groups.leave(subscription, now_s, died=died), now_s)
 
@@ -210,11 +240,10 @@ class GroupWork:
         return self.perform(effects, now_s)
 
     def synced(self, ticket: int, advanced: Iterable[StreamKey], now_s: float) -> list[Effect]:
-        effects: list[Effect] = []
         for key in advanced:
             if key[0].topic.startswith(GROUPS_PREFIX) and key[0].origin != self._me:
-                effects += self._hear(key, now_s)
-        return [*effects, *self._moved(ticket)]
+                self._unheard[key] = None
+        return [*self._hear(now_s), *self._moved(ticket)]
 
     def _moved(self, ticket: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -226,20 +255,32 @@ class GroupWork:
         if self._unwritten and now_s >= self._retry_at_s:
             unwritten, self._unwritten = self._unwritten, deque()
             self._write(unwritten, now_s)
-        return [*self.perform(self.groups.tick(now_s), now_s), *self._moved(self._log.synced)]
+        effects = self._look_on(now_s) if self._joining else []
+        effects += self._hear(now_s)
+        return [*effects, *self.perform(self.groups.tick(now_s), now_s), *self._moved(self._log.synced)]
 
     def get_timer(self) -> float | None:
+        if self._joining or self._unheard:
+            return 0.0
         return soonest(self.groups.get_timer(), self._retry_at_s if self._unwritten else None)
 
-    def _hear(self, key: StreamKey, now_s: float) -> list[Effect]:
-        """Read on in what a node says about a group. Of one that is not known, what others said counts as well."""
-        name = group_of(key[0].topic)
+    def _hear(self, now_s: float) -> list[Effect]:
+        """Read on in what nodes say about groups. Of one that is not known, what others said counts as well."""
         effects: list[Effect] = []
-        for batch in self._read_on(key):
-            if name is None or self.groups.knows(name):
-                effects += self.perform(self.groups.heard(key, batch, now_s), now_s)
-            elif not all(map(is_withdrawal, batch)):
-                self._recall(name, now_s)
+        left = HEARD_AT_ONCE
+        while self._unheard and left > 0:
+            key = next(iter(self._unheard))
+            name = group_of(key[0].topic)
+            for batch in self._read_on(key):
+                if name is None or self.groups.knows(name):
+                    effects += self.perform(self.groups.heard(key, batch, now_s), now_s)
+                elif not all(map(is_withdrawal, batch)):
+                    self._recall(name, now_s)
+                left -= len(batch)
+                if left <= 0:
+                    break
+            else:
+                del self._unheard[key]
         return effects
 
     def _recall(self, name: str, now_s: float) -> None:
@@ -273,9 +314,11 @@ class GroupWork:
             except EventsLost as error:
                 place = error.loss.end
                 continue
-            batches = [Batch.read_stored(data) for data in stored]
-            place = self._heard[key] = batches[-1].end_offset if batches else info.end
-            yield from batches
+            for batch in map(Batch.read_stored, stored):
+                place = self._heard[key] = batch.end_offset
+                yield batch
+            if not stored:
+                place = info.end
         self._heard[key] = place
 
     # --- doing ---------------------------------------------------------------------------------------------------
@@ -319,10 +362,13 @@ class GroupWork:
         self._subscriptions.assign(subscription, places)
         found = {key: place for key, place in places.items() if not isinstance(place, Search)}
         # Where it begins is where the group stands from now on, should it go before it has handled anything.
-        begun = [each for each in positions_of(found) if self._is_new(subscription, each)]
+        group = subscription.group
+        begun = [Position(*key, place) for key, place in found.items() if self.groups.position(group, key) is None]
         # Where the place is still being looked for, all that is known is that it is not before the beginning.
-        begins = {key: found.get(key, self._log.info(*key).start) for key in places}
-        positions = positions_of(begins)
+        positions = tuple(
+            Position(*key, self._log.info(*key).start if isinstance(place, Search) else place)
+            for key, place in places.items()
+        )
         effects = self.groups.handled(subscription.id, begun, 0, now_s)
         return [Assigned(subscription.id, assignment.generation, positions), *self.perform(effects, now_s)]
 
@@ -331,24 +377,21 @@ class GroupWork:
         stream, epoch = key
         if key in subscription.cursors:
             return subscription.cursors[key]
-        info = self._log.info(stream, epoch)
+        state = self._log.state(stream, epoch)
         if isinstance(subscription.ration, MemberRation):
-            subscription.ration.expire(key, info.start, now_s)
+            subscription.ration.expire(key, state.start, now_s)
         position = self.groups.position(subscription.group, key)
         if position is None:
             start = self._starts[subscription.id].get(key)
-            return subscription.beginnings.later(info) if start is None else start
-        if position < info.start:
+            return subscription.beginnings.later(self._log.info(stream, epoch)) if start is None else start
+        if position < state.start:
             raise PositionExpired(
                 f"group {subscription.group} stands at offset {position} of {stream}, which has expired",
                 epoch=epoch,
-                earliest=info.start,
-                latest=info.end,
+                earliest=state.start,
+                latest=state.durable,
             )
         return position
-
-    def _is_new(self, subscription: Subscription, position: Position) -> bool:
-        return self.groups.position(subscription.group, (position.stream, position.epoch)) is None
 
     def _write(self, effects: Iterable[ToWrite], now_s: float) -> None:
         """In order; what there is no room for now is written once there is."""

@@ -23,6 +23,7 @@ from weft.model.batch_header import HEADER_BYTES, end_offset
 PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
 STEP_BYTES_MAX: Final = 8 * MIB  # read for all of them in one step: some milliseconds
 STEP_STREAMS_MAX: Final = 512  # looked at for all of them in one step: likewise
+POSITIONS_AT_ONCE: Final = 2_048  # that a subscription begins at, taken in in one step: likewise
 SHARED_BYTES_MIN: Final = 64 * KIB  # batches that are looked for among those that others still hold
 
 
@@ -125,17 +126,16 @@ class Subscriptions:
     def open(self, request: Subscribe, beginnings: Beginnings) -> list[Effect]:
         """Without a group. ``pump`` says where it begins, some streams at a time, or that it cannot."""
         subscription = self.add(request, beginnings)
-        try:
-            beginnings.check_known(self._log)
-        except WeftError as error:
-            return self._end(subscription, error)
         subscription.is_opening = True
         self._ready[subscription.id] = None
         return []
 
-    def _open_some(self, subscription: Subscription, turn: Turn) -> Opened:
+    def _open_some(self, subscription: Subscription, turn: Turn) -> list[Effect]:
         """The next streams that it selects. Some may be new since, and have their places already."""
         pattern, looked_max = subscription.pattern, max(turn.streams_left, 1)
+        if not subscription.beginnings.read_some(POSITIONS_AT_ONCE, self._log):
+            turn.streams_left = 0
+            return []
         found, last = self._log.streams_after(pattern, subscription.looked, looked_max)
         turn.streams_left -= looked_max if last is not None else len(found)
         begun: dict[StreamKey, int] = {}
@@ -148,7 +148,7 @@ class Subscriptions:
             if isinstance(place, int):
                 begun[key] = place
         subscription.looked, subscription.is_opening = last, last is not None
-        return Opened(subscription.id, positions_of(begun), more=subscription.is_opening)
+        return [Opened(subscription.id, positions_of(begun), more=subscription.is_opening)]
 
     def add(self, request: Subscribe, beginnings: Beginnings) -> Subscription:
         if request.subscription in self._all:
@@ -187,10 +187,6 @@ class Subscriptions:
             return True
         self._floors.pop((info.stream, info.epoch), None)
         return False
-
-    def selected(self, pattern: Pattern) -> list[StreamInfo]:
-        """The streams of the log that a pattern selects."""
-        return [info for info in self._log.streams(pattern) if selects(pattern, info.stream.topic)]
 
     # --- what there is to read -----------------------------------------------------------------------------------
 
@@ -268,7 +264,7 @@ class Subscriptions:
         holder = subscription.holder
         try:
             if subscription.is_opening and not holder.is_full:
-                opened.append(self._open_some(subscription, turn))
+                opened += self._open_some(subscription, turn)
             if subscription.is_opening:
                 return [*opened, *self._go_on(subscription)]
             while (

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from weft.log.errors import UnknownStream
 from weft.log.records import StreamState
 from weft.model import Epoch, Pattern, Stream, Topic, matches
+from weft.model.topic import ONE, REST
 
 StreamKey: TypeAlias = tuple[Stream, Epoch]
 
@@ -30,6 +31,15 @@ def info_of(state: StreamState) -> StreamInfo:
     """Of what is durable."""
     retained = state.bytes_end - state.bytes_start
     return StreamInfo(state.stream, state.epoch, state.start, state.durable, retained, state.latest_us)
+
+
+def _place(state: StreamState) -> StreamKey:
+    return state.stream, state.epoch
+
+
+def _is_topic(pattern: Pattern) -> bool:
+    """Such a pattern matches nothing else."""
+    return ONE not in pattern and REST not in pattern
 
 
 class Catalogue:
@@ -55,16 +65,22 @@ class Catalogue:
         self.next_id = state.id + 1
 
     def matching(self, pattern: Pattern | None) -> list[StreamState]:
+        if pattern is not None and _is_topic(pattern):
+            return self._of_topic(Topic(pattern))
         topics = [topic for topic in self._by_topic if pattern is None or matches(pattern, topic)]
-        return sorted(
-            (state for topic in topics for state in self._by_topic[topic]),
-            key=lambda state: (state.stream, state.epoch),
-        )
+        return sorted((state for topic in topics for state in self._by_topic[topic]), key=_place)
+
+    def _of_topic(self, topic: Topic) -> list[StreamState]:
+        return sorted(self._by_topic.get(topic, ()), key=_place)
 
     def page(
         self, pattern: Pattern, after: StreamKey | None, look_max: int
     ) -> tuple[list[StreamState], StreamKey | None]:
-        """Of so many streams in order, those that match; and where to go on, None at the end."""
+        """Of so many streams in order, those that match; and where to go on, None at the end. Those of one topic need
+        not be looked for among all."""
+        if _is_topic(pattern):
+            states = [each for each in self._of_topic(Topic(pattern)) if after is None or _place(each) > after]
+            return states[:look_max], _place(states[look_max - 1]) if len(states) > look_max else None
         first = 0 if after is None else bisect_right(self._ordered, after)
         looked = self._ordered[first : first + look_max]
         found = [self.by_name[key] for key in looked if matches(pattern, key[0].topic)]

@@ -40,6 +40,10 @@ class NodeView(Protocol):
     @property
     def registry(self) -> CollectorRegistry: ...
 
+    async def look(self) -> None:
+        """To be called before the registry is read: finds out what takes long to count."""
+        ...
+
     def ready_reasons(self) -> Sequence[str]:
         """Why the node should get no traffic, in words; none if it should."""
         ...
@@ -131,6 +135,7 @@ def application(view: NodeView, options: AdminOptions) -> Starlette:
                 await options.console.check_metrics(request)
             except WeftError as error:
                 return refusal(error)
+        await view.look()
         return Response(generate_latest(view.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def health(_: Request) -> Response:

@@ -7,12 +7,14 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from heapq import nlargest
+from operator import itemgetter
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
 from weft import __version__
 from weft.core import Broker
+from weft.core.messages import StreamKey
 from weft.core.policy import GroupPolicy
 from weft.core.views import explain, link_lags
 from weft.errors import UsageError
@@ -21,6 +23,7 @@ from weft.log.errors import EventsLost, PositionExpired
 from weft.membership import Members, NodeState
 from weft.model import Batch, Epoch, NodeId, Position, Stream, Topic
 from weft.node.figures import GroupFigures
+from weft.node.slices import Breath, in_order, log_totals
 from weft.port.pages import PageRoom
 from weft.transport.clients.values import policy_message
 from weft.transport.peers.watching import LinkView
@@ -28,6 +31,7 @@ from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import read_stream_untrusted, stream_position, stream_ref
 
+AGES_LIKE: Final = 32  # streams that are looked at while the age of one event is read
 EXPLAINED_AT_ONCE: Final = 16  # recipients in a turn of the loop: a path has 1,000 nodes at worst, and takes 0.2 ms
 
 
@@ -60,17 +64,18 @@ class NodeAnswers:
         self._set_group = set_group
         self._about = about
         self._started_at_s = time.monotonic()
+        self._ordered: tuple[str, list[StreamKey]] = "", []  # streams of the group that was shown last
 
-    def status(self) -> pb.StatusReply:
-        states = list(self._log.states())
+    async def status(self) -> pb.StatusReply:
+        totals = await log_totals(self._log)
         reply = pb.StatusReply(
             node_id=self._broker.me,
             epoch=self._log.epoch,
             version=__version__,
             uptime_s=int(time.monotonic() - self._started_at_s),
-            streams=len(states),
-            events=sum(state.durable - state.start for state in states),
-            log_bytes=sum(state.bytes_end - state.bytes_start for state in states),
+            streams=totals.streams,
+            events=totals.events,
+            log_bytes=totals.bytes,
             peers_connected=sum(link.connected for link in self._links()),
             nodes_known=len(self._members.states),
             listeners=self._listeners(),
@@ -163,23 +168,30 @@ class NodeAnswers:
         self, info: pb.GroupInfo, room: PageRoom, after: tuple[Stream, Epoch] | None
     ) -> bytes | None:
         """The token of the next page if there is no room for all of them."""
-        positions = self._groups.positions(info.group)
-        first = 0
-        if after is not None:
-            first = bisect_right(positions, after, key=lambda each: (each.stream, each.epoch))
-        for number, position in enumerate(positions[first:], 1):
-            if room.is_full and number > 1:
-                last = positions[first + number - 2]
-                after_last = stream_ref(last.stream, last.epoch)
+        keys = await self._ordered_streams(info.group)
+        first = 0 if after is None else bisect_right(keys, after)
+        for number in range(first, len(keys)):
+            if room.is_full and number > first:
+                after_last = stream_ref(*keys[number - 1])
                 token: bytes = pb.GroupsPlace(group=info.group, after=after_last).SerializeToString()
                 return token
-            holder = self._groups.holder(info.group, (position.stream, position.epoch))
-            stream = self._group_stream(position, "" if holder is None else holder[1])
+            offset = self._groups.position(info.group, keys[number])
+            if offset is None:
+                continue  # the group was dropped meanwhile
+            holder = self._groups.holder(info.group, keys[number])
+            stream = self._group_stream(Position(*keys[number], offset), "" if holder is None else holder[1])
             room.take(stream.ByteSize())
             info.streams.append(stream)
             if number % LOOK_STREAMS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return None
+
+    async def _ordered_streams(self, group: str) -> list[StreamKey]:
+        """Those that a group stands in. Whoever asks for one page asks for the next, so the last one is kept."""
+        keys = self._groups.streams(group)
+        if self._ordered[0] != group or len(self._ordered[1]) != len(keys):
+            self._ordered = group, await in_order(keys)
+        return self._ordered[1]
 
     def _group_stream(self, position: Position, member: str) -> pb.GroupStream:
         state = self._log.find(position.stream, position.epoch)
@@ -205,18 +217,22 @@ class NodeAnswers:
         times = Batch.read_stored(stored[0]).rows(first).column(0)
         return max(time.time_ns() // 1000 - int(times[0].as_py()), 0)
 
-    def group_figures(self) -> list[GroupFigures]:
+    async def group_figures(self) -> list[GroupFigures]:
         """For the metrics. The age is that of streams with the most to do, as many as can be read in passing."""
-        return [self._figures(name) for name in self._groups.names()]
+        breath = Breath()
+        return [await self._figures(name, breath) for name in self._groups.names()]
 
-    def _figures(self, name: str) -> GroupFigures:
+    async def _figures(self, name: str, breath: Breath) -> GroupFigures:
         behind: list[tuple[int, Position]] = []
-        for position in self._groups.positions(name):
-            state = self._log.find(position.stream, position.epoch)
-            if state is not None and state.durable > position.offset:
-                behind.append((state.durable - position.offset, position))
-        worst = nlargest(LOOK_STREAMS_AT_ONCE, behind)
-        age_us = max((self._group_stream(position, "").lag_us for _, position in worst), default=0)
+        for key in self._groups.streams(name):
+            offset, state = self._groups.position(name, key), self._log.find(*key)
+            if state is not None and offset is not None and state.durable > offset:
+                behind.append((state.durable - offset, Position(*key, offset)))
+            await breath.take()
+        age_us = 0
+        for _, position in nlargest(LOOK_STREAMS_AT_ONCE, behind, key=itemgetter(0)):
+            age_us = max(age_us, self._group_stream(position, "").lag_us)
+            await breath.take(AGES_LIKE)
         members = len(self._groups.members(name))
         lag_events = sum(lag for lag, _ in behind)
         return GroupFigures(name, members, lag_events, age_us / 1_000_000, *self._groups.failures(name))

@@ -42,10 +42,12 @@ from weft.core.messages import (
 from weft.core.policy import GroupPolicy
 from weft.core.replication import Replication
 from weft.errors import UsageError, WeftError
+from weft.limits import MIB
 from weft.log import Log
 from weft.log.errors import EventsLost, Loss, SequenceReused
 from weft.membership import NodeState
 from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
+from weft.model.batch_few import FEW_MAX
 from weft.model.batch_header import PLACE, PLACE_AT, events_from, oldest_us
 from weft.model.traces import SpanRef
 from weft.node.hops import Hops
@@ -60,6 +62,9 @@ from weft.wire.mesh.mesh_pb2 import ErrorCode
 
 US_PER_S: Final = 1_000_000
 ARROW: Final = "weft.model.batch_arrow"
+PUBLISHED_AT_ONCE: Final = 256  # batches in one step, each perhaps of a new topic: some milliseconds
+PUBLISHED_BYTES: Final = 2 * MIB  # the same for their bytes, up to the end of a batch
+MOVED_AT_ONCE: Final = 1_000  # positions of a group, in one step: some milliseconds
 LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up; beyond them a log needs more than that
 
 
@@ -173,7 +178,15 @@ class Clients:
         return Way(stored, sources, acked_by, deliveries, self._hops.since_us)
 
     def _take_publishes(self) -> None:
-        publishes, self._publishes = self._publishes, []
+        """Some of them, if there are very many."""
+        count = size = 0
+        for publish in self._publishes:
+            if count >= PUBLISHED_AT_ONCE or size >= PUBLISHED_BYTES:
+                self._loop.call_soon(self._take_publishes)
+                break
+            count += 1
+            size += len(publish.batch.data)
+        publishes, self._publishes = self._publishes[:count], self._publishes[count:]
         self._feed(PublishAll(publishes))
 
     def _receipts(self, receipts: tuple[Receipted, ...]) -> None:
@@ -279,9 +292,12 @@ class Clients:
     # --- groups --------------------------------------------------------------------------------------------------
 
     async def move_group(self, group: str, positions: tuple[Position, ...]) -> None:
+        """Very many of them one part after the other: who dies in between has moved some, and has no answer."""
         if not group:
             raise UsageError("positions are moved for a group: name one")
-        await self._ask(lambda number: MoveGroup(number, group, positions))
+        for first in range(0, max(len(positions), 1), MOVED_AT_ONCE):
+            some = positions[first : first + MOVED_AT_ONCE]
+            await self._ask(partial(_move, group=group, positions=some))
 
     async def set_group(self, group: str, policy: GroupPolicy) -> None:
         await self._ask(lambda number: SetGroup(number, group, policy))
@@ -367,7 +383,18 @@ class Clients:
         _load_arrow_soon()
 
 
+def _move(number: int, group: str, positions: tuple[Position, ...]) -> MoveGroup:
+    return MoveGroup(number, group, positions)
+
+
 def _load_arrow_soon() -> None:
     """In a thread, unless it is there, so that the first large batch need not wait for it on the loop."""
     if ARROW not in sys.modules:
-        threading.Thread(target=import_module, args=(ARROW,), name="weft-load-arrow", daemon=True).start()
+        threading.Thread(target=_load_arrow, name="weft-load-arrow", daemon=True).start()
+
+
+def _load_arrow() -> None:
+    """And all that it loads when it makes its first array of keys: pandas, if there is one, a third of a second."""
+    import_module(ARROW)
+    count = FEW_MAX + 1
+    Batch.from_columns([b"x"] * count, 0, [b"k"] * count)

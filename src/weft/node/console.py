@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
 
@@ -70,10 +71,10 @@ def console_parts(
             "bytes": None if size == OFFSET_MAX else size,
         }
 
-    def group_lags() -> list[tuple[str, int, float]]:
+    async def group_lags() -> list[tuple[str, int, float]]:
         """Of groups whose positions this node has: those that read here, or did."""
-        figures = answers.group_figures()
-        return [(each.group, each.lag_events, each.lag_s) for each in figures if clients.log.positions(each.group)]
+        figures, here = await answers.group_figures(), set(await asyncio.to_thread(clients.log.groups))
+        return [(each.group, each.lag_events, each.lag_s) for each in figures if each.group in here]
 
     admin = {name: method for name, (method, _) in admin_methods(answers).items()}
     return ConsoleParts(

@@ -18,7 +18,11 @@ from weft.limits import LINK_LATENCIES_KEPT
 from weft.model.pipeline_reports import PipelineReport
 
 # A disk of a server syncs in a tenth of a millisecond to ten; what takes a second is worth a look.
+OTHER: Final = "other"  # the label of whatever is beyond a bound
 SYNC_BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
+
+# A step of the loop should take 20 ms at most (SEC-05); what takes longer than that is found in these.
+DELAY_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 # From a hop on one machine to a reader that is an hour behind.

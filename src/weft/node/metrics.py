@@ -19,20 +19,20 @@ from prometheus_client.registry import Collector
 from weft.gateway import BridgeFigures, RequestFigures
 from weft.model.pipeline_reports import PipelineReport
 from weft.node.figures import (
+    DELAY_BUCKETS_S,
     LATENCY_BUCKETS_S,
+    OTHER,
     SYNC_BUCKETS_S,
     GroupFigures,
     Histogram,
     KvFigures,
     NodeFigures,
     PeerFigures,
-    TopicFigures,
 )
 
 PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
 GROUP_LABELS_MAX: Final = 256  # as peers
 REFUSAL_LABELS_MAX: Final = 32  # codes of refusals; there are fifteen
-OTHER: Final = "other"
 US_PER_S: Final = 1_000_000
 QUANTILES: Final = (0.5, 0.95)
 
@@ -269,6 +269,9 @@ CERTIFICATE_FAILURES: Final = Definition(
 API_KEYS: Final = Definition(
     "weft_api_keys", Kind.GAUGE, "API keys of the mesh that this node knows: good or revoked.", ("state",)
 )
+LOOP_DELAY: Final = Definition(
+    "weft_loop_delay_seconds", Kind.HISTOGRAM, "How late the event loop comes to what is due: others held it up."
+)
 
 DEFINITIONS: Final = tuple(value for value in list(vars().values()) if isinstance(value, Definition))
 
@@ -287,6 +290,7 @@ class Metrics(Collector):
         self._sync_s = Histogram(SYNC_BUCKETS_S)
         self._delivery_age_s = Histogram(LATENCY_BUCKETS_S)
         self._delivery_wait_s = Histogram(LATENCY_BUCKETS_S)
+        self.loop_delay_s = Histogram(DELAY_BUCKETS_S)  # added to by the watch of the loop
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -352,6 +356,7 @@ class Metrics(Collector):
             yield from _of_kv(figures.kv)
         if figures.exmp is not None:
             yield from _of_exmp(figures.exmp)
+        yield _histogram(LOOP_DELAY, self.loop_delay_s)
 
     def describe(self) -> Iterable[Metric]:
         """Names without numbers: the registry asks while the node is not there yet to be read."""
@@ -496,16 +501,6 @@ def _of_pipelines(reports: Iterable[PipelineReport], now_us: int) -> Iterator[Me
     slowest = [(labels, max((query.batch_s for query in each.queries), default=0.0)) for labels, each in known]
     yield _family(PIPELINE_BATCH, slowest)
     yield _family(PIPELINE_REPORT, [(labels, each.updated_us / US_PER_S) for labels, each in known])
-
-
-def largest_topics(topics: Iterable[TopicFigures], most: int) -> list[TopicFigures]:
-    """The largest by bytes, and the rest as one. None at all where nobody asked for any."""
-    if most == 0:
-        return []
-    ordered = sorted(topics, key=lambda each: (-each.size_bytes, each.topic))
-    rest = ordered[most:]
-    joined = TopicFigures(OTHER, sum(each.events for each in rest), sum(each.size_bytes for each in rest))
-    return [*ordered[:most], *([joined] if rest else [])]
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:

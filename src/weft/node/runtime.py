@@ -8,7 +8,7 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from enum import Enum
 from typing import Final
@@ -22,7 +22,6 @@ from weft.doors.descriptors import FileLimit, file_limit
 from weft.errors import StorageError
 from weft.gateway import BridgeGateway, DatagramGateway, Gateway, RequestGateway
 from weft.log import Log
-from weft.log.records import StreamState
 from weft.log.syncer import Syncer
 from weft.membership import Members, NodeState
 from weft.model import NodeId
@@ -34,17 +33,19 @@ from weft.node.console import admin_options, console_parts, console_url, figures
 from weft.node.disk_watch import DiskWatch
 from weft.node.enrolling import is_ca_here, read_token, wanted_node_id
 from weft.node.entrances import Entrances
-from weft.node.figures import NodeFigures, TopicFigures
+from weft.node.figures import GroupFigures, NodeFigures, TopicFigures
 from weft.node.gateways import Surroundings, gateway_info, make_gateways
 from weft.node.identity import settle_node_id
 from weft.node.incarnation import next_incarnation
 from weft.node.key_answers import NodeKeyAnswers
 from weft.node.logs import node_logger
+from weft.node.loop_watch import HeldUp, LoopWatch
 from weft.node.machinery import Machinery, Outside
 from weft.node.maintenance import BucketTidying, Maintenance
-from weft.node.metrics import Metrics, largest_topics
+from weft.node.metrics import Metrics
 from weft.node.protection import Plain, Protection, Secured
 from weft.node.refusals import Refusals
+from weft.node.slices import LogTotals, largest_topics, log_totals
 from weft.node.storage import Storage, open_node_log
 from weft.node.wiring import (
     TopicSettings,
@@ -113,6 +114,7 @@ class Node:
         self._asked_to_leave = asyncio.Event()
         self._failure: asyncio.Future[StorageError]
         self._started_at_s = 0.0
+        self._looked: tuple[LogTotals, Sequence[GroupFigures], Sequence[TopicFigures]] | None = None  # for the metrics
 
     # --- starting ------------------------------------------------------------------------------------------------
 
@@ -128,6 +130,7 @@ class Node:
             await self._parts.aclose()
             raise
         self._phase = Phase.RUNNING
+        self._watch_loop()  # not before: a start reads files and loads modules as it comes to them
         self._logger.info(
             "node_ready",
             grpc=self.grpc_address,
@@ -183,6 +186,21 @@ class Node:
         self._telemetry = open_telemetry(settings.endpoint, service="weft", facts=facts, sample=settings.sample)
         self._parts.push_async_callback(asyncio.to_thread, self._telemetry.close)
         self._logger.info("tracing", endpoint=settings.endpoint, sample=settings.sample)
+
+    def _watch_loop(self) -> None:
+        watch = LoopWatch(self.config.log.held_up_s, self._metrics.loop_delay_s, self._held_up)
+        watch.start()
+        self._parts.callback(watch.stop)
+
+    def _held_up(self, found: HeldUp) -> None:
+        self._logger.warning(
+            "loop_held_up",
+            delay_s=round(found.delay_s, 4),
+            cpu_s=round(found.cpu_s, 4),
+            garbage_s=round(found.garbage_s, 4),
+            where=list(found.where),
+            untold=found.untold,
+        )
 
     def _settle_node_id(self, token: Secret[str] | None) -> NodeId:
         wanted = wanted_node_id(self.config, token)
@@ -354,6 +372,11 @@ class Node:
     def registry(self) -> CollectorRegistry:
         return self._metrics.registry
 
+    async def look(self) -> None:
+        if self._phase in (Phase.RUNNING, Phase.DRAINING):
+            topics = await largest_topics(self.log, self.config.admin.metrics_topics_max)
+            self._looked = await log_totals(self.log), await self.answers.group_figures(), topics
+
     def ready_reasons(self) -> Sequence[str]:
         if self._phase is not Phase.RUNNING:
             return [f"the node is {self._phase.value}"]
@@ -381,14 +404,14 @@ class Node:
         for link in self.links.links():
             if link.connected and link.peer is not None:
                 self._metrics.peer(link.peer).queue_depth = link.queue_frames
-        states = list(self.log.states())
         tracing = self._machinery.tracing
+        totals, groups, topics = self._looked or (LogTotals(), (), ())
         emm = next((gateway for gateway in self.gateways if isinstance(gateway, DatagramGateway)), None)
         coaty = next((gateway for gateway in self.gateways if isinstance(gateway, BridgeGateway)), None)
         exmp = next((gateway for gateway in self.gateways if isinstance(gateway, RequestGateway)), None)
         return NodeFigures(
-            log_bytes=sum(state.bytes_end - state.bytes_start for state in states),
-            log_streams=len(states),
+            log_bytes=totals.bytes,
+            log_streams=totals.streams,
             log_appended=self.log.appended,
             log_synced=self.log.synced,
             log_cuts=len(self.log.cuts),
@@ -400,7 +423,7 @@ class Node:
             clients=self.clients.streams,
             subscriptions=self.clients.subscriptions,
             held_bytes=self.clients.held.bytes,
-            groups=self.answers.group_figures(),
+            groups=groups,
             refusals=self._refusals.totals,
             turned_away=self._entrances.keeper.turned_away,
             datagrams={} if emm is None else emm.fates(),
@@ -411,18 +434,9 @@ class Node:
             certificate_expires_s=self.protection.expires_in_s(),
             certificate_renewals=self.protection.renewals,
             certificate_failures=self.protection.renewal_failures,
-            topics=largest_topics(_topic_figures(states), self.config.admin.metrics_topics_max),
+            topics=topics,
             pipelines=self._machinery.kv.pipelines(),
             spans_made=0 if tracing is None else tracing.made,
             spans_dropped=0 if tracing is None else tracing.dropped,
             keys=None if self.protection.keys is None else self.protection.keys.figures(),
         )
-
-
-def _topic_figures(states: Iterable[StreamState]) -> Iterator[TopicFigures]:
-    events: Counter[str] = Counter()
-    size_bytes: Counter[str] = Counter()
-    for state in states:
-        events[state.stream.topic] += state.durable
-        size_bytes[state.stream.topic] += state.bytes_end - state.bytes_start
-    return (TopicFigures(topic, count, size_bytes[topic]) for topic, count in events.items())

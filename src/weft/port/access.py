@@ -226,15 +226,26 @@ class KeyAccess:
             del self._open[caller]
 
     def look(self) -> None:
-        """End the streams of those who may have them no more; for the owner to call every second."""
+        """End the streams of those who may have them no more; for the owner to call every second. Ten thousand may be
+        open, of a few keys: each key is looked at once."""
+        looked: dict[int, Principal | Refused] = {}  # by the record that callers have, which stays meanwhile
         for caller, end in list(self._open.items()):
             assert isinstance(caller, KeyCaller), "all callers here have keys"
-            try:
-                caller.renew(self._authenticator)
-            except Refused as error:
-                self._note(error, caller.principal.key_id)
-                caller.expel(error)
-                end(error)
+            found = looked.get(id(caller.principal.record))
+            if found is None:
+                found = looked[id(caller.principal.record)] = self._refreshed(caller.principal)
+            if isinstance(found, Principal):
+                caller.renew(found)
+            else:
+                self._note(found, caller.principal.key_id)
+                caller.expel(found)
+                end(found)
+
+    def _refreshed(self, principal: Principal) -> Principal | Refused:
+        try:
+            return self._authenticator.refresh(principal)
+        except Refused as error:
+            return error
 
 
 class KeyCaller(Caller):
@@ -256,10 +267,11 @@ class KeyCaller(Caller):
             if end_s is not None and (record.expires_s is None or record.expires_s > end_s):
                 raise NotAllowed(Cause.ADMIN, f"not allowed to make a key that outlives {self.who}: let it end sooner")
 
-    def renew(self, authenticator: Authenticator) -> None:
-        """Raise Unauthenticated once the key is good no more."""
-        self.principal = authenticator.refresh(self.principal)
-        self.update(self.principal.acl)
+    def renew(self, principal: Principal) -> None:
+        """The same key, by what holds now."""
+        if principal is not self.principal:
+            self.principal = principal
+            self.update(principal.acl)
 
 
 @lru_cache(CERTIFICATES_READ_MAX)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
+from itertools import chain, islice
 
 from weft.core.groups import Groups
 from weft.core.groups.names import parse_group
@@ -21,11 +21,8 @@ async def check_group(groups: Groups, caller: Caller, group: str) -> None:
     if caller.names_groups:
         caller.check_group(group)
         return
-    reads = iter([*(each.pattern for each in groups.members(group)), *_topics(groups, group)])
-    while some := list(islice(reads, LOOK_STREAMS_AT_ONCE)):
+    topics = (Pattern(stream.topic) for stream, _ in groups.streams(group))
+    reads = chain((each.pattern for each in groups.members(group)), topics)
+    while some := list(dict.fromkeys(islice(reads, LOOK_STREAMS_AT_ONCE))):
         caller.check_group(group, some)
         await asyncio.sleep(0)
-
-
-def _topics(groups: Groups, group: str) -> set[Pattern]:
-    return {Pattern(position.stream.topic) for position in groups.positions(group)}

@@ -34,7 +34,13 @@ def one_per_name(members: set[GroupMember]) -> frozenset[GroupMember]:
 def owners_of(members: frozenset[GroupMember]) -> dict[StreamKey, GroupMember]:
     owners = Owners()
     owners.set_members(members, MANY)
+    settle(owners)
     return dict(owners.items())
+
+
+def settle(owners: Owners, at_once: int = 7) -> None:
+    while not owners.work(at_once)[0]:
+        pass
 
 
 @given(st.lists(st.sets(MEMBERS, max_size=6) | st.sampled_from(STREAMS), max_size=12))
@@ -44,11 +50,40 @@ def test_what_is_kept_up_to_date_is_what_is_defined(changes: list[set[GroupMembe
         if isinstance(change, set):
             members = one_per_name(change)
             owners.set_members(members, keys)
+            settle(owners)
         elif change not in keys:
             keys[change] = None
             owners.add(change)
         for key in STREAMS:
             assert owners.get(key) == (owner_of(key, members) if key in keys else None)
+
+
+@pytest.mark.req("SEC-05")
+@given(
+    st.lists(st.tuples(st.sets(MEMBERS, max_size=6) | st.sampled_from(STREAMS), st.integers(0, 3)), max_size=12),
+)
+def test_members_that_change_while_streams_are_still_looked_at(
+    changes: list[tuple[set[GroupMember] | StreamKey, int]],
+) -> None:
+    """Nobody who is gone has a stream; in the end each has its owner; and whatever changed was told."""
+    owners, members, keys = Owners(), frozenset[GroupMember](), dict.fromkeys(STREAMS[:10])
+    told: set[StreamKey] = set()
+    for change, looked in changes:
+        if isinstance(change, set):
+            members = one_per_name(change)
+            owners.set_members(members, keys)
+        elif change not in keys:
+            keys[change] = None
+            if owners.add(change):
+                told.add(change)
+        told.update(owners.work(looked)[1])
+        assert all(owner in members for _, owner in owners.items())
+    done, changed = owners.work(1000)
+    assert done
+    told.update(changed)
+    expected = {key: owner_of(key, members) for key in keys}
+    assert {key: owners.get(key) for key in keys} == expected
+    assert told >= {key for key, owner in expected.items() if owner}
 
 
 def test_who_comes_takes_its_share_and_nothing_else_moves() -> None:

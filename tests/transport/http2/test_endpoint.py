@@ -23,6 +23,7 @@ from tests.transport.http2.stories import (
 )
 from weft.transport.grpc.channel import ChannelSettings
 from weft.transport.grpc.server import ServerSettings
+from weft.transport.http2 import endpoint as endpoint_module
 from weft.transport.http2.endpoint import UNREAD_ANSWERS_BYTES_MAX, Endpoint, EndpointSettings
 from weft.wire.http2 import CLIENT_SETTINGS, GoneAway, Http2Settings, Stream, StreamOwner
 from weft.wire.http2.frames import ACK, GOAWAY, GOAWAY_HEAD, PING, PREFACE, SETTINGS, frame
@@ -269,3 +270,42 @@ async def test_who_still_reads_what_is_left_gets_time_for_it(monkeypatch: pytest
     assert not transport.is_aborted
     await until(lambda: transport.is_aborted)
     endpoint.connection_lost(None)
+
+
+# --- much at once -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SEC-05")
+@on_both_loops
+async def test_what_comes_at_once_is_taken_in_pieces_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of short calls in one read held up the loop for seconds. Now others have their turn in between."""
+    monkeypatch.setattr(endpoint_module, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(endpoint_module, "RECEIVE_S", -1.0)  # its time is always over
+    turns = 0
+    go_on = Endpoint._receive_later
+
+    def counted(self: Endpoint) -> None:
+        nonlocal turns
+        turns += 1
+        go_on(self)
+
+    monkeypatch.setattr(Endpoint, "_receive_later", counted)
+    messages = [bytes([number]) * (1 + 997 * number) for number in range(40)]
+    async with serving(ECHOING) as place, place.channel() as channel:
+        call = await channel.call(ECHO)
+        for message in messages:
+            call.write_nowait(message)
+        call.end()
+        assert [await call.read() for _ in messages] == messages
+        assert await call.read() is None
+    assert turns > len(messages)
+
+
+@on_both_loops
+async def test_what_waits_for_its_turn_is_taken_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "PIECE_BYTES", 50)
+    monkeypatch.setattr(endpoint_module, "RECEIVE_S", -1.0)
+    async with serving(ECHOING) as place, raw_peer(place.port) as peer:
+        peer.send(OPENING + b"".join(frame(PING, 0, 0, bytes([number]) * 8) for number in range(50)))
+        peer.send(frame(99, 0, 1, b"") + b"\xff" * 100)  # and then it breaks the rules
+        await until(lambda: place.reports.reasons)

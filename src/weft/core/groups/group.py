@@ -1,8 +1,9 @@
 """One group as one node sees it: its own members, what others said, and what follows for every stream.
 
-Inputs only note what is new. ``tick`` decides, all at once: who should have each stream, what each hold becomes, which
-free streams to claim; then it tells members and the mesh. The order of what is said matters: positions before the state
-that gives their streams away, so that who takes a stream knows where it stands.
+Inputs only note what is new. ``tick`` decides: who should have each stream, some of them at a time; once that is
+settled, all at once, what each hold becomes and which free streams to claim; then it tells members and the mesh. The
+order of what is said matters: positions before the state that gives their streams away, so that who takes a stream
+knows where it stands.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ from weft.errors import UsageError
 from weft.limits import OFFSET_MAX
 from weft.model import Epoch, Event, EventId, NodeId, Pattern, Position
 
-GROUP_SAY_EVENTS_MAX: Final = 10_000  # positions said in one batch: 4 MiB at worst
+GROUP_SAY_EVENTS_MAX: Final = 1_000  # positions said in one batch, and in one tick: some milliseconds
+ELECTED_AT_ONCE: Final = 2_000  # streams whose owners are looked for in one tick: likewise
 LOOKS: Final = 4  # while a group could expire: a node that has members says so as often
 GROUP_START_S: Final = 30.0  # after a start, until it is clear which of the nodes that the log tells of are alive
 
@@ -89,6 +91,8 @@ class Group:
         self._lives = lives
         self._owners = Owners()
         self._holders: dict[StreamKey, Member] = {}  # a stream is held by at most one member here
+        self._free: dict[StreamKey, None] = {}  # that members here may be entitled to, and that none of them holds
+        self._has_decided = False  # since the mesh was told of the members here
         self._said: MembersState | None = {}  # what the mesh has been told last of the members here; None: nobody knows
         self._speaks = False  # this node's own stream has something of its members
         self._wall_offset_s = wall_offset_s
@@ -147,6 +151,7 @@ class Group:
         del self.members[member.name]
         for key in member.holds:
             del self._holders[key]
+        self._free.update(dict.fromkeys(member.holds))
         self.used_s = now_s
         self.hurry(now_s)
         return effects
@@ -202,11 +207,14 @@ class Group:
             self.places.move((each.stream, each.epoch), each.offset)
         self.used_s = now_s
         self.touch(now_s)
-        return [CommitPositions(self.name, positions), *self._say_places()]
+        effects: list[GroupEffect] = [CommitPositions(self.name, positions)]
+        while self.places.unsaid:
+            effects += self._say_places(now_s)
+        return effects
 
     def stream_known(self, key: StreamKey, now_s: float) -> None:
-        self._owners.add(key)
-        if self._owners.get(key):
+        if self._owners.add(key):
+            self._free[key] = None
             self.touch(now_s)
 
     def hear_node(self, said: NodeSaid, epoch: Epoch, offset: int, now_s: float) -> bool:
@@ -281,6 +289,8 @@ class Group:
         self.era, self.used_s = era, now_s
         self.members.clear()
         self._holders.clear()
+        self._free.clear()
+        self._has_decided = False
         self.reports.clear()
         self.places, self._owners = Places(()), Owners()
         self.settling.begin_again(self.places)
@@ -347,9 +357,8 @@ class Group:
 
     def tick(self, now_s: float) -> list[GroupEffect]:
         effects: list[GroupEffect] = []
-        decides = self._decide_at_s <= now_s
-        if decides:
-            self._elect()
+        if self._decide_at_s <= now_s and self._elect():
+            self._has_decided = True
             self._step(now_s)
             self._claim(now_s)
             effects += filter(None, (member.assign() for member in self.members.values()))
@@ -361,8 +370,9 @@ class Group:
             effects += (self._wake(each) for each in self.members.values() if each.hand is not None)
             self.settling.wake_at_s = self._retry_at_s(now_s)
         if self._publish_at_s <= now_s:
-            effects += self._say_places()
-        if decides:
+            effects += self._say_places(now_s)
+        if self._has_decided and self._publish_at_s > now_s:
+            self._has_decided = False
             effects += self._say_members()
         if self._look_at_s <= now_s:
             effects += self._look(now_s)
@@ -393,9 +403,12 @@ class Group:
                 latest[name] = max(latest.get(name, heard), heard)
         return frozenset(GroupMember(node, name, pattern) for name, (_, node, pattern) in latest.items())
 
-    def _elect(self) -> None:
-        """A node without members of its own need not know whose each stream is."""
+    def _elect(self) -> bool:
+        """Whether it is known whose each stream is. A node without members of its own need not know."""
         self._owners.set_members(self.everybody() if self.members else frozenset(), self._streams)
+        is_settled, changed = self._owners.work(ELECTED_AT_ONCE)
+        self._free.update((key, None) for key in changed if key not in self._holders)
+        return is_settled
 
     def _step(self, now_s: float) -> None:
         for member in self.members.values():
@@ -409,6 +422,7 @@ class Group:
                 if member.hand is not None:
                     self._empty_hand(member.hand, key, now_s)
                 del member.holds[key], self._holders[key]
+                self._free[key] = None
                 self._publish(now_s)
 
     def _empty_hand(self, hand: Hand, key: StreamKey, now_s: float) -> None:
@@ -439,11 +453,16 @@ class Group:
     def _claim(self, now_s: float) -> None:
         """Want every stream that belongs to a member here and that nobody has."""
         settle_s = self._settings.settle_s if self._lives else 0.0  # alone, there is nobody to listen to
-        for key, owner in self._owners.items():
-            if owner.node != self._me or key in self._holders or self.reports.holders(key):
-                continue
+        for key in list(self._free):
             if len(self._holders) >= GROUP_HELD_MAX:
                 return  # the rest has no member, as people see, until more nodes share the work
+            owner = self._owners.get(key)
+            if owner is None or owner.node != self._me or key in self._holders:
+                del self._free[key]  # if that changes, it is among them again
+                continue
+            if self.reports.holders(key):
+                continue
+            del self._free[key]
             member = self._holders[key] = self.members[owner.name]
             member.holds[key] = Claimed(now_s + settle_s) if settle_s else Served(self.places.version(key))
 
@@ -491,16 +510,17 @@ class Group:
         if self.places.unsaid:
             self._publish_at_s = min(self._publish_at_s, at_s)
 
-    def _say_places(self) -> list[GroupEffect]:
-        self._publish_at_s = inf
+    def _say_places(self, now_s: float) -> list[GroupEffect]:
+        """As many as there may be in a batch; the others in the next tick."""
         stamp_us = self._used_us
         events: list[Event] = []
-        for key, place, ledger in self.places.take_unsaid():
+        for key, place, ledger in self.places.take_unsaid(GROUP_SAY_EVENTS_MAX):
             events.append(place_event(key, place, self.era, stamp_us))
             if ledger:
                 events.append(ledger_event(key, place.version, ledger, self.era, stamp_us))
-        firsts = range(0, len(events), GROUP_SAY_EVENTS_MAX)
-        return [Say(topic_of(self.name), tuple(events[first : first + GROUP_SAY_EVENTS_MAX])) for first in firsts]
+        self._publish_at_s = inf
+        self._publish(now_s)
+        return [Say(topic_of(self.name), tuple(events))] if events else []
 
     def _say_members(self, *, again: bool = False) -> list[GroupEffect]:
         members = {name: member.state() for name, member in self.members.items()}

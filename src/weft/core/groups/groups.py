@@ -8,7 +8,7 @@ goes on, and says for itself what the others withdrew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import islice
 from math import inf
@@ -21,6 +21,7 @@ from weft.core.groups.events import (
     GroupSubject,
     LedgerSaid,
     NodeSaid,
+    Place,
     PlaceSaid,
     PolicySaid,
     Said,
@@ -49,6 +50,8 @@ from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Topic, co
 GROUPS_MAX: Final = 4096  # known to one node: groups are named by people, and each is a topic
 GRAVES_MAX: Final = 65_536  # groups that were dropped, and are remembered for that: about 20 MB
 WITHDRAWALS_AT_ONCE: Final = 1_000  # said in one step: some milliseconds
+TICKED_AT_ONCE: Final = 64  # groups in one tick: likewise
+CLOSING_TICKS_MAX: Final = 10_000  # until all is said: a few for each group, and one for a thousand streams
 
 
 class Grave(NamedTuple):
@@ -98,6 +101,7 @@ class Groups:
         self._streams: dict[StreamKey, None] = {}
         self._lives: dict[NodeId, Epoch] = {}  # of the other nodes
         self.dead_topics: frozenset[Topic] = frozenset()  # that groups have chosen for their dead letters
+        self._dead_topics: dict[str, Topic] = {}  # the same by group
 
     # --- members -------------------------------------------------------------------------------------------------
 
@@ -130,7 +134,7 @@ class Groups:
         effects = found.join(subscription, name, pattern, owner, now_s, window=window, policy=policy)
         if earlier is not None:
             del self._subscriptions[earlier.subscription]
-        self._note_dead_topics()
+        self._note_dead_topic(group)
         self._subscriptions[subscription] = found, found.members[name]
         self._wait(found)
         return self._spoke(effects)
@@ -169,7 +173,7 @@ class Groups:
         if found is None:
             raise UsageError("too many groups", group=group, limit=GROUPS_MAX)
         effects = found.set_policy(policy, now_s)
-        self._note_dead_topics()
+        self._note_dead_topic(group)
         self._wait(found)
         return self._spoke(effects)
 
@@ -211,7 +215,13 @@ class Groups:
         for group in self._groups.values():
             group.hurry(now_s)
             self._wait(group)
-        return self.tick(now_s)
+        effects = self.tick(now_s)
+        for _ in range(CLOSING_TICKS_MAX):
+            first_s = self._first_alarm()
+            if first_s is None or first_s > now_s:
+                break
+            effects += self.tick(now_s)
+        return effects
 
     # --- the world -----------------------------------------------------------------------------------------------
 
@@ -299,7 +309,7 @@ class Groups:
     def tick(self, now_s: float) -> list[GroupEffect]:
         effects: list[GroupEffect] = []
         due: list[str] = []
-        while (first_s := self._first_alarm()) is not None and first_s <= now_s:
+        while len(due) < TICKED_AT_ONCE and (first_s := self._first_alarm()) is not None and first_s <= now_s:
             name = heappop(self._alarms)[1]
             del self._due[name]
             due.append(name)
@@ -351,9 +361,16 @@ class Groups:
         return place.offset if place else None
 
     def positions(self, group: str) -> list[Position]:
-        """Where a group stands, as far as it is known here; a stream may occur in several epochs."""
+        """Where a group stands, as far as it is known here, in order; a stream may occur in several epochs."""
+        return sorted(Position(*key, place.offset) for key, place in self._places(group).items())
+
+    def streams(self, group: str) -> list[StreamKey]:
+        """Those that it stands in, in no order. There may be a hundred thousand: others need their turn in between."""
+        return list(self._places(group))
+
+    def _places(self, group: str) -> Mapping[StreamKey, Place]:
         found = self._groups.get(group)
-        return sorted(found.places.positions()) if found else []
+        return found.places.all if found else {}
 
     def policy(self, group: str) -> GroupPolicy | None:
         """What was said about events that fail; None: nothing was, and the default holds."""
@@ -405,7 +422,7 @@ class Groups:
         for effect in effects:
             if isinstance(effect, Dropped):
                 del self._subscriptions[effect.subscription]
-        self._note_dead_topics()
+        self._note_dead_topic(group.name)
         return effects
 
     def _remove(self, group: Group) -> None:
@@ -415,7 +432,7 @@ class Groups:
         self._due.pop(group.name, None)
         for pattern in self._patterns.pop(group.name, frozenset()):
             self._wanting.remove(pattern, group.name)
-        self._note_dead_topics()
+        self._note_dead_topic(group.name)
 
     def _withdraw(self, name: str, subjects: Iterable[Subject]) -> None:
         if found := dict.fromkeys(subjects):
@@ -452,9 +469,18 @@ class Groups:
             self._due[group.name] = due_s
             heappush(self._alarms, (due_s, group.name))
 
-    def _note_dead_topics(self) -> None:
-        policies = ((group.name, group.settling.policy) for group in self._groups.values())
-        found = frozenset(policy.topic_of(name) for name, policy in policies if policy.dead_letter)
+    def _note_dead_topic(self, name: str) -> None:
+        """Of a group that may have changed its policy, or is there no longer."""
+        group = self._groups.get(name)
+        policy = None if group is None else group.settling.policy
+        after = policy.topic_of(name) if policy is not None and policy.dead_letter else None
+        if after == self._dead_topics.get(name):
+            return
+        if after is None:
+            del self._dead_topics[name]
+        else:
+            self._dead_topics[name] = after
+        found = frozenset(self._dead_topics.values())
         if found != self.dead_topics:
             self.dead_topics = found
 
@@ -535,7 +561,7 @@ class Groups:
                 group.hear_ledger(said, origin, now_s)
             case PolicySaid():
                 group.hear_policy(said, origin, epoch, now_s)
-                self._note_dead_topics()
+                self._note_dead_topic(group.name)
             case DropSaid() | WithdrawalSaid():
                 pass
             case _:

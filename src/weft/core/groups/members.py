@@ -65,12 +65,12 @@ class Member:
 
     def assign(self) -> Assignment | None:
         """All it is served now, if that is not what it was told last."""
-        served = frozenset(key for key, hold in self.holds.items() if isinstance(hold, Served))
-        if served == self.assigned:
+        served = dict.fromkeys(key for key, hold in self.holds.items() if isinstance(hold, Served))
+        if served.keys() == self.assigned:
             return None
-        self.assigned = served
+        self.assigned = frozenset(served)
         self.generation += 1
-        return Assignment(self.subscription, self.generation, tuple(sorted(served)))
+        return Assignment(self.subscription, self.generation, tuple(served))
 
     def answer(self, generation: int) -> bool:
         """It has taken over an assignment; whether something was waiting for that."""

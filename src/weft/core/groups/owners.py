@@ -7,9 +7,11 @@ has the weights that it had before.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from weft.core.groups.events import GROUP_STREAMS_KEPT_MAX, text_of
@@ -52,54 +54,97 @@ def owner_of(key: StreamKey, members: Iterable[GroupMember]) -> GroupMember | No
 
 
 class Owners:
-    """``owner_of`` for many streams, kept up to date by what changed."""
+    """``owner_of`` for many streams, kept up to date by what changed: some streams at a time, there may be a hundred
+    thousand. Until ``work`` is done, streams that it has not come to belong to whom they belonged before."""
 
     def __init__(self) -> None:
         self._members: frozenset[GroupMember] = frozenset()
+        self._able = _Able(())
         self.patterns: frozenset[Pattern] = frozenset()
         self._best: dict[StreamKey, tuple[Rank, GroupMember]] = {}
+        self._jobs: deque[_Job] = deque()
 
     def get(self, key: StreamKey) -> GroupMember | None:
         best = self._best.get(key)
-        return best[1] if best else None
+        return best[1] if best and best[1] in self._members else None
 
     def items(self) -> Iterator[tuple[StreamKey, GroupMember]]:
-        return ((key, owner) for key, (_, owner) in self._best.items())
+        return ((key, owner) for key, (_, owner) in self._best.items() if owner in self._members)
 
-    def add(self, key: StreamKey) -> None:
-        """A stream that is new."""
-        self._improve((key,), self._members)
+    def add(self, key: StreamKey) -> bool:
+        """A stream that is new; whether it belongs to somebody."""
+        return self._able.elect(key, self._best)
 
     def set_members(self, members: frozenset[GroupMember], keys: Iterable[StreamKey]) -> None:
-        """From now on the streams ``keys`` belong to these."""
+        """From now on the streams ``keys`` belong to these, once ``work`` is done."""
         gone, new = self._members - members, members - self._members
-        self._members = members
-        if gone or new:
-            self.patterns = frozenset(each.pattern for each in members)
-        if gone:
-            orphans = [key for key, (_, owner) in self._best.items() if owner in gone]
-            for key in orphans:
-                del self._best[key]
-            self._improve(orphans, members)
-        if new:
-            self._improve(keys, new)
+        if not gone and not new:
+            return
+        self._members, self._able = members, _Able(members)
+        self.patterns = frozenset(each.pattern for each in members)
+        if members:
+            self._jobs.append(_Job(iter(list(keys)), _Able(new)))
+        else:
+            self._best, self._jobs = {}, deque()
 
-    def _improve(self, keys: Iterable[StreamKey], members: Iterable[GroupMember]) -> None:
-        """Let these have what they should have. Of a stream and each of a thousand members only numbers are mixed."""
-        by_pattern: dict[Pattern, list[tuple[int, GroupMember]]] = {}
+    def work(self, streams_max: int) -> tuple[bool, list[StreamKey]]:
+        """Look at so many streams: whether that was all, and which of them belong to somebody else now."""
+        changed: list[StreamKey] = []
+        while self._jobs and streams_max > 0:
+            job = self._jobs[0]
+            some = list(islice(job.left, streams_max))
+            streams_max -= max(len(some), 1)
+            if not some:
+                self._jobs.popleft()
+            for key in some:
+                known = self._best.get(key)
+                if known is not None and known[1] not in self._members:
+                    del self._best[key]
+                    self._able.elect(key, self._best)
+                    changed.append(key)
+                elif job.new.elect(key, self._best, self._members):
+                    changed.append(key)
+        return not self._jobs, changed
+
+
+class _Able:
+    """Members by what they want. Of a stream and each of a thousand of them, only numbers are mixed."""
+
+    def __init__(self, members: Iterable[GroupMember]) -> None:
+        self._by_pattern: dict[Pattern, list[tuple[int, GroupMember]]] = {}
         for each in members:
-            by_pattern.setdefault(each.pattern, []).append((_digest(each.name), each))
-        for key in keys:
-            for pattern, able in by_pattern.items():
-                if wants(pattern, key):
-                    self._elect(key, able)
+            self._by_pattern.setdefault(each.pattern, []).append((_digest(each.name), each))
 
-    def _elect(self, key: StreamKey, able: list[tuple[int, GroupMember]]) -> None:
-        digest = _digest_of_stream(key)
-        best = max(((_mixed(digest ^ number), each.name, each.node), each) for number, each in able)
-        known = self._best.get(key)
-        if known is None or best > known:
-            self._best[key] = best
+    def elect(
+        self,
+        key: StreamKey,
+        best: dict[StreamKey, tuple[Rank, GroupMember]],
+        still: frozenset[GroupMember] | None = None,
+    ) -> bool:
+        """Let the highest of these have the stream, unless somebody higher has it; whether it has it now. ``still``:
+        those who have not left meanwhile."""
+        changed = False
+        for pattern, able in self._by_pattern.items():
+            if not wants(pattern, key):
+                continue
+            digest = _digest_of_stream(key)
+            ranks = (
+                ((_mixed(digest ^ number), each.name, each.node), each)
+                for number, each in able
+                if still is None or each in still
+            )
+            found, known = max(ranks, default=None), best.get(key)
+            if found is not None and (known is None or found > known):
+                best[key] = found
+                changed = True
+        return changed
+
+
+class _Job(NamedTuple):
+    """Streams that are still to be looked at, for members that are new."""
+
+    left: Iterator[StreamKey]
+    new: _Able
 
 
 def _digest(text: str) -> int:

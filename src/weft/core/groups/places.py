@@ -10,6 +10,7 @@ What was said by a node that is gone is said again by another one: nodes that co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 from weft.core.groups.events import Place
@@ -36,8 +37,9 @@ class Places:
     def unsaid(self) -> bool:
         return bool(self._unsaid)
 
-    def positions(self) -> list[Position]:
-        return [Position(stream, epoch, place.offset) for (stream, epoch), place in self._places.items()]
+    @property
+    def all(self) -> Mapping[StreamKey, Place]:
+        return self._places
 
     def get(self, key: StreamKey) -> Place | None:
         return self._places.get(key)
@@ -113,14 +115,15 @@ class Places:
         self._sources[key] = origin, NO_EPOCH
         return True
 
-    def take_unsaid(self) -> list[tuple[StreamKey, Place, Ledger | None]]:
-        """What is to be said now."""
-        said = [(key, self._places[key], self.ledgers.get(key)) for key in self._unsaid]
-        for key in self._unsaid:
+    def take_unsaid(self, most: int) -> list[tuple[StreamKey, Place, Ledger | None]]:
+        """What is to be said now, so much of it at most."""
+        keys = list(islice(self._unsaid, most))
+        said = [(key, self._places[key], self.ledgers.get(key)) for key in keys]
+        for key in keys:
             self._sources.pop(key, None)
-        self.said.update(self._unsaid)
+            del self._unsaid[key]
+            self.said[key] = None
         self.ledgers_said.update((key, None) for key, _, ledger in said if ledger)
-        self._unsaid.clear()
         return said
 
     def _put(self, key: StreamKey, place: Place) -> bool:

@@ -62,7 +62,9 @@ class Reports:
 
     def holders(self, key: StreamKey) -> list[tuple[NodeId, str]]:
         """Members at other nodes that hold a stream, or want to and say so."""
-        return [(node, name) for node, name in self._holders.get(key, {}).items() if self._counts(node)]
+        if key not in self._holders:
+            return []
+        return [(node, name) for node, name in self._holders[key].items() if self._counts(node)]
 
     def turn(self, name: str) -> int:
         """The highest turn that a member of this name had anywhere, living or not."""

@@ -32,6 +32,8 @@ from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
 from weft.wire.reject import BadPacket, Reject
 
 GATEWAY_EMM_TURN_MAX: Final = 2048  # datagrams judged before the node's other work has its turn: 10 to 20 ms
+GATEWAY_EMM_TURN_MIN: Final = 128  # the same if each of them takes long: damaged ones do
+GATEWAY_EMM_TURN_GOAL_S: Final = 0.01  # what a turn should take
 GATEWAY_EMM_TURN_S: Final = 0.005  # between turns for a few datagrams, which cost a millisecond however few they are
 GATEWAY_EMM_SIGNATURES_AT_ONCE: Final = 384  # Ed25519 checks in one turn: 15 ms on two cores, 30 to 40 ms on one
 GATEWAY_EMM_OWED_BYTES_MAX: Final = 32 * MIB  # published and not yet synced: about a second at 100,000 packets/s
@@ -80,6 +82,7 @@ class Inbound:
         self._loop = asyncio.get_running_loop()
         self._turn: asyncio.TimerHandle | None = None
         self._turn_s = 0.0  # when it is due
+        self._at_once = GATEWAY_EMM_TURN_MIN  # datagrams in the next turn
         self._working = False
         self._done_s = 0.0  # when the last one ended
         self._numbers = count(1)
@@ -130,7 +133,8 @@ class Inbound:
         try:
             if not self._is_full():
                 at = self._clock()
-                self._sort_out(self.line.take(GATEWAY_EMM_TURN_MAX), at)
+                self._sort_out(self.line.take(self._at_once), at)
+                self._at_once = next_turn(self._at_once, self._clock().steady_s - at.steady_s)
                 self._verify(self.signatures.take(GATEWAY_EMM_SIGNATURES_AT_ONCE), at)
         finally:
             self._working = False
@@ -206,6 +210,15 @@ class Inbound:
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
+
+
+def next_turn(datagrams: int, took_s: float) -> int:
+    """How many to judge in the next turn, after so many took so long."""
+    if took_s > GATEWAY_EMM_TURN_GOAL_S:
+        return max(datagrams // 2, GATEWAY_EMM_TURN_MIN)
+    if took_s < GATEWAY_EMM_TURN_GOAL_S / 4:
+        return min(datagrams * 2, GATEWAY_EMM_TURN_MAX)
+    return datagrams
 
 
 def _by_protocol(arrived: Sequence[Arrived]) -> tuple[list[Arrived], list[Arrived], list[Rejected]]:

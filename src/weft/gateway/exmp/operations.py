@@ -6,7 +6,7 @@ Each gets the session and the request's data, returns the answer's data, and rai
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -43,7 +43,7 @@ EXMP_FETCH_EVENTS_MAX: Final = 1000  # a few milliseconds in which nobody else i
 EXMP_FETCH_BYTES_MAX: Final = 4 * MIB  # of batches read for one fetch: as JSON, well below the longest message
 
 
-Status = Callable[[], StatusReply]
+Status = Callable[[], Awaitable[StatusReply]]
 MEMBER_BYTES: Final = 8  # of chance in the name of a member that has none
 
 
@@ -150,7 +150,7 @@ async def status(read_status: Status, session: ClientSession, data: JsonObject |
     """What the node says of itself; for those with the admin right, as everywhere."""
     fields_untrusted(NoFields, data)
     session.credential.caller.check_admin("see the status")
-    reply = read_status()
+    reply = await read_status()
     return {
         "node": reply.node_id,
         "epoch": reply.epoch,

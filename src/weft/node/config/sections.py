@@ -508,6 +508,13 @@ class LogSection(Section):
 
     level: LogLevel = Field(default=LogLevel.INFO, description="The least important lines that are written.")
     format: LogFormat = Field(default=LogFormat.CONSOLE, description="Lines for people, or JSON for machines.")
+    held_up_s: Seconds = knob(
+        0.1,
+        0.005,
+        60.0,
+        "A step that holds up everything else in the node for so long is told with its place (`loop_held_up`); at most "
+        "once in a hundred times that, unless it is longer.",
+    )
 
 
 class TracingSection(Section):

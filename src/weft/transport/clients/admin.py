@@ -18,7 +18,7 @@ from weft.wire.mesh import mesh_pb2 as pb
 class Answers(Protocol):
     """What the node knows. Raises WeftError for what cannot be meant."""
 
-    def status(self) -> pb.StatusReply: ...
+    async def status(self) -> pb.StatusReply: ...
 
     def peers(self, room: PageRoom, after: str) -> pb.PeersReply:
         """As far as there is room, after the node of this name."""
@@ -60,6 +60,10 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
         after = read_text_token_untrusted(request.page.token)
         return await answers.explain(parse_topic(request.topic), origin, _room(request), after)
 
+    async def status(request: pb.StatusRequest, caller: Caller) -> pb.StatusReply:
+        caller.check_admin("see the status")
+        return await answers.status()
+
     def peers(request: pb.PeersRequest) -> pb.PeersReply:
         return answers.peers(_room(request), read_text_token_untrusted(request.page.token))
 
@@ -82,7 +86,7 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
         return method
 
     return {
-        "Status": (answering("see the status", lambda _: answers.status()), pb.StatusRequest),
+        "Status": (status, pb.StatusRequest),
         "Peers": (answering("see the peers", peers), pb.PeersRequest),
         "Groups": (groups, pb.GroupsRequest),
         "Explain": (explain, pb.ExplainRequest),

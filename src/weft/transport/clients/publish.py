@@ -18,7 +18,7 @@ from typing import Final
 
 from weft.core.messages import Receipted
 from weft.errors import PeerError, UsageError, WeftError
-from weft.limits import MIB
+from weft.limits import KIB, MIB
 from weft.model import Batch, Topic
 from weft.model.batch_header import PRODUCER_BYTES, message_bytes_untrusted
 from weft.port.access import Caller
@@ -41,6 +41,7 @@ from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.rpc import RpcError
 
 CHECKED_AT_ONCE_BYTES_MAX: Final = 1 * MIB  # uncompressed, of one message or one turn: about a millisecond
+BATCH_COST_BYTES: Final = 4 * KIB  # what a batch costs beside its bytes: so no more than 256 of them at once, 5 ms
 PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each one is answered by itself
 PUBLISH_PART: Final = 2  # of what its caller may hold, a stream gets half: another one goes on when it is held up
 
@@ -170,7 +171,7 @@ class PublishStream:
         for message in messages:
             data = message.batch
             self._owe(message.request, len(data))
-            cost += message_bytes_untrusted(data)
+            cost += _cost_of(data)
             if self._unchecked or cost > CHECKED_AT_ONCE_BYTES_MAX:
                 self._unchecked.append((message, data))
             else:
@@ -259,11 +260,15 @@ class PublishStream:
         cost = 0
         while self._unchecked:
             message, data = self._unchecked[0]
-            cost += message_bytes_untrusted(data)
-            if cost > CHECKED_AT_ONCE_BYTES_MAX and cost > message_bytes_untrusted(data):
+            cost += _cost_of(data)
+            if cost > CHECKED_AT_ONCE_BYTES_MAX and cost > _cost_of(data):
                 return
             self._unchecked.popleft()
             if cost > CHECKED_AT_ONCE_BYTES_MAX:
                 await self._take_large(message, data)
                 return
             self._take_batch(message, data)
+
+
+def _cost_of(data: bytes) -> int:
+    return message_bytes_untrusted(data) + BATCH_COST_BYTES

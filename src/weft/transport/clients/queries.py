@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import closing
 from typing import Final
 
 from weft.errors import UsageError, WeftError
-from weft.limits import MIB, WHOAMI_TOPICS_MAX
+from weft.limits import LOOK_STREAMS_AT_ONCE, MIB, WHOAMI_TOPICS_MAX
 from weft.log import Log, StreamInfo
 from weft.log.errors import EventsLost, PositionExpired
-from weft.model import COLUMNS, Batch, Epoch, EventId, Pattern, Position, Stream
+from weft.model import COLUMNS, Batch, EventId, Pattern, Position
 from weft.model.traces import TRACEPARENT
 from weft.port.access import Caller
 from weft.port.errors import TooLarge, error_message
@@ -27,6 +28,7 @@ from weft.port.pages import (
 from weft.port.topics import read_topic_untrusted, streams_of, topics_of
 from weft.port.ways import Moment
 from weft.transport.clients.values import (
+    check_position_count,
     fetched_parts,
     read_pattern_untrusted,
     read_positions_untrusted,
@@ -86,7 +88,6 @@ class Queries:
         caller.check_subscribe(pattern)
         if request.group:
             await check_group(self._node.groups, caller, request.group)
-        stands = self._stands(request.group)
         timestamp_us = request.timestamp_us if request.HasField("timestamp_us") else None
         after = read_stream_token_untrusted(request.page.token)
         room = PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))
@@ -96,7 +97,7 @@ class Queries:
             if room.is_full and last is not None:
                 reply.next_page = stream_token(last.stream, last.epoch)
                 break
-            place = self._place(info, stands, timestamp_us)
+            place = self._place(info, request.group, timestamp_us)
             room.take(place.ByteSize())
             reply.streams.append(place)
             last = info
@@ -105,13 +106,7 @@ class Queries:
     def _members(self) -> list[pb.Member]:
         return [pb.Member(node_id=each.node_id, addresses=each.addresses) for each in self._node.members()]
 
-    def _stands(self, group: str) -> dict[tuple[Stream, Epoch], int]:
-        positions = self._node.groups.positions(group) if group else []
-        return {(each.stream, each.epoch): each.offset for each in positions}
-
-    def _place(
-        self, info: StreamInfo, stands: dict[tuple[Stream, Epoch], int], timestamp_us: int | None
-    ) -> pb.PositionsOfStream:
+    def _place(self, info: StreamInfo, group: str, timestamp_us: int | None) -> pb.PositionsOfStream:
         log = self._node.log
         place = pb.PositionsOfStream(
             info=pb.StreamInfo(
@@ -122,7 +117,7 @@ class Queries:
                 first_timestamp_us=_first_timestamp_us(log, info),
                 last_timestamp_us=max(info.latest_us, 0),
             ),
-            group_offset=stands.get((info.stream, info.epoch)),
+            group_offset=self._node.groups.position(group, (info.stream, info.epoch)) if group else None,
         )
         if timestamp_us is not None:
             place.timestamp_offset = log.seek(info.stream, info.epoch, timestamp_us)
@@ -193,10 +188,7 @@ class Queries:
         """Whoever may use the group and read all these topics may say how far it has read them."""
         try:
             self._node.check_open()
-            positions = read_positions_untrusted(request.positions)
-            for topic in {position.stream.topic for position in positions}:
-                caller.check_subscribe(Pattern(topic))
-            self._check_places(positions)
+            positions = await self._positions_untrusted(request, caller)
             if request.group:
                 await check_group(self._node.groups, caller, request.group)
                 self._node.quotas.usage(caller).use_group(self._node.groups, request.group)
@@ -216,10 +208,20 @@ class Queries:
             self._node.count_refusal(error)
             return pb.DropGroupReply(error=error_message(error))
 
-    def _check_places(self, positions: Iterable[Position]) -> None:
-        """A group is not put where there is nothing: it would only fail later, far from the mistake."""
-        for position in positions:
-            self._node.log.read(position.stream, position.epoch, position.offset, position.offset)
+    async def _positions_untrusted(self, request: pb.CommitRequest, caller: Caller) -> tuple[Position, ...]:
+        """Some in each turn of the loop. A group is not put where there is nothing: it would only fail later, far from
+        the mistake."""
+        check_position_count(len(request.positions))
+        found: list[Position] = []
+        for first in range(0, len(request.positions), LOOK_STREAMS_AT_ONCE):
+            some = read_positions_untrusted(request.positions[first : first + LOOK_STREAMS_AT_ONCE])
+            for topic in {position.stream.topic for position in some}:
+                caller.check_subscribe(Pattern(topic))
+            for each in some:
+                self._node.log.read(each.stream, each.epoch, each.offset, each.offset)
+            found += some
+            await asyncio.sleep(0)
+        return tuple(found)
 
 
 def _first_timestamp_us(log: Log, info: StreamInfo) -> int:

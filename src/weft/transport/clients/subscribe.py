@@ -26,6 +26,7 @@ from weft.port.quotas import Usage
 from weft.transport.clients.failing import cancelled
 from weft.transport.clients.plain_events import Unpacking
 from weft.transport.clients.values import (
+    check_position_count,
     delivery_parts,
     parse_untrusted,
     position_messages,
@@ -43,7 +44,16 @@ from weft.wire.rpc import RpcError
 
 CLIENT_REPLIES_MAX: Final = 10_000  # assignments that wait for a member that does not read: then it is let go
 SUBSCRIBE_PART: Final = 16  # of what its caller may hold, a subscriber that does not read gets a sixteenth
+POSITIONS_AT_ONCE: Final = 1024  # to start from, read in one turn of the loop: some milliseconds
 DELIVERY_BYTES_MAX: Final = 1 * MIB  # gathered in one message: gRPC's cost per message is 1 % of copying that
+
+
+class Unfinished:
+    """A reply that is so long that it is written in several turns of the loop."""
+
+    def __init__(self, reply: pb.SubscribeReply) -> None:
+        self.reply = reply
+        self.is_done = False
 
 
 class SubscribeStream:
@@ -56,7 +66,8 @@ class SubscribeStream:
         self._subscription: int | None = None
         self._usage: Usage | None = None  # once it counts
         self._credit_bytes = 0  # given by the client and not used up yet
-        self._waiting: deque[Delivered | pb.SubscribeReply] = deque()
+        self._waiting: deque[Delivered | pb.SubscribeReply | Unfinished] = deque()
+        self._writing: dict[Unfinished, asyncio.Task[None]] = {}
         self._waiting_bytes = 0  # of batches
         self._holding = node.held.holding(caller.who, Use.SUBSCRIBE, SUBSCRIBE_PART)
         self._pouring: asyncio.Task[None] | None = None  # while something waits for the client to read
@@ -95,8 +106,27 @@ class SubscribeStream:
         if len(self._waiting) > CLIENT_REPLIES_MAX:
             self.ended(Busy("the member does not read what it is sent", waiting=len(self._waiting)))
             return
-        assignment = pb.Assignment(generation=generation, streams=position_messages(positions))
-        self._say(pb.SubscribeReply(assignment=assignment))
+        reply = pb.SubscribeReply(assignment=pb.Assignment(generation=generation))
+        if len(positions) <= POSITIONS_AT_ONCE:
+            reply.assignment.streams.extend(position_messages(positions))
+            self._say(reply)
+        elif not self._over:
+            unfinished = Unfinished(reply)
+            self._waiting.append(unfinished)
+            self._writing[unfinished] = asyncio.create_task(self._finish(unfinished, positions))
+
+    async def _finish(self, unfinished: Unfinished, positions: Sequence[Position]) -> None:
+        """Some positions in each turn of the loop. What is said later waits behind it."""
+        reply = unfinished.reply
+        for first in range(0, len(positions), POSITIONS_AT_ONCE):
+            reply.assignment.streams.extend(position_messages(positions[first : first + POSITIONS_AT_ONCE]))
+            await asyncio.sleep(0)
+        size = reply.ByteSize()
+        self._holding.take(size)
+        self._waiting_bytes += size
+        unfinished.is_done = True
+        del self._writing[unfinished]
+        self._pour()
 
     def withdrawn(self, event: EventId, rest: bool) -> None:
         reference = stream_ref(event.stream, event.epoch)
@@ -113,6 +143,9 @@ class SubscribeStream:
     def expel(self, error: WeftError) -> None:
         """The caller may read no more, and that goes for what waits as well."""
         if not self._over:
+            for writing in self._writing.values():
+                writing.cancel()
+            self._writing.clear()
             self._waiting.clear()
             self._unpacking = None
             self._waiting_bytes = 0
@@ -138,6 +171,8 @@ class SubscribeStream:
         if self._pouring is not None:
             return
         while self._waiting and not self._call.is_full:
+            if isinstance(first := self._waiting[0], Unfinished) and not first.is_done:
+                return  # whoever finishes it goes on
             head, message = self._next()
             self._call.write_now(message, head)
         self._let_go()
@@ -163,6 +198,8 @@ class SubscribeStream:
         if self._is_plain and isinstance(first, Delivered):
             return b"", self._next_events(first)
         self._waiting.popleft()
+        if isinstance(first, Unfinished):
+            first = first.reply
         if not isinstance(first, Delivered):
             self._waiting_bytes -= first.ByteSize()
             return b"", first.SerializeToString()
@@ -201,19 +238,19 @@ class SubscribeStream:
             self._holding.close()
             if self._usage is not None:
                 self._usage.unsubscribed()
-            await cancelled(reading, self._pouring)
+            await cancelled(reading, self._pouring, *self._writing.values())
 
     async def _read(self) -> None:
         try:
             data = await self._call.read()
             if data is not None:
                 request = parse_untrusted(pb.SubscribeRequest, data)
-                await self._read_positions(request.open)
+                positions = await self._read_positions(request.open)
                 if request.open.group:
                     await check_group(self._node.groups, self._caller, request.open.group)
-                self._open(request)
+                self._open(request, positions)
             while not self._over and (data := await self._call.read()) is not None:
-                self._take(parse_untrusted(pb.SubscribeRequest, data))
+                await self._take(parse_untrusted(pb.SubscribeRequest, data))
             self._is_orderly = True
         except RpcError as error:
             self._lost(error)
@@ -228,20 +265,30 @@ class SubscribeStream:
         self.ended(error)
         self._is_orderly = is_orderly
 
-    async def _read_positions(self, wanted: pb.SubscribeOpen) -> None:
-        """Those that did not fit into the first message."""
+    async def _read_positions(self, wanted: pb.SubscribeOpen) -> tuple[Position, ...]:
+        """Of the first message, and those that did not fit into it."""
+        found = list(await self._positions(wanted.start.positions, 0))
         for _ in range(wanted.position_messages):
             data = await self._call.read() or b""
             more = parse_untrusted(pb.SubscribeRequest, data)
             self._holding.take(len(data))
             if more.WhichOneof("msg") != "positions":
                 raise BadMeshMessage("further positions follow the open that announces them")
-            positions = wanted.start.positions.positions
-            positions.extend(more.positions.positions)
-            if len(positions) > CLIENT_POSITIONS_MAX:
-                raise TooLarge("too many positions to start from", have=len(positions), limit=CLIENT_POSITIONS_MAX)
+            found += await self._positions(more.positions, len(found))
+        return tuple(found)
 
-    def _open(self, request: pb.SubscribeRequest) -> None:
+    async def _positions(self, message: pb.Positions, before: int) -> list[Position]:
+        """Some in each turn of the loop."""
+        count = before + len(message.positions)
+        if count > CLIENT_POSITIONS_MAX:
+            raise TooLarge("too many positions to start from", have=count, limit=CLIENT_POSITIONS_MAX)
+        found: list[Position] = []
+        for first in range(0, len(message.positions), POSITIONS_AT_ONCE):
+            found += read_positions_untrusted(message.positions[first : first + POSITIONS_AT_ONCE])
+            await asyncio.sleep(0)
+        return found
+
+    def _open(self, request: pb.SubscribeRequest, positions: tuple[Position, ...]) -> None:
         if request.WhichOneof("msg") != "open":
             raise BadMeshMessage("a subscribe stream begins with open")
         wanted = request.open
@@ -249,7 +296,7 @@ class SubscribeStream:
             raise UsageError("a subscription needs a pattern; > is everything")
         pattern = read_pattern_untrusted(wanted.pattern)
         self._caller.check_subscribe(pattern)
-        start = read_start_untrusted(wanted.start)
+        start = read_start_untrusted(wanted.start, positions)
         self._is_paged, self._is_plain = wanted.paged, wanted.plain
         self._opened = pb.SubscribeOpened(
             node_id=self._node.node_id, epoch=self._node.log.epoch, addresses=self._node.addresses()
@@ -264,6 +311,7 @@ class SubscribeStream:
             usage.use_group(self._node.groups, wanted.group)
         usage.subscribe()
         self._usage = usage
+        self._let_go()  # the messages with positions: they must not be in the way of the answer
         self._subscription = self._node.subscribe(
             self,
             pattern,
@@ -277,7 +325,7 @@ class SubscribeStream:
             policy=policy,
         )
 
-    def _take(self, request: pb.SubscribeRequest) -> None:
+    async def _take(self, request: pb.SubscribeRequest) -> None:
         assert self._subscription is not None, "open comes first"
         match request.WhichOneof("msg"):
             case "credit":
@@ -287,9 +335,20 @@ class SubscribeStream:
                     self._credit_bytes += more
                     self._node.tell(AddCredit(self._subscription, more))
             case "handled":
-                positions = read_positions_untrusted(request.handled.positions)
-                self._node.tell(Handled(self._subscription, positions, request.handled.generation))
+                await self._take_handled(self._subscription, request.handled)
             case "settled":
                 self._node.tell(read_settled_untrusted(self._subscription, request.settled))
             case _:
                 raise BadMeshMessage("after open, a subscribe stream carries credit, handled and settled")
+
+    async def _take_handled(self, subscription: int, handled: pb.Handled) -> None:
+        """Some in each turn of the loop; the last of them answer the assignment."""
+        check_position_count(len(handled.positions))
+        for first in range(0, len(handled.positions), POSITIONS_AT_ONCE):
+            if first:
+                await asyncio.sleep(0)
+            some = read_positions_untrusted(handled.positions[first : first + POSITIONS_AT_ONCE])
+            is_last = first + POSITIONS_AT_ONCE >= len(handled.positions)
+            self._node.tell(Handled(subscription, some, handled.generation if is_last else 0))
+        if not handled.positions:
+            self._node.tell(Handled(subscription, (), handled.generation))

@@ -98,18 +98,25 @@ def read_pattern_untrusted(text: str) -> Pattern:
 
 
 def read_positions_untrusted(positions: Collection[pb.StreamPosition]) -> tuple[Position, ...]:
-    if len(positions) > CLIENT_POSITIONS_MAX:
-        raise TooLarge("too many positions in one message", have=len(positions), limit=CLIENT_POSITIONS_MAX)
+    check_position_count(len(positions))
     return tuple(map(read_position_untrusted, positions))
 
 
-def read_start_untrusted(start: pb.Start) -> Start:
+def check_position_count(count: int) -> None:
+    if count > CLIENT_POSITIONS_MAX:
+        raise TooLarge("too many positions in one message", have=count, limit=CLIENT_POSITIONS_MAX)
+
+
+def read_start_untrusted(start: pb.Start, positions: tuple[Position, ...] | None = None) -> Start:
+    """``positions``: those of the start, if they were read before."""
     match start.WhichOneof("from"):
         case "timestamp_us":
             return FromTime(start.timestamp_us)
         case "positions":
             otherwise_us = start.otherwise_timestamp_us if start.HasField("otherwise_timestamp_us") else None
-            return FromPositions(read_positions_untrusted(start.positions.positions), otherwise_us)
+            if positions is None:
+                positions = read_positions_untrusted(start.positions.positions)
+            return FromPositions(positions, otherwise_us)
         case _:
             edge = EDGES.get(start.edge)
             if edge is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
@@ -13,6 +15,8 @@ from weft.wire.http2 import BadHttp2, Connection, ErrorCode, GoneAway, Http2Sett
 JOIN_BYTES_MAX: Final = 64 << 10  # pieces that are smaller together are copied into one: cheaper than a list of them
 WRITE_BUFFER_BYTES: Final = 1 << 20  # in the transport; above, streams wait
 UNREAD_ANSWERS_BYTES_MAX: Final = 1 << 20  # on top, for a peer that reads nothing: it would get only more
+PIECE_BYTES: Final = 32 << 10  # taken in before the clock is looked at: 700 of the shortest calls
+RECEIVE_S: Final = 0.005  # for what came on one connection, in one turn of the loop
 LINGER_S: Final = 2.0  # after our last byte, for a peer that does not hang up; it may still be reading
 LINGERS_MAX: Final = 15  # and so often, while it does read what is left
 PING: Final = b"weftping"
@@ -67,6 +71,7 @@ class Endpoint(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._flushing = False  # it is about to happen
         self._receiving = False  # bytes of the peer are being taken in
+        self._later = bytearray()  # those that wait for their turn
         self._is_full = False
         self._unread_answers_bytes = 0  # written while the transport was full
         self._ends_when_idle = False
@@ -104,10 +109,16 @@ class Endpoint(asyncio.Protocol):
         self._heard = True
         if not self._first:
             self._first = data[:2]
+        if self._later:
+            self._later += data
+        else:
+            self._receive(data, self._receive_in_time)
+
+    def _receive(self, data: bytes, take: Callable[[bytes], None]) -> None:
         flushing, self._flushing = self._flushing, True  # whoever writes meanwhile need not ask for it
         self._receiving = True
         try:
-            self.http2.receive_data(data, self._loop.time())
+            take(data)
         except BadHttp2 as error:
             self._end(NOT_HTTP2.get(self._first, str(error)), is_failure=True)
         finally:
@@ -115,6 +126,36 @@ class Endpoint(asyncio.Protocol):
             self._flushing = flushing
             if not flushing:
                 self.flush()
+
+    def _receive_in_time(self, data: bytes) -> None:
+        """As far as the time goes: a quarter of a megabyte may be thousands of streams. Others have their turn before
+        the rest, and no more is read meanwhile."""
+        now_s = self._loop.time()
+        end_s = time.monotonic() + RECEIVE_S
+        for at in range(0, len(data), PIECE_BYTES):
+            if at and time.monotonic() > end_s:
+                if not self.is_ending and not self._transport.is_closing():
+                    self._later += data[at:]
+                    self._transport.pause_reading()
+                    self._loop.call_soon(self._receive_later)
+                return
+            self.http2.receive_data(data[at : at + PIECE_BYTES], now_s)
+
+    def _receive_later(self) -> None:
+        if self.is_ending or not self._later:
+            return
+        data = bytes(self._later)
+        self._later.clear()
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+        self._receive(data, self._receive_in_time)
+
+    def _receive_all(self) -> None:
+        """What is left when the peer ends."""
+        data = bytes(self._later)
+        self._later.clear()
+        if data:
+            self._receive(data, lambda rest: self.http2.receive_data(rest, self._loop.time()))
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -128,6 +169,7 @@ class Endpoint(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The peer sends no more. Nobody who speaks gRPC still reads then, so the transport closes itself."""
+        self._receive_all()
         if not self.is_ending:
             self._stop(self._why_lost(None))
         return False

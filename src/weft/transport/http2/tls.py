@@ -275,6 +275,15 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._below is not None:
             self._below.abort()
 
+    def pause_reading(self) -> None:
+        """What has come already is still passed on."""
+        if not self.is_closing() and self._below is not None:
+            self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self.is_closing() and self._below is not None:
+            self._below.resume_reading()
+
     def is_closing(self) -> bool:
         return self._is_over or self._below is None or self._below.is_closing()
 
