@@ -8,6 +8,7 @@ file as it is. Whoever runs it (``weft.pipelines.running``) makes the session, s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -23,6 +24,12 @@ StreamingT = TypeVar("StreamingT", bound=StreamingSettings)
 JobT = TypeVar("JobT", bound=JobSettings)
 
 
+# What is done beside the queries while they run. What it gives when it is entered tells, as text, what was done.
+Beside = Callable[
+    ["SparkSession", StreamingT, "Sequence[StreamingQuery]", Callable[[str], None]], AbstractContextManager[object]
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Streaming(Generic[StreamingT]):
     """A pipeline that starts streaming queries. ``start`` gives their checkpoints below ``settings.run.checkpoint``."""
@@ -30,6 +37,7 @@ class Streaming(Generic[StreamingT]):
     name: str
     settings: type[StreamingT]
     start: Callable[[SparkSession, StreamingT], Sequence[StreamingQuery]]
+    beside: Beside[StreamingT] | None = None
 
 
 @dataclass(frozen=True, slots=True)

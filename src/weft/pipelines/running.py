@@ -7,8 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,7 +78,11 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
                     say(choose_partitions(spark, input_bytes(settings, reads_tables=reads_tables)))
                 match pipeline:
                     case Streaming():
-                        outcome, record = _watch(started(pipeline, spark, settings, say), record, records, say)
+                        queries = started(pipeline, spark, settings, say)
+                        with _beside(pipeline, spark, settings, queries, say) as beside:
+                            outcome, record = _watch(queries, record, records, say)
+                        if told := str(beside or ""):
+                            outcome = replace(outcome, summary=f"{outcome.summary}; {told}")
                     case Job():
                         records.write(record)
                         outcome = pipeline.run(spark, settings, JobRun(wish.execute, say))
@@ -127,6 +131,16 @@ def started(
                 raise
             say("Spark's Python did not begin in time; trying again")
     return pipeline.start(spark, settings)
+
+
+def _beside(
+    pipeline: Streaming[Any],
+    spark: SparkSession,
+    settings: Any,
+    queries: Sequence[StreamingQuery],
+    say: Callable[[str], None],
+) -> AbstractContextManager[object]:
+    return nullcontext() if pipeline.beside is None else pipeline.beside(spark, settings, queries, say)
 
 
 def _check_wish(pipeline: Any, wish: Wish) -> None:

@@ -123,7 +123,9 @@ class Directory:
     def writer(self, path: str) -> IO[bytes]:
         place = self._root / path
         place.parent.mkdir(parents=True, exist_ok=True)
-        return _SyncedFile(place)  # type: ignore[return-value]
+        opened = _SyncedFile(str(place), "wb")
+        opened.place = place
+        return opened
 
     def reader(self, path: str) -> IO[bytes]:
         return pa.OSFile(str(self._root / path))  # type: ignore[no-any-return]
@@ -173,19 +175,17 @@ class Directory:
                     yield file.relative_to(self._root).as_posix(), facts
 
 
-class _SyncedFile:
-    """A file that is durable when it is closed, with its name: what a driver commits must not go with the power."""
+class _SyncedFile(pa.OSFile):  # type: ignore[misc]
+    """A file that is durable when it is closed, with its name: what a driver commits must not go with the power. Arrow
+    writes to it without Python, because it is one of Arrow's own."""
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
-        self._file = pa.OSFile(str(place), "wb")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
+    place: Path
 
     def close(self) -> None:
-        self._file.close()
-        sync(self._place, self._place.parent)
+        is_open = not self.closed
+        super().close()
+        if is_open:
+            sync(self.place, self.place.parent)
 
 
 @contextmanager
