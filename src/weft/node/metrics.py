@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from weft.gateway import BridgeFigures, RequestFigures
-from weft.node.figures import SYNC_BUCKETS_S, GroupFigures, Histogram, KvFigures, NodeFigures, PeerFigures
+from weft.node.figures import SYNC_BUCKETS_S, CallFigures, GroupFigures, Histogram, KvFigures, NodeFigures, PeerFigures
 
 PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
 GROUP_LABELS_MAX: Final = 256  # as peers
@@ -201,6 +201,18 @@ KV_WATCHES: Final = Definition("weft_kv_watches", Kind.GAUGE, "Clients that watc
 KV_AHEAD: Final = Definition(
     "weft_kv_entries_ahead", Kind.GAUGE, "Entries that wait because the clock of their node is ahead."
 )
+REQUESTS: Final = Definition(
+    "weft_requests_total",
+    Kind.COUNTER,
+    "Requests of clients of this node, by how they ended: `no-server` if nobody serves the topic.",
+    ("outcome",),
+)
+REQUEST_TIMES: Final = Definition(
+    "weft_request_seconds", Kind.HISTOGRAM, "From a request of a client of this node to its last reply."
+)
+REQUEST_SERVERS: Final = Definition("weft_request_servers", Kind.GAUGE, "Clients of this node that serve requests.")
+REQUESTS_IN_HAND: Final = Definition("weft_requests_in_hand", Kind.GAUGE, "Requests that servers of this node work on.")
+REQUESTS_WAITING: Final = Definition("weft_requests_waiting", Kind.GAUGE, "Requests that wait for a server here.")
 CERTIFICATE_EXPIRES: Final = Definition(
     "weft_certificate_expires_seconds", Kind.GAUGE, "Until the node's certificate ends; renewed with a third left."
 )
@@ -285,6 +297,8 @@ class Metrics(Collector):
             yield from _of_kv(figures.kv)
         if figures.exmp is not None:
             yield from _of_exmp(figures.exmp)
+        if figures.calls is not None:
+            yield from _of_calls(figures.calls)
 
     def describe(self) -> Iterable[Metric]:
         """Names without numbers: the registry asks while the node is not there yet to be read."""
@@ -414,6 +428,14 @@ def _of_kv(figures: KvFigures) -> Iterator[Metric]:
     yield _single(KV_CONFLICTS, figures.conflicts)
     yield _single(KV_WATCHES, figures.watches)
     yield _single(KV_AHEAD, figures.ahead)
+
+
+def _of_calls(figures: CallFigures) -> Iterator[Metric]:
+    yield _family(REQUESTS, [((outcome,), count) for outcome, count in list(figures.outcomes.items())])
+    yield _histogram(REQUEST_TIMES, figures.times_s)
+    yield _single(REQUEST_SERVERS, figures.servers)
+    yield _single(REQUESTS_IN_HAND, figures.in_hand)
+    yield _single(REQUESTS_WAITING, figures.waiting)
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:
