@@ -1,8 +1,8 @@
-"""What reading in a group costs: ``python -m bench.consumers [--rounds N] [--events N] [--json]``.
+"""What reading in a group costs, and a request: ``python -m bench.consumers [--rounds N] [--events N] [--asks N]``.
 
 Events have 100 bytes and are there already. A group reads them, by iterating over events, with a client in this process
 on uvloop and one secured node in another. By hand, each event is acknowledged by itself. A round ends when the node
-has the group's position behind the last event.
+has the group's position behind the last event. ``bench.asking`` says how requests are measured.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import uvloop
+from bench.asking import asking
 from bench.figures import Figure, add_formats, report
 from bench.systems import PAYLOAD
 
@@ -26,6 +27,7 @@ from weft.model import Batch
 
 ROUNDS = 3
 EVENTS = 200_000
+ASKS = 2_000
 BATCH_EVENTS = 1_000
 GOAL_BY_HAND = 0.5  # of plain iteration
 TOPIC = "bench.consumers"
@@ -122,18 +124,20 @@ async def _position(client: Client, group: str) -> int:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-async def measure(rounds: int, events: int) -> list[Figure]:
+async def measure(rounds: int, events: int, asks: int) -> list[Figure]:
     with tempfile.TemporaryDirectory() as place, up(Path(place) / "node") as node:
-        return await acknowledging(node, rounds, events)
+        found = await acknowledging(node, rounds, events) if events else []
+        return [*found, *(await asking(node, rounds, asks) if asks else [])]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--events", type=int, default=EVENTS)
+    parser.add_argument("--events", type=int, default=EVENTS, help="0: do not measure reading")
+    parser.add_argument("--asks", type=int, default=ASKS, help="0: do not measure requests")
     add_formats(parser)
     arguments = parser.parse_args()
-    figures = uvloop.run(measure(arguments.rounds, arguments.events))
+    figures = uvloop.run(measure(arguments.rounds, arguments.events, arguments.asks))
     report(figures, "consumers", arguments.format)
 
 

@@ -102,7 +102,13 @@ def test_explain(weft: Weft, answers: Answers) -> None:
         ["node-c", "plant.>", "node-a > node-b > node-c", "2 subscribers"],
     ]
     assert weft("explain", "plant.temp", "--json").document == [
-        {"node_id": "node-c", "pattern": "plant.>", "path": ["node-a", "node-b", "node-c"], "reason": "2 subscribers"}
+        {
+            "node_id": "node-c",
+            "pattern": "plant.>",
+            "path": ["node-a", "node-b", "node-c"],
+            "reason": "2 subscribers",
+            "serves": False,
+        }
     ]
     assert answers.asked == [("explain", "plant.temp", "node-a"), ("explain", "plant.temp", "")]
 
@@ -145,7 +151,10 @@ def test_leave_wants_one_node(weft: Weft, node: RunningNode) -> None:
         (("peers",), "this node knows no other"),
         (("groups",), "there are no groups"),
         (("lag",), "no group has read anything yet"),
-        (("explain", "a.b"), "nobody would get a.b: no node is interested"),
+        (
+            ("explain", "a.b"),
+            "nobody would get a.b: no node is interested\nnobody serves requests to a.b, as far as this node knows",
+        ),
     ],
 )
 def test_nothing_is_said_to_be_nothing(weft: Weft, answers: Answers, command: Sequence[str], message: str) -> None:

@@ -16,7 +16,7 @@ import weft.sync
 from tests.client.fake import FakeNode, error
 from tests.client.story import quick
 from tests.client.test_subscribe import filled, numbers
-from weft.client import Closed, NoReply, NotAllowed, PositionUnknown, Unavailable
+from weft.client import Closed, NotAllowed, PositionUnknown, Unavailable
 from weft.model import Epoch, NodeId, Position, Stream, Topic
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -103,23 +103,6 @@ def test_many_batches_come_at_once(node: FakeNode) -> None:
         assert next(left)
         left.close()  # type: ignore[attr-defined]
         assert client.status().node_id == "node-a", "what was on its way is let go of"
-
-
-def test_requests(node: FakeNode) -> None:
-    with connect(node) as asker, connect(node) as answerer, ThreadPoolExecutor(1) as pool:
-
-        def answer() -> None:
-            requests = answerer.requests("ask")
-            next(requests).reply(b"yes")
-            requests.close()  # type: ignore[attr-defined]
-
-        answering = pool.submit(answer)
-        while not any(opening.pattern == "ask" for opening in node.opens):
-            assert not answering.done()
-        assert asker.request("ask", b"?", timeout_s=TIMEOUT_S).payload == b"yes"
-        answering.result(TIMEOUT_S)
-        with pytest.raises(NoReply):
-            asker.request("ask", b"?", timeout_s=0.05)
 
 
 def test_several_threads_share_a_client(node: FakeNode) -> None:

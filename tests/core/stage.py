@@ -227,6 +227,8 @@ class Actor:
                 self.gone.append(effect)
             case PeerRefused():
                 self.peer_refused.append(effect)
+            case _:
+                raise AssertionError(f"nobody asks or serves here: {effect}")
 
     def say(self, **changes: object) -> None:
         self.state = replace(self.state, version=self.state.version + 1, **changes)  # type: ignore[arg-type]

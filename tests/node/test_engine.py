@@ -58,6 +58,7 @@ class Bench:
             self.broker,
             self.members,
             serve=self.served.append,
+            call=self.served.append,
             news=self.news.append,
             kick=self._kick,
             damaged=self.damage.append,

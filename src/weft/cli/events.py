@@ -44,13 +44,13 @@ def event_document(stream: Stream, epoch: Epoch, offset: int, event: Content) ->
         "partition": stream.partition,
         "offset": offset,
         "timestamp": human_time(event.timestamp_us),
-        **({"key": None} if event.key is None else _text_or_base64("key", event.key)),
+        **({"key": None} if event.key is None else text_or_base64("key", event.key)),
         "headers": dict(event.headers or {}),
-        **_text_or_base64("payload", event.payload),
+        **text_or_base64("payload", event.payload),
     }
 
 
-def _text_or_base64(name: str, data: bytes) -> dict[str, str]:
+def text_or_base64(name: str, data: bytes) -> dict[str, str]:
     try:
         return {name: data.decode()}
     except UnicodeDecodeError:

@@ -15,6 +15,7 @@ from weft.cli.console import fail, show_warnings
 from weft.cli.deferred import deferred
 from weft.cli.doctor import doctor
 from weft.cli.pub import pub
+from weft.cli.request import request, serve
 from weft.cli.sub import sub
 from weft.cli.top import top
 from weft.cli.up import up
@@ -36,6 +37,8 @@ app = typer.Typer(
 app.command()(up)
 app.command()(pub)
 app.command()(sub)
+app.command()(request)
+app.command()(serve)
 app.command()(doctor)
 app.command()(top)
 app.command()(bench)

@@ -14,7 +14,7 @@ from weft.cli.connection import choose_target, with_client
 from weft.cli.console import err, out
 from weft.cli.options import Where
 from weft.cli.tables import human_bytes, human_time, print_json, print_table
-from weft.client import GroupInfo, GroupStream, PeerInfo, Status, TopicInfo
+from weft.client import GroupInfo, GroupStream, PeerInfo, Recipient, Status, TopicInfo
 from weft.contexts import contexts_path
 from weft.errors import UsageError
 from weft.model import Position
@@ -179,11 +179,21 @@ def show_explanation(where: Where, topic: str, origin: str, json: bool) -> None:
     found = with_client(where, lambda client: client.explain(topic, origin))
     if json:
         print_json([asdict(each) for each in found])
-    elif found:
-        rows = [(each.node_id, each.pattern, " > ".join(each.path), each.reason) for each in found]
-        print_table(("node", "because of", "path", "why"), rows, names=4)
+        return
+    readers, servers = ([each for each in found if each.serves is serves] for serves in (False, True))
+    if readers:
+        _print_recipients("node", readers)
     else:
         err.print(f"nobody would get {escape(topic)}: no node is interested")
+    if servers:
+        _print_recipients("served by", servers)
+    else:
+        err.print(f"nobody serves requests to {escape(topic)}, as far as this node knows")
+
+
+def _print_recipients(title: str, found: Iterable[Recipient]) -> None:
+    rows = [(each.node_id, each.pattern, " > ".join(each.path), each.reason) for each in found]
+    print_table((title, "because of", "path", "why"), rows, names=4)
 
 
 def show_status(where: Where, json: bool) -> None:

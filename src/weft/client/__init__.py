@@ -9,8 +9,8 @@ docs/sdk.md shows how to use it. How it is made, from the outside in:
   ``session`` is one stream from one node, ``subscription`` goes from one session to the next.
 - Acknowledging by hand: ``by_hand`` knows what the application has and has settled, without any I/O; ``failing`` checks
   what is said of events that fail, ``dead_letters`` lists those that failed for good, ``handling`` calls a function.
-- ``fetch`` reads a range of a stream, ``requests`` asks and answers over topics, ``kv`` has keys and values;
-  ``blocking`` is all of it on a thread.
+- ``fetch`` reads a range of a stream, ``kv`` has keys and values; ``requests`` asks and answers over topics, on
+  the stream that ``calls`` has with a node; ``blocking`` is all of it on a thread.
 - ``nodes`` has the channels and says where to try next, ``backoff`` when; ``duplex`` is gRPC's call with our errors.
 
 Nothing here imports what nodes are made of: the mesh is known by ``mesh.proto`` and the batch format alone.
@@ -42,14 +42,17 @@ from weft.client.errors import (
     LogCorrupt,
     NodeShuttingDown,
     NoReply,
+    NoServer,
     NotAllowed,
     NotOwner,
     OutOfSequence,
     PositionExpired,
     PositionUnknown,
     PublishInDoubt,
+    RequestFailed,
     RevisionConflict,
     SequenceReused,
+    ServerLost,
     TooLarge,
     Unauthenticated,
     Unavailable,
@@ -58,7 +61,7 @@ from weft.client.hooks import Hooks
 from weft.client.kv import ABSENT, Bucket, BucketInfo, KvEntry, KvWatch
 from weft.client.options import ClientTls, Options, TlsFiles
 from weft.client.received import Received, ReceivedBatch
-from weft.client.requests import Request
+from weft.client.requests import Reply, Request, Server
 from weft.client.subscription import Subscription
 from weft.client.ways import EventDelivery, EventHop, EventWay
 from weft.model.dead_letters import DeadLetter
@@ -93,6 +96,7 @@ __all__ = [
     "Member",
     "NewKey",
     "NoReply",
+    "NoServer",
     "NodePositions",
     "NodeShuttingDown",
     "NotAllowed",
@@ -107,9 +111,13 @@ __all__ = [
     "Received",
     "ReceivedBatch",
     "Recipient",
+    "Reply",
     "Request",
+    "RequestFailed",
     "RevisionConflict",
     "SequenceReused",
+    "Server",
+    "ServerLost",
     "Status",
     "StreamPositions",
     "Subscription",

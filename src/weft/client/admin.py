@@ -140,6 +140,7 @@ class Recipient:
     pattern: str
     path: tuple[str, ...]
     reason: str
+    serves: bool = False  # it answers requests to the topic, as its pattern ``weft.serve.<pattern>`` says
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,11 +247,9 @@ class Admin:
     async def explain(self, topic: str, origin: str) -> list[Recipient]:
         request = pb.ExplainRequest(topic=topic, origin=origin)
         replies = await self._pages("/weft.mesh.v1.Admin/Explain", request, pb.ExplainReply)
-        return [
-            Recipient(found.node_id, found.pattern, tuple(found.path), found.reason)
-            for reply in replies
-            for found in reply.recipients
-        ]
+        found = [(each, False) for reply in replies for each in reply.recipients]
+        found += [(each, True) for each in replies[0].servers]
+        return [Recipient(each.node_id, each.pattern, tuple(each.path), each.reason, serves) for each, serves in found]
 
     async def keys(self, key: str) -> list[KeyInfo]:
         replies = await self._pages("/weft.mesh.v1.Admin/Keys", pb.KeysRequest(key=key), pb.KeysReply)

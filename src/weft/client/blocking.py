@@ -7,7 +7,7 @@ of threads may use one client. A subscription is for one thread at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from types import TracebackType
@@ -33,7 +33,9 @@ from weft.client.kv import BucketInfo, Expected, KvEntry
 from weft.client.kv import KvWatch as AsyncKvWatch
 from weft.client.loop_thread import LoopThread
 from weft.client.received import Received, ReceivedBatch
+from weft.client.requests import Reply
 from weft.client.requests import Request as AsyncRequest
+from weft.client.requests import Server as AsyncServer
 from weft.client.start import Where
 from weft.client.subscription import Commit
 from weft.client.subscription import Subscription as AsyncSubscription
@@ -116,16 +118,77 @@ class Subscription:
 
 
 class Request:
-    """A request that was received; answer it with ``reply``."""
+    """A request that was received; answer it with ``reply``, once or several times, or ``fail``."""
 
     def __init__(self, thread: LoopThread, inner: AsyncRequest) -> None:
         self._thread = thread
         self._inner = inner
-        self.event = inner.event
+        self.topic = inner.topic
         self.payload = inner.payload
+        self.headers = inner.headers
+        self.timeout_s = inner.timeout_s
+        self.durable = inner.durable
 
-    def reply(self, payload: bytes | str, *, headers: Mapping[str, str] | None = None) -> Receipt:
-        return self._thread.run(self._inner.reply(payload, headers=headers))
+    @property
+    def is_over(self) -> bool:
+        return self._inner.is_over
+
+    def reply(
+        self, payload: bytes | str, *, headers: Mapping[str, str] | None = None, last: bool = True
+    ) -> Receipt | None:
+        return self._thread.run(self._inner.reply(payload, headers=headers, last=last))
+
+    def end(self) -> None:
+        self._thread.run(self._inner.end())
+
+    def fail(self, reason: str) -> None:
+        self._thread.run(self._inner.fail(reason))
+
+
+class Server:
+    """Serves requests by a function, which is called in threads, one for each request at once."""
+
+    def __init__(self, thread: LoopThread, pattern: str, handler: Callable[[Request], Any], concurrency: int) -> None:
+        """For ``Client.serve``."""
+        self._thread = thread
+        self._handler = handler
+        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix=f"weft serve {pattern}")
+        self._inner: AsyncServer
+
+    async def begin(self, client: asynchronous.Client, pattern: str, concurrency: int) -> None:
+        self._inner = client.serve(pattern, self._handle, concurrency=concurrency)
+
+    async def _handle(self, inner: AsyncRequest) -> Any:
+        loop = asyncio.get_running_loop()
+        result = await loop.run_in_executor(self._pool, self._handler, Request(self._thread, inner))
+        return self._each(result) if isinstance(result, Iterator) else result
+
+    async def _each(self, replies: Iterator[Any]) -> AsyncIterator[Any]:
+        loop, end = asyncio.get_running_loop(), object()
+        while (reply := await loop.run_in_executor(self._pool, next, replies, end)) is not end:
+            yield reply
+
+    def opened(self, timeout_s: float | None = None) -> None:
+        """Wait until a node knows of it."""
+        self._thread.run(self._inner.opened(), timeout_s)
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Until it is closed; raise why it cannot go on, or TimeoutError after that time."""
+        self._thread.run(self._inner.wait(), timeout_s)
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Take no more requests, finish those in hand within that time, and go."""
+        self._thread.run(self._inner.close(timeout_s))
+        self._pool.shutdown(wait=False)
+
+    def __enter__(self) -> Self:
+        self.opened()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class Bucket:
@@ -401,15 +464,54 @@ class Client:
         *,
         timeout_s: float = 5.0,
         headers: Mapping[str, str] | None = None,
-    ) -> Received:
-        return self._thread.run(self._client.request(topic, payload, timeout_s=timeout_s, headers=headers))
+        durable: bool = True,
+        attempts: int = 1,
+    ) -> Reply:
+        """Ask one of those who serve a topic, and wait for the first reply."""
+        asking = self._client.request(
+            topic, payload, timeout_s=timeout_s, headers=headers, durable=durable, attempts=attempts
+        )
+        return self._thread.run(asking)
 
-    def requests(self, pattern: str, *, group: str = "", member: str = "") -> Iterator[Request]:
-        async def open_it() -> Any:
-            return self._client.requests(pattern, group=group, member=member)
+    def request_many(
+        self,
+        topic: str,
+        payload: bytes | str,
+        *,
+        timeout_s: float = 5.0,
+        total_timeout_s: float = 60.0,
+        headers: Mapping[str, str] | None = None,
+        durable: bool = True,
+    ) -> Iterator[Reply]:
+        """All replies, until the server says that there are no more. ``timeout_s``: for each of them."""
+        replies = self._client.request_many(
+            topic, payload, timeout_s=timeout_s, total_timeout_s=total_timeout_s, headers=headers, durable=durable
+        )
+        yield from self._each(replies)
 
-        for request in self._each(self._thread.run(open_it())):
-            yield Request(self._thread, request)
+    def serve(self, pattern: str, handler: Callable[[Request], Any], *, concurrency: int = 10) -> Server:
+        """Have a function called, in threads, with every request to these topics that is handed to this client."""
+        server = Server(self._thread, pattern, handler, concurrency)
+        self._thread.run(server.begin(self._client, pattern, concurrency))
+        return server
+
+    def requests(self, pattern: str, *, concurrency: int = 10) -> Iterator[Request]:
+        """The same to iterate over."""
+
+        async def begin_it() -> AsyncServer:
+            return self._client.requests(pattern, concurrency=concurrency)
+
+        server = self._thread.run(begin_it())
+
+        async def next_one() -> AsyncRequest | None:
+            return await anext(server, None)
+
+        try:
+            while (request := self._thread.run(next_one())) is not None:
+                yield Request(self._thread, request)
+        finally:
+            if not self._thread.is_closed:
+                self._thread.run(server.close())
 
     # --- keys and values -------------------------------------------------------------------------------------------
 

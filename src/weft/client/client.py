@@ -7,7 +7,7 @@ import os
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,7 @@ from weft.client.admin import (
     TopicInfo,
 )
 from weft.client.backoff import Draw
+from weft.client.calls import ClientCalls
 from weft.client.chunk import Published, Whole
 from weft.client.dead_letters import DeadLetters
 from weft.client.errors import Backpressure, Closed, error_of
@@ -37,9 +38,10 @@ from weft.client.kv import Bucket, BucketInfo, buckets_of
 from weft.client.nodes import Nodes
 from weft.client.options import ClientTls, Options, TlsFiles, parse_nodes
 from weft.client.publisher import Publisher
-from weft.client.received import Received, ReceivedBatch
+from weft.client.received import ReceivedBatch
 from weft.client.refs import stream_positions
-from weft.client.requests import Request, Requester, requests_in
+from weft.client.requests import Handler as RequestHandler
+from weft.client.requests import Reply, Requester, Server
 from weft.client.session import POSITIONS_AT_ONCE
 from weft.client.start import Where, parse_where, start_message, timestamp_us_of
 from weft.client.subscription import Commit, Subscription
@@ -68,7 +70,9 @@ class Client:
         self._admin = Admin(nodes)
         self._dead_letters = DeadLetters(nodes, self.publish)
         self._owner: str | None = None
-        self._requester = Requester(self._inbox, self._publish_with, self.subscribe)
+        self._calls = ClientCalls(nodes)
+        self._requester = Requester(self._calls, self._inbox, self._publish_with, self._traced)
+        self._servers: set[Server] = set()
         self._subscriptions: set[Subscription] = set()
         self._is_closed = False
 
@@ -245,18 +249,59 @@ class Client:
         *,
         timeout_s: float = 5.0,
         headers: Mapping[str, str] | None = None,
-    ) -> Received:
-        """Publish a request and wait for the first reply, or raise NoReply."""
+        durable: bool = True,
+        attempts: int = 1,
+    ) -> Reply:
+        """Ask one of those who serve a topic, and wait for the first reply.
+
+        NoServer at once if nobody serves it; NoReply if nobody answers in time; RequestFailed if whoever was asked
+        could not do it; ServerLost if whoever was asked is gone, and then it may have been handled: with ``attempts``,
+        others are asked after that. Without ``durable``, neither request nor reply is written to a log.
+        """
         self._check_open()
-        return await self._requester.request(topic, payload, headers, timeout_s)
+        data = _as_bytes("payload", payload)
+        return await self._requester.request(topic, data, headers, timeout_s, durable, attempts)
+
+    def request_many(
+        self,
+        topic: str,
+        payload: bytes | str,
+        *,
+        timeout_s: float = 5.0,
+        total_timeout_s: float = 60.0,
+        headers: Mapping[str, str] | None = None,
+        durable: bool = True,
+    ) -> AsyncGenerator[Reply, None]:
+        """The same for all replies, until the server says that there are no more. ``timeout_s``: for each of them."""
+        self._check_open()
+        data = _as_bytes("payload", payload)
+        return self._requester.request_many(topic, data, headers, timeout_s, total_timeout_s, durable)
 
     async def _inbox(self) -> str:
         """A new one. Whoever knows its id can write there, so it is not the client's own, which nodes tell others."""
         return owned_topic(OwnedKind.INBOX, await self.owner(), secrets.token_hex(OWNED_ID_BYTES))
 
-    def requests(self, pattern: str, *, group: str = "", member: str = "") -> AsyncIterator[Request]:
-        """Requests that come from now on; with a group, each goes to one of its members."""
-        return requests_in(self.subscribe(pattern, group=group, member=member), self._publish_with)
+    def serve(self, pattern: str, handler: RequestHandler, *, concurrency: int = 10) -> Server:
+        """Have a function called with every request to these topics that is handed to this client.
+
+        What it returns is the reply, or as many as it gives to iterate over. What it raises is told to the asker.
+        Everybody who serves a topic shares the work: each request goes to one of them. See ``Server``.
+        """
+        self._check_open()
+        return self._serve(pattern, handler, concurrency)
+
+    def requests(self, pattern: str, *, concurrency: int = 10) -> Server:
+        """The same to iterate over: ``async for request in client.requests(...)``, up to so many without a reply."""
+        self._check_open()
+        return self._serve(pattern, None, concurrency)
+
+    def _serve(self, pattern: str, handler: RequestHandler | None, concurrency: int) -> Server:
+        server = Server(self._calls, pattern, handler, concurrency, self._publish_with)
+        self._servers.add(server)
+        return server
+
+    def _traced(self, headers: Mapping[str, str] | None) -> Mapping[str, str]:
+        return (headers if self._tracing is None else self._tracing.headers(headers)) or {}
 
     async def _publish_with(self, topic: str, payload: bytes | str, headers: Mapping[str, str]) -> Receipt:
         return await self.publish(topic, payload, headers=headers)
@@ -383,7 +428,8 @@ class Client:
         await self._dead_letters.drop(group, (each.id for each in letters))
 
     async def explain(self, topic: str, origin: str = "") -> list[Recipient]:
-        """Who would get an event of this topic published at ``origin`` (here), over which path, and why."""
+        """Who would get an event of this topic published at ``origin`` (here), over which path, and why; and, with
+        ``serves``, who answers requests to it."""
         return await self._admin.explain(parse_topic(topic), origin)
 
     async def trace(self, event: EventId) -> EventWay:
@@ -437,7 +483,8 @@ class Client:
             return
         self._is_closed = True
         try:
-            await self._requester.close()
+            await asyncio.gather(*(server.close() for server in self._servers))
+            await self._calls.close()
             await asyncio.gather(*(subscription.close() for subscription in self._subscriptions))
             await self._publisher.close(self._nodes.options.close_timeout_s)
         finally:

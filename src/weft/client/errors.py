@@ -110,7 +110,19 @@ class PublishInDoubt(PeerError):
 
 
 class NoReply(PeerError):
-    """Nobody answered a request in time."""
+    """Nobody answered a request in time. It may have been handled all the same."""
+
+
+class NoServer(PeerError):
+    """Nobody serves the topic that was asked on, as far as the node knows: told at once, and nobody was asked."""
+
+
+class ServerLost(PeerError):
+    """Whoever was asked, or the way there, was lost with the request in hand: it may have been handled, or not."""
+
+
+class RequestFailed(PeerError):
+    """Whoever was asked could not do it, and says why."""
 
 
 CLASSES: Final[dict[int, type[WeftError]]] = {
@@ -130,6 +142,10 @@ CLASSES: Final[dict[int, type[WeftError]]] = {
     ErrorCode.ERROR_CORRUPT: LogCorrupt,
     ErrorCode.ERROR_CONFLICT: RevisionConflict,
     ErrorCode.ERROR_NOT_OWNER: NotOwner,
+    ErrorCode.ERROR_NO_SERVER: NoServer,
+    ErrorCode.ERROR_SERVER_LOST: ServerLost,
+    ErrorCode.ERROR_NO_REPLY: NoReply,
+    ErrorCode.ERROR_SERVER_FAILED: RequestFailed,
 }
 
 STATUS_CLASSES: Final[dict[StatusCode, type[WeftError]]] = {

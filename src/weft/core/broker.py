@@ -10,6 +10,17 @@ from collections.abc import Iterable, Sequence
 from typing import Final, assert_never
 
 from weft.core.beginnings import Beginnings
+from weft.core.call_messages import (
+    Answer,
+    Ask,
+    CancelCall,
+    ReceivedCall,
+    Serve,
+    ServerGone,
+    StopServing,
+    TookReplies,
+)
+from weft.core.calls import Calls
 from weft.core.group_work import GroupWork
 from weft.core.messages import (
     AddCredit,
@@ -73,6 +84,7 @@ class Broker:
         self.subscriptions = Subscriptions(me, log, floors)
         self.replication = Replication(me, log, self.routes, settings, floors, self._is_wanted_here)
         self.group_work = GroupWork(me, log, self.subscriptions, settings.groups, wall_offset_s)
+        self.calls = Calls(me, self.routes)
         self._settings = settings
         self._wall_offset_s = wall_offset_s
         self._owed = OwedReceipts(self.replication.copies_at)
@@ -104,6 +116,7 @@ class Broker:
             self._owed.get_timer(),
             self.replication.get_timer(),
             self.group_work.get_timer(),
+            self.calls.get_timer(),
         )
 
     def step(self, event: Input, now_s: float) -> list[Effect]:
@@ -136,6 +149,11 @@ class Broker:
                 return self.replication.received_plain_ack(event)
             case Tick():
                 return self._tick(now_s)
+            case Serve() | StopServing() | ServerGone():
+                self._interest_changed(now_s)
+                return [*self.calls.step(event, now_s)]
+            case Ask() | CancelCall() | TookReplies() | Answer() | ReceivedCall():
+                return [*self.calls.step(event, now_s)]
             case _:
                 assert_never(event)
 
@@ -146,6 +164,7 @@ class Broker:
         if due_s is not None and due_s <= now_s:
             self._routes_due_s = None
             effects += self.replication.follow_routes(now_s)
+            effects += self.calls.mesh_changed()
         effects += self.subscriptions.pump(now_s)
         effects += self.replication.pump(now_s)
         if self.group_work.groups.dead_topics is not self._dead_topics:
@@ -156,7 +175,8 @@ class Broker:
         return effects
 
     def _tick(self, now_s: float) -> list[Effect]:
-        return [*self.replication.expire(now_s), *self._owed.expire(now_s), *self.group_work.tick(now_s)]
+        expired = [*self.replication.expire(now_s), *self._owed.expire(now_s), *self.calls.tick(now_s)]
+        return [*expired, *self.group_work.tick(now_s)]
 
     def _now_us(self, now_s: float) -> int:
         return int((now_s + self._wall_offset_s) * 1_000_000)
@@ -267,7 +287,7 @@ class Broker:
         self._interest_due_s = None
         plain = self._settings.plain_patterns if self.replication.plain else ()
         dead = map(Pattern, self.group_work.groups.dead_topics)
-        wanted = self.subscriptions.patterns().union(plain, dead)
+        wanted = self.subscriptions.patterns().union(plain, dead, self.calls.patterns())
         self._interest_pause_s = max(INTEREST_DELAY_S, len(wanted) * INTEREST_PATTERN_S)
         self._interest_told_s = now_s
         tell = told_interest(wanted, self._settings.interest)
@@ -292,11 +312,14 @@ class Broker:
             case LinkUp(peer, plain=True):
                 effects += self.replication.plain_link_up(peer)
                 self._interest_changed(now_s)
-            case LinkUp(peer):
+            case LinkUp(peer, calls=calls):
                 self.replication.link_up(peer, now_s)
+                if calls:
+                    self.calls.link_up(peer)
                 self._keep_copies()
             case LinkDown(peer):
                 self.replication.link_down(peer)
+                effects += self.calls.link_down(peer)
                 self._keep_copies()
                 self._interest_changed(now_s)  # a plain peer cannot say what it wants: we do
             case MemberKnown(state):

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from weft.core.call_messages import CallEffect, CallInput, SendCall
 from weft.core.policy import GroupPolicy
 from weft.errors import StorageError, WeftError
 from weft.log import Appended
@@ -277,6 +278,7 @@ class LinkUp:
 
     peer: NodeId
     plain: bool = False
+    calls: bool = False  # it knows of requests and replies
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +373,7 @@ Input: TypeAlias = (
     | MemberKnown
     | MemberForgotten
     | Tick
+    | CallInput
 )
 
 # --- effects ---------------------------------------------------------------------------------------------------------
@@ -571,4 +574,6 @@ Effect: TypeAlias = (
     | EventsGone
     | PeerRefused
     | TellInterest
+    | CallEffect
+    | SendCall
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weft.core.broker import Broker
+from weft.core.calls import serving
 from weft.core.topics import is_own, selects
 from weft.model import NodeId, Pattern, Position, Topic
 
@@ -43,6 +44,24 @@ def explain(broker: Broker, topic: Topic, origin: NodeId | None = None, after: s
             continue  # it has gone meanwhile, or wants it no more
         path = broker.routes.topology.path(source, node) or ()
         yield Recipient(node, pattern, path, _reason(broker, topic, source, node, path))
+
+
+def explain_servers(broker: Broker, topic: Topic, origin: NodeId | None = None) -> list[Recipient]:
+    """The nodes that serve requests to a topic, and how these get there from ``origin``, in order of their names."""
+    source, asked = origin or broker.me, Topic(serving(topic))
+    found = []
+    for node in broker.calls.who(topic):
+        state = broker.routes.states.get(node)
+        told = () if state is None else state.interest
+        pattern = next((each for each in told if selects(each, asked)), serving(Pattern(topic)))
+        path = broker.routes.topology.path(source, node) or ((node,) if node == source else ())
+        if node == broker.me:
+            count = broker.calls.count(topic)
+            reason = f"{count} {'server' if count == 1 else 'servers'} here"
+        else:
+            reason = "serves it" if path else f"serves it, but there is no path from {source}"
+        found.append(Recipient(node, pattern, path, reason))
+    return found
 
 
 def _reason(broker: Broker, topic: Topic, source: NodeId, node: NodeId, path: tuple[NodeId, ...]) -> str:

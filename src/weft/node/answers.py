@@ -16,7 +16,7 @@ from weft import __version__
 from weft.core import Broker
 from weft.core.messages import StreamKey
 from weft.core.policy import GroupPolicy
-from weft.core.views import explain, link_lags
+from weft.core.views import explain, explain_servers, link_lags
 from weft.errors import UsageError
 from weft.limits import LOOK_STREAMS_AT_ONCE
 from weft.log.errors import EventsLost, PositionExpired
@@ -242,8 +242,12 @@ class NodeAnswers:
     async def explain(self, topic: Topic, origin: NodeId | None, room: PageRoom, after: str) -> pb.ExplainReply:
         """Paths are long in a mesh that is a chain: some recipients in each turn of the loop."""
         reply = pb.ExplainReply(node_id=self._broker.me)
+        if not after:
+            for each in explain_servers(self._broker, topic, origin):
+                reply.servers.add(node_id=each.node_id, pattern=each.pattern, path=each.path, reason=each.reason)
+                room.take(reply.servers[-1].ByteSize())
         for number, each in enumerate(explain(self._broker, topic, origin, after), 1):
-            if room.is_full:
+            if room.is_full and reply.recipients:
                 reply.next_page = reply.recipients[-1].node_id.encode()
                 break
             found = pb.Recipient(node_id=each.node_id, pattern=each.pattern, path=each.path, reason=each.reason)

@@ -116,6 +116,7 @@ class Clients:
         self.held = HeldBytes(limits.held_bytes_max, limits.caller_bytes_max)
         self.quotas = Quotas(limits.quota)
         self.draining = False
+        self.call_streams = 0  # of those who ask and serve
         self._feed = feed
         self._metrics = metrics
         self._reused = reused
@@ -136,7 +137,7 @@ class Clients:
 
     @property
     def streams(self) -> int:
-        return len(self._publishers) + len(self._subscribers)
+        return len(self._publishers) + len(self._subscribers) + self.call_streams
 
     @property
     def subscriptions(self) -> int:
@@ -149,7 +150,7 @@ class Clients:
             raise ShuttingDown("this node is shutting down: go to another one", node=self.node_id)
 
     def join(self, publisher: PublishClient) -> None:
-        self._admit()
+        self.admit()
         self._publishers[publisher] = None
 
     def leave(self, publisher: PublishClient) -> None:
@@ -241,7 +242,7 @@ class Clients:
         window: int = 0,
         policy: GroupPolicy | None = None,
     ) -> int:
-        self._admit()
+        self.admit()
         if len(self._subscribers) >= self.limits.subscriptions_max:
             raise Busy("this node has as many subscriptions as it may", limit=self.limits.subscriptions_max)
         number = next(self._numbers)
@@ -375,7 +376,7 @@ class Clients:
         self._subscribers.clear()
         self._holdings.clear()
 
-    def _admit(self) -> None:
+    def admit(self) -> None:
         """Raise what stands in the way of one more client. What its batches may need is loaded while it gets ready."""
         self.check_open()
         if self.streams >= self.limits.streams_max:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, assert_never
 
 from weft import membership
 from weft.core import Broker
+from weft.core import call_messages as calls
 from weft.core import messages as core
 from weft.core.timers import soonest
 from weft.errors import StorageError
@@ -23,7 +24,7 @@ from weft.membership import Members
 from weft.model import NodeId
 from weft.node.clients import ClientEffect
 
-PeerEffect = core.SendCopies | core.SendAcks | core.SendResume | core.SendPlain | core.SendPlainAck
+PeerEffect = core.SendCopies | core.SendAcks | core.SendResume | core.SendPlain | core.SendPlainAck | calls.SendCall
 MemberNews = (
     membership.MemberChanged
     | membership.MemberForgotten
@@ -55,9 +56,9 @@ class StepWatch(Protocol):
 
 
 class Engine:
-    """``serve`` performs what is for clients, ``news`` hears what was found out about others, ``kick`` has the log
-    synced, ``damaged`` hears of events that peers were to get and that the log has lost, ``buckets_found`` that there
-    are buckets of keys and values to follow.
+    """``serve`` performs what is for clients, ``call`` what is for those who ask and serve, ``news`` hears what was
+    found out about others, ``kick`` has the log synced, ``damaged`` hears of events that peers were to get and that the
+    log has lost, ``buckets_found`` that there are buckets of keys and values to follow.
 
     An error in a step ends the engine: ``failed`` is told once, and nothing is stepped any more. ``now_s`` is a
     monotonic clock. ``watch``: for traces; None: there are none, and a step costs nothing for them.
@@ -68,6 +69,7 @@ class Engine:
         broker: Broker,
         members: Members,
         serve: Callable[[ClientEffect], None],
+        call: Callable[[calls.CallEffect], None],
         news: Callable[[News], None],
         kick: Callable[[], None],
         damaged: Callable[[StorageError], None],
@@ -80,6 +82,7 @@ class Engine:
         self.members = members
         self.links: Links  # set before start: they in turn need the engine
         self._serve = serve
+        self._call = call
         self._news = news
         self._kick = kick
         self._damaged = damaged
@@ -201,6 +204,10 @@ class Engine:
                     self._news(effect)
                 case core.SendCopies() | core.SendAcks() | core.SendResume() | core.SendPlain() | core.SendPlainAck():
                     self.links.send(effect)
+                case calls.SendCall():
+                    self.links.send(effect)
+                case calls.Replied() | calls.CallFailed() | calls.Handed() | calls.HandedOver() | calls.HandedTook():
+                    self._call(effect)
                 case core.BucketsFound():
                     self._buckets_found()
                 case _:

@@ -17,8 +17,9 @@ from weft.gateway import BridgeFigures, RequestFigures
 from weft.limits import LINK_LATENCIES_KEPT
 from weft.model.pipeline_reports import PipelineReport
 
-# A disk of a server syncs in a tenth of a millisecond to ten; what takes a second is worth a look.
 OTHER: Final = "other"  # the label of whatever is beyond a bound
+
+# A disk of a server syncs in a tenth of a millisecond to ten; what takes a second is worth a look.
 SYNC_BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
 
 # A step of the loop should take 20 ms at most (SEC-05); what takes longer than that is found in these.
@@ -29,6 +30,10 @@ DELAY_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5
 LATENCY_BUCKETS_S: Final = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0
 )  # fmt: skip
+
+
+# A request within a machine takes less than a millisecond; one that takes a minute waits for something.
+REQUEST_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 
 class ConnectionState(IntEnum):
@@ -132,6 +137,17 @@ class TopicFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class CallFigures:
+    """Of requests and replies. ``times_s`` is of those that were answered here, from the request to the last reply."""
+
+    servers: int = 0
+    in_hand: int = 0
+    waiting: int = 0
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    times_s: Histogram = field(default_factory=lambda: Histogram(REQUEST_BUCKETS_S))
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFigures:
     """What a node can tell when it is asked, without having counted."""
 
@@ -155,6 +171,7 @@ class NodeFigures:
     datagrams_rejected: Mapping[str, int] = field(default_factory=dict)  # reason -> how many
     coaty: BridgeFigures | None = None  # None: no namespace of Coaty is joined
     kv: KvFigures | None = None  # None: the node is not up
+    calls: CallFigures | None = None  # None: the node is not up
     exmp: RequestFigures | None = None  # None: nobody is served over EXMP
     certificate_expires_s: float | None = None  # None: there is none
     certificate_renewals: int = 0

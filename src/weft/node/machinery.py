@@ -25,6 +25,7 @@ from weft.core.settings import BrokerSettings
 from weft.errors import StorageError
 from weft.membership import Chance, Members, NodeState
 from weft.model import NodeId
+from weft.node.calls import NodeCalls
 from weft.node.clients import Clients
 from weft.node.engine import Engine
 from weft.node.hops import Hops
@@ -125,11 +126,15 @@ class Machinery:
             lambda: int((outside.now_s() + outside.wall_offset_s) * 1000),
             self._epoch_of,
         )
+        self.calls = NodeCalls(
+            self.broker.calls, self.clients, self._feed, outside.now_s, int(outside.chance.random() * (1 << 62))
+        )
         self.news = news = LinkNews(metrics, logger, refusals, self._undial)
         self.engine = Engine(
             self.broker,
             self.members,
             serve=self.clients.perform,
+            call=self.calls.perform,
             news=news.hear,
             kick=storage.wake,
             damaged=self._on_damage,
@@ -163,11 +168,14 @@ class Machinery:
     async def drain(self, timeout_s: float) -> None:
         """Let out what is owed, within this time, and take on nothing more."""
         self.clients.drain()
+        self.calls.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self.clients.wait_gone()
                 self.engine.finish()
                 await self._storage.wait_synced()
+                await self.calls.wait_done()
+        self.calls.close()
 
     async def leave(self) -> None:
         """Say goodbye, within ``membership.leave_timeout_s``, and close the links: nobody takes this node for dead."""
@@ -184,6 +192,7 @@ class Machinery:
         """Nothing is promised any more."""
         self.engine.stop()
         self.clients.fail(error)
+        self.calls.close(error)
 
     # --- what the parts ask of each other ------------------------------------------------------------------------
 

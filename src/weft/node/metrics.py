@@ -23,6 +23,7 @@ from weft.node.figures import (
     LATENCY_BUCKETS_S,
     OTHER,
     SYNC_BUCKETS_S,
+    CallFigures,
     GroupFigures,
     Histogram,
     KvFigures,
@@ -257,6 +258,18 @@ KV_WATCHES: Final = Definition("weft_kv_watches", Kind.GAUGE, "Clients that watc
 KV_AHEAD: Final = Definition(
     "weft_kv_entries_ahead", Kind.GAUGE, "Entries that wait because the clock of their node is ahead."
 )
+REQUESTS: Final = Definition(
+    "weft_requests_total",
+    Kind.COUNTER,
+    "Requests of clients of this node, by how they ended: `no-server` if nobody serves the topic.",
+    ("outcome",),
+)
+REQUEST_TIMES: Final = Definition(
+    "weft_request_seconds", Kind.HISTOGRAM, "From a request of a client of this node to its last reply."
+)
+REQUEST_SERVERS: Final = Definition("weft_request_servers", Kind.GAUGE, "Clients of this node that serve requests.")
+REQUESTS_IN_HAND: Final = Definition("weft_requests_in_hand", Kind.GAUGE, "Requests that servers of this node work on.")
+REQUESTS_WAITING: Final = Definition("weft_requests_waiting", Kind.GAUGE, "Requests that wait for a server here.")
 CERTIFICATE_EXPIRES: Final = Definition(
     "weft_certificate_expires_seconds", Kind.GAUGE, "Until the node's certificate ends; renewed with a third left."
 )
@@ -356,6 +369,8 @@ class Metrics(Collector):
             yield from _of_kv(figures.kv)
         if figures.exmp is not None:
             yield from _of_exmp(figures.exmp)
+        if figures.calls is not None:
+            yield from _of_calls(figures.calls)
         yield _histogram(LOOP_DELAY, self.loop_delay_s)
 
     def describe(self) -> Iterable[Metric]:
@@ -501,6 +516,14 @@ def _of_pipelines(reports: Iterable[PipelineReport], now_us: int) -> Iterator[Me
     slowest = [(labels, max((query.batch_s for query in each.queries), default=0.0)) for labels, each in known]
     yield _family(PIPELINE_BATCH, slowest)
     yield _family(PIPELINE_REPORT, [(labels, each.updated_us / US_PER_S) for labels, each in known])
+
+
+def _of_calls(figures: CallFigures) -> Iterator[Metric]:
+    yield _family(REQUESTS, [((outcome,), count) for outcome, count in list(figures.outcomes.items())])
+    yield _histogram(REQUEST_TIMES, figures.times_s)
+    yield _single(REQUEST_SERVERS, figures.servers)
+    yield _single(REQUESTS_IN_HAND, figures.in_hand)
+    yield _single(REQUESTS_WAITING, figures.waiting)
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:

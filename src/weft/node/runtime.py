@@ -163,7 +163,7 @@ class Node:
         self._make_machinery()
         access = self.protection.access
         keys = NodeKeyAnswers(self.node_id, self.protection.keys, self.clients.quotas, self.protection.look)
-        handlers |= mesh_handlers(self.clients, self._machinery.kv, access)
+        handlers |= mesh_handlers(self.clients, self._machinery.kv, self._machinery.calls, access)
         handlers |= admin_handlers(self.answers, keys, access, self.clients.held)
         handlers.update(self.links.handlers())
         self._machinery.engine.start()
@@ -248,7 +248,15 @@ class Node:
 
     async def _start_gateways(self) -> None:
         self.gateways = make_gateways(
-            Surroundings(self.config, self.clients, self.answers, self.protection, self._entrances, self._logger)
+            Surroundings(
+                self.config,
+                self.clients,
+                self._machinery.calls,
+                self.answers,
+                self.protection,
+                self._entrances,
+                self._logger,
+            )
         )
         for gateway in self.gateways:
             self._parts.push_async_callback(gateway.close)
@@ -430,6 +438,7 @@ class Node:
             datagrams_rejected={} if emm is None else emm.rejected(),
             coaty=None if coaty is None else coaty.bridge_figures(),
             kv=self._machinery.kv.figures(),
+            calls=self._machinery.calls.figures(),
             exmp=None if exmp is None else exmp.request_figures(),
             certificate_expires_s=self.protection.expires_in_s(),
             certificate_renewals=self.protection.renewals,

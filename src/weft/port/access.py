@@ -104,6 +104,11 @@ class Caller:
         with self._noting():
             self._acl.check_subscribe(pattern)
 
+    def check_serve(self, pattern: Pattern) -> None:
+        """Whether the caller may answer requests to these topics, which others then do not get."""
+        with self._noting():
+            self._acl.check_serve(pattern)
+
     def check_admin(self, what: str) -> None:
         with self._noting():
             self._acl.check_admin(what)

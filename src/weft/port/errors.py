@@ -43,6 +43,22 @@ class NotOwner(UsageError):
     """One node owns the bucket, or none does, and this is not the one that can do this."""
 
 
+class NoServer(WeftError):
+    """Nobody serves the topic that was asked on, as far as this node knows."""
+
+
+class ServerLost(WeftError):
+    """The server, or the way to it, was lost with a request in hand: it may have been handled, or not."""
+
+
+class ServerFailed(WeftError):
+    """Whoever was asked could not do it, and says why."""
+
+
+class NoReply(WeftError):
+    """Nobody answered in time."""
+
+
 class TooLarge(UsageError):
     """More in one message than may be."""
 
@@ -67,6 +83,10 @@ CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
     (Overfull, pb.ERROR_NOT_ALLOWED),
     (RevisionConflict, pb.ERROR_CONFLICT),
     (NotOwner, pb.ERROR_NOT_OWNER),
+    (NoServer, pb.ERROR_NO_SERVER),
+    (ServerLost, pb.ERROR_SERVER_LOST),
+    (NoReply, pb.ERROR_NO_REPLY),
+    (ServerFailed, pb.ERROR_SERVER_FAILED),
     (ShuttingDown, pb.ERROR_SHUTTING_DOWN),
     (DiskFull, pb.ERROR_DISK_FULL),
     (EventsLost, pb.ERROR_CORRUPT),

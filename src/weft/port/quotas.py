@@ -66,6 +66,13 @@ class Usage:
         """Before a batch is taken."""
         if topic not in self._seen:
             self._see(log, me, topic)
+        self._count(topic, events, size, now_s)
+
+    def ask(self, topic: Topic, size: int, now_s: float) -> None:
+        """Before a request is taken: it counts as an event, and makes no topic."""
+        self._count(topic, 1, size, now_s)
+
+    def _count(self, topic: Topic, events: int, size: int, now_s: float) -> None:
         quota = self.quota
         if quota.events_per_s is not None:
             self._spend("events", events, quota.events_per_s, topic, now_s)

@@ -5,6 +5,9 @@ of every user and nothing else. Some of them belong to somebody, who needs no fu
 what Spark jobs stage and decide is read and written by its owner; an inbox is read by its owner, and written to by
 those who know its id, because a request told them. Who may administer sees all of them.
 
+Serving requests needs a right to subscribe to ``weft.serve.<pattern>``: it names the mesh's own token, so ``>`` does
+not do.
+
 A right to groups is a name, or the beginning of one and a star: ``billing*``. It is needed for whatever concerns a
 group: joining it, moving it, seeing where it stands, dropping it. Keys that are older than these rights have none of
 them, and are judged by what the group reads (``reads``): they may use it if they may subscribe to all of that.
@@ -71,13 +74,22 @@ class Acl:
         return any(covers_group(right, group) for right in self.groups)
 
     def check_publish(self, topic: Topic) -> None:
-        """Raise NotAllowed, as the next three do."""
+        """Raise NotAllowed, as the next four do."""
         if not self.may_publish(topic):
             raise NotAllowed(Cause.PUBLISH, f'not allowed to publish to "{topic}" with {self.who}')
 
     def check_subscribe(self, pattern: Pattern) -> None:
         if not self.may_subscribe(pattern):
             raise NotAllowed(Cause.SUBSCRIBE, f'not allowed to subscribe to "{pattern}" with {self.who}')
+
+    def check_serve(self, pattern: Pattern) -> None:
+        """Who serves takes requests from others who do, so a right to read is not enough; one to administer is."""
+        needed = Pattern(f"weft.serve.{pattern}")
+        if not self.admin and not self.may_subscribe(needed):
+            raise NotAllowed(
+                Cause.SUBSCRIBE,
+                f'not allowed to serve "{pattern}" with {self.who}: it needs the right to subscribe to "{needed}"',
+            )
 
     def check_group(self, group: str, reads: Iterable[Pattern] = ()) -> None:
         if self.may_use_group(group, reads):

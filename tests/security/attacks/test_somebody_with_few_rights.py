@@ -14,7 +14,7 @@ import weft
 from tests.gateway.exmp.test_under_weft_up import configured, tls_of
 from tests.up import END_TIMEOUT_S, RunningNode, up
 from weft import exmp
-from weft.client import Client, Connecting, NotAllowed, Request, SequenceReused
+from weft.client import Client, Connecting, NoServer, NotAllowed, Reply, Request, SequenceReused
 from weft.client.requests import CORRELATION, REPLY_TO
 from weft.model import Batch, Receipt
 from weft.model.batch_header import HEADER_BYTES, PRODUCER_AT
@@ -39,6 +39,14 @@ async def one_request(client: Client) -> Request:
     async for request in client.requests("ask.>"):
         return request
     raise AssertionError("subscriptions do not end by themselves")
+
+
+async def asked_when_served(client: Client, topic: str) -> Reply:
+    while True:
+        try:
+            return await client.request(topic, b"?", timeout_s=END_TIMEOUT_S)
+        except NoServer:
+            await asyncio.sleep(0.01)
 
 
 async def see_nothing(spy: Client, receipts: list[Receipt]) -> None:
@@ -68,9 +76,15 @@ def test_inboxes_and_what_jobs_stage_belong_to_the_name_of_a_key(tmp_path: Path)
             connect(node, keys["spy"]) as spy,
         ):
             # A request and its reply, by keys that have no right but to the request's topic.
+            with pytest.raises(NotAllowed, match=r'not allowed to serve "ask.>".*"weft.serve.ask.>"'):
+                async with spy.serve("ask.>", lambda _: b"mine"):
+                    pass
+            with pytest.raises(NotAllowed, match="not allowed to publish"):
+                await spy.request("ask.price", b"?", durable=False)
             serving = asyncio.create_task(one_request(server))
-            asking = asyncio.create_task(asker.request("ask.price", b"?", timeout_s=END_TIMEOUT_S))
+            asking = asyncio.create_task(asked_when_served(asker, "ask.price"))
             reply = await (await serving).reply(b"42")
+            assert reply is not None
             assert (await asking).payload == b"42"
             # What a job keeps.
             own_id = secrets.token_hex(OWNED_ID_BYTES)
@@ -96,10 +110,10 @@ def test_inboxes_and_what_jobs_stage_belong_to_the_name_of_a_key(tmp_path: Path)
                     await peer.call("fetch", {"topic": reply.stream.topic})
 
     with up(tmp_path / "a", *configured(tmp_path)) as node:
-        rights = {
+        rights: dict[str, dict[str, Any]] = {
             "asker": {"publish": ("ask.>",)},
-            "server": {"subscribe": ("ask.>",)},
-            "spy": {"subscribe": ("news",), "publish": ("news",)},
+            "server": {"subscribe": ("weft.serve.ask.>",)},
+            "spy": {"subscribe": ("news", "ask.>", ">"), "publish": ("news",)},
         }
         keys = {name: key_of(tmp_path / "a", name, **some) for name, some in rights.items()}
         keys["asker again"] = key_of(tmp_path / "a", "asker", publish=("other",))
@@ -109,23 +123,22 @@ def test_inboxes_and_what_jobs_stage_belong_to_the_name_of_a_key(tmp_path: Path)
 
 @pytest.mark.req("SEC-03")
 def test_who_was_asked_one_thing_cannot_answer_another(tmp_path: Path) -> None:
-    """Whoever is asked knows the inbox. Correlation ids were 1, 2, 3."""
+    """Whoever is asked knows the inbox, and can write there. That answers nothing: replies do not come by it."""
 
     async def story(node: RunningNode) -> None:
         async with asyncio.timeout(END_TIMEOUT_S), node.client() as asker, node.client() as server:
-            async with server.subscribe("ask.>") as events:
-                await events.opened()
-                asking = [asyncio.create_task(asker.request(f"ask.{name}", b"?", timeout_s=60)) for name in "ab"]
-                asked = [(await anext(aiter(events))).headers or {} for _ in asking]
-            first, second = (each[CORRELATION] for each in asked)
-            inbox = asked[0][REPLY_TO]
-            assert inbox == asked[1][REPLY_TO]
-            for guess in ("1", "2", "", first[:-1] + "x"):
-                await server.publish(inbox, b"forged", headers={CORRELATION: guess})
-            for correlation in (first, second):
-                await server.publish(inbox, b"right", headers={CORRELATION: correlation})
-            assert [(await each).payload for each in asking] == [b"right", b"right"]
+            requests = server.requests("ask.>")
+            await requests.opened()
+            asking = [asyncio.create_task(asker.request(f"ask.{name}", b"?", timeout_s=60)) for name in "ab"]
+            asked = [await anext(requests) for _ in asking]
+            first, second = (each.headers[CORRELATION] for each in asked)
             assert len(first) == len(second) == 32
+            assert first != second
+            for correlation in ("1", first, second):
+                await server.publish(asked[0].headers[REPLY_TO], b"forged", headers={CORRELATION: correlation})
+            for each in asked:
+                await each.reply(each.topic)
+            assert [(await each).payload for each in asking] == [b"ask.a", b"ask.b"]
 
     with up(tmp_path / "a") as node:
         asyncio.run(story(node))

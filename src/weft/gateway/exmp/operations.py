@@ -5,22 +5,28 @@ Each gets the session and the request's data, returns the answer's data, and rai
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
+from weft.core.call_messages import Question
 from weft.errors import UsageError
+from weft.gateway.exmp.asking import OneCall
 from weft.gateway.exmp.session import ClientSession, Operate
 from weft.gateway.exmp.values import (
     AuthenticateFields,
     FetchFields,
     NoFields,
+    RequestFields,
     SubscribeFields,
     TopicsFields,
     UnsubscribeFields,
     events_json,
     fields_untrusted,
+    payload_untrusted,
+    put_bytes,
     start_untrusted,
     stream_untrusted,
     within,
@@ -29,7 +35,8 @@ from weft.limits import EXMP_PENDING_MAX, MIB, OFFSET_MAX
 from weft.log import Log
 from weft.log.errors import UnknownStream
 from weft.model import Batch, Epoch, Pattern, Stream, parse_pattern, parse_topic
-from weft.port.errors import Busy
+from weft.port.calls import CallDesk, checked_question
+from weft.port.errors import Busy, ServerFailed
 from weft.port.groups import check_group
 from weft.port.pages import PAGE_ENTRIES_MAX, PageRoom
 from weft.port.topics import topics_of
@@ -123,6 +130,22 @@ async def unsubscribe(session: ClientSession, data: JsonObject | None) -> None:
     feed.close()
 
 
+async def request(desk: CallDesk, session: ClientSession, data: JsonObject | None) -> JsonObject:
+    """Ask one of those who serve a topic; the first reply. Nothing of it is written to a log."""
+    fields = fields_untrusted(RequestFields, data)
+    topic, payload = parse_topic(fields.topic), payload_untrusted(fields)
+    question = checked_question(Question(topic, payload, fields.headers or {}, fields.timeout_s))
+    caller = session.credential.caller
+    caller.check_publish(topic)
+    session.mesh.quotas.usage(caller).ask(topic, question.size, asyncio.get_running_loop().time())
+    reply = await OneCall(desk).ask(question)
+    if reply.failed:
+        raise ServerFailed(f"whoever was asked has failed: {reply.payload.decode(errors='replace')}", topic=topic)
+    answer: JsonObject = {"headers": dict(reply.headers)} if reply.headers else {}
+    put_bytes(answer, "payload", reply.payload)
+    return answer
+
+
 async def topics(session: ClientSession, data: JsonObject | None) -> JsonObject:
     """Those that match a pattern, of the ones that the caller may read; with a limit, a page of them."""
     fields = fields_untrusted(TopicsFields, data)
@@ -166,7 +189,7 @@ async def status(read_status: Status, session: ClientSession, data: JsonObject |
     }
 
 
-def operations(read_status: Status) -> Mapping[str, Operate]:
+def operations(read_status: Status, desk: CallDesk) -> Mapping[str, Operate]:
     return {
         "authenticate": authenticate,
         "fetch": fetch,
@@ -174,4 +197,5 @@ def operations(read_status: Status) -> Mapping[str, Operate]:
         "unsubscribe": unsubscribe,
         "topics": topics,
         "status": partial(status, read_status),
+        "request": partial(request, desk),
     }

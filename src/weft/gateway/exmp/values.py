@@ -40,6 +40,14 @@ class PublishFields(Fields):
     timestamp_us: int | None = None  # now
 
 
+class RequestFields(Fields):
+    topic: str
+    payload: str | None = None
+    payload_base64: str | None = None
+    headers: dict[str, str] | None = None
+    timeout_s: float = 5.0
+
+
 class AuthenticateFields(Fields):
     key: str
 
@@ -112,10 +120,10 @@ def key_untrusted(fields: PublishFields) -> bytes | None:
     return bytes_untrusted("key", fields.key, fields.key_base64)
 
 
-def payload_untrusted(fields: PublishFields) -> bytes:
+def payload_untrusted(fields: PublishFields | RequestFields) -> bytes:
     payload = bytes_untrusted("payload", fields.payload, fields.payload_base64)
     if payload is None:
-        raise BadFields("what is to be published? payload (text) or payload_base64")
+        raise BadFields("what is to be said? payload (text) or payload_base64")
     return payload
 
 
@@ -191,14 +199,14 @@ def events_json(stream: Stream, epoch: Epoch, batch: Batch, first: int, end: int
             "timestamp_us": timestamp_us,
         }
         if key is not None:
-            _put_bytes(event, "key", key)
+            put_bytes(event, "key", key)
         if pairs is not None:
             event["headers"] = dict(pairs)
-        _put_bytes(event, "payload", payload)
+        put_bytes(event, "payload", payload)
         yield event
 
 
-def _put_bytes(event: JsonObject, name: str, value: bytes) -> None:
+def put_bytes(event: JsonObject, name: str, value: bytes) -> None:
     try:
         event[name] = value.decode()
     except UnicodeDecodeError:

@@ -16,7 +16,7 @@ from weft.core.messages import Edge
 from weft.core.policy import GroupPolicy
 from weft.log.retention import RetentionRule
 from weft.membership import suspicion_timeout_s
-from weft.model import NodeId, Position, Topic, parse_node_id, parse_pattern, parse_topic
+from weft.model import NodeId, Position, Topic, matches, parse_node_id, parse_pattern, parse_topic
 from weft.testing.sim.epilogue import Epilogue
 from weft.testing.sim.group_members import GroupBook, Member
 from weft.testing.sim.hand_members import HandBook, HandMember
@@ -25,6 +25,8 @@ from weft.testing.sim.network import Conditions
 from weft.testing.sim.node import LAG_S_MAX, SimNode
 from weft.testing.sim.plain_peers import PlainPeer
 from weft.testing.sim.publishers import SimPublisher
+from weft.testing.sim.requests import TOPICS as ASKED_TOPICS
+from weft.testing.sim.requests import SimAsker, SimServer
 from weft.testing.sim.schedule import chance_of
 from weft.testing.sim.subscribers import SimSubscriber
 from weft.testing.sim.world import MEMBERSHIP, Hardware, World
@@ -42,6 +44,7 @@ PATTERNS: Final = tuple(
 )
 HAND_PATTERNS: Final = tuple(map(parse_pattern, (">", "plant.>", "plant.*.temp", "safe.*")))
 HANDS_SHARE: Final = 0.34
+REQUESTS_SHARE: Final = 0.34
 COMPACTED: Final = parse_pattern("keyed.>")
 RETENTION: Final = (RetentionRule(parse_pattern("old.>"), stream_bytes_max=1500),)
 LIARS_TOPIC: Final = Topic("weft.liar")  # what they publish themselves: nobody wants it
@@ -195,6 +198,7 @@ def _live_through(world: World, mix: Mix, chance: Random) -> None:
         book.at_rest = True
     world.run_until(world.unfinished, patience_s)
     Epilogue(world).perform(patience_s)
+    _ask_at_rest(world, patience_s)
     if mix.expires:
         world.run_until(lambda: world.remembered(IDLE), 2 * mix.hardware.expire_after_s)
         world.run_until(world.unfinished, patience_s)
@@ -231,6 +235,7 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
             member = Member(f"g{number}m{place}", world.desk, nodes, book)
             world.schedule.at(chance.uniform(0.0, 12.0), member.connect)
     _build_hands(world, nodes)
+    _build_requests(world, nodes)
     _end_groups(world, mix)
     for number in range(mix.plain_peers):
         peer_id = parse_node_id(f"x{number}")
@@ -272,6 +277,43 @@ def _build_hands(world: World, nodes: list[SimNode]) -> None:
     for place in range(chance.randint(1, 3)):
         member = HandMember(f"h{place}", world.desk, nodes, book)
         world.schedule.at(chance.uniform(0.0, 12.0), member.connect)
+
+
+def _build_requests(world: World, nodes: list[SimNode]) -> None:
+    """In every third seed, clients that ask and serve."""
+    chance = chance_of(world.seed, "requests")
+    if chance.random() > REQUESTS_SHARE:
+        return
+    for number in range(chance.randint(1, 3)):
+        name = f"v{number}"
+        server = SimServer(name, world.schedule, chance_of(world.seed, name), nodes, world.requests)
+        world.servers.append(server)
+        world.schedule.at(chance.uniform(0.0, 8.0), server.run)
+    for number in range(chance.randint(1, 2)):
+        name = f"q{number}"
+        asker = SimAsker(name, world.schedule, chance_of(world.seed, name), nodes, world.requests)
+        world.askers.append(asker)
+        world.schedule.at(chance.uniform(0.0, 8.0), asker.run)
+
+
+def _ask_at_rest(world: World, patience_s: float) -> None:
+    """In a mesh at rest, every request to a topic that somebody serves is answered, wherever it is asked."""
+    if not world.askers:
+        return
+    for server in world.servers:
+        server.reliable = True
+    world.run_until(lambda: _unserved(world) or world.unfinished(), patience_s)
+    world.schedule.run(REST_S)
+    world.requests.at_rest = True
+    for node in world.running:
+        for topic in ASKED_TOPICS:
+            if any(matches(server.pattern, topic) for server in world.servers):
+                world.askers[0].ask(node, topic, timeout_s=patience_s)
+    world.run_until(lambda: world.requests.waiting(world.schedule.now_s), patience_s)
+
+
+def _unserved(world: World) -> str:
+    return "".join(f"{server.name} serves nowhere" for server in world.servers if not server.serves)
 
 
 def _end_groups(world: World, mix: Mix) -> None:

@@ -23,6 +23,7 @@ from weft.testing.sim.loop import Clock
 from weft.testing.sim.network import Host, Network
 from weft.testing.sim.node import SimNode, address_of, node_at
 from weft.testing.sim.publishers import SimPublisher
+from weft.testing.sim.requests import RequestBook, SimAsker, SimServer
 from weft.testing.sim.schedule import Schedule, Violation, chance_of
 from weft.testing.sim.sessions import Desk
 from weft.testing.sim.subscribers import SimSubscriber
@@ -82,6 +83,9 @@ class World:
         self.groups: list[GroupBook] = []
         self.kv = KvBook(self.truth, lambda: self.running)
         self.kv_clients: list[SimKvClient] = []
+        self.requests = RequestBook()
+        self.servers: list[SimServer] = []
+        self.askers: list[SimAsker] = []
         self.liars: list[Liar] = []
         self._hardware = hardware
         self._chance = chance_of(seed, "hardware")
@@ -214,6 +218,11 @@ class World:
         for client in self.kv_clients:
             if not client.done:
                 return f"{client.name} has more to write"
+        for asker in self.askers:
+            if not asker.done:
+                return f"{asker.name} has more to ask"
+        if waiting := self.requests.waiting(self.schedule.now_s):
+            return waiting
         readers: tuple[Lacking, ...] = (*self.subscribers, *self.groups, *self.desk.plain.values(), self.kv)
         found = self.disagreement()
         for reader in readers:

@@ -11,11 +11,13 @@ from google.protobuf.message import Message
 
 from weft.errors import WeftError
 from weft.port.access import Access, Caller
+from weft.port.calls import CallDesk
 from weft.port.held import HeldBytes, Use
 from weft.port.kv import KeyValueStore
 from weft.port.node import MeshNode
 from weft.transport.clients.admin import Answers, KeyAnswers, admin_methods, key_methods
 from weft.transport.clients.admitting import admitted
+from weft.transport.clients.calls import CallStream
 from weft.transport.clients.dead_letters import DeadLetterQueries
 from weft.transport.clients.failing import failure_of
 from weft.transport.clients.kv import KvCalls
@@ -33,7 +35,7 @@ ADMIN: Final = "weft.mesh.v1.Admin"
 Q = TypeVar("Q", bound=Message)
 
 
-def mesh_handlers(node: MeshNode, store: KeyValueStore, access: Access) -> dict[str, Handler]:
+def mesh_handlers(node: MeshNode, store: KeyValueStore, desk: CallDesk, access: Access) -> dict[str, Handler]:
     async def publish(call: ServerCall) -> None:
         caller = await admitted(access, call)
         stream = PublishStream(node, caller, call, checking)
@@ -43,6 +45,12 @@ def mesh_handlers(node: MeshNode, store: KeyValueStore, access: Access) -> dict[
     async def subscribe(call: ServerCall) -> None:
         caller = await admitted(access, call)
         stream = SubscribeStream(node, caller, call)
+        with access.watching(caller, stream.expel):
+            await stream.run()
+
+    async def calls(call: ServerCall) -> None:
+        caller = await admitted(access, call)
+        stream = CallStream(node, desk, caller, call)
         with access.watching(caller, stream.expel):
             await stream.run()
 
@@ -64,6 +72,7 @@ def mesh_handlers(node: MeshNode, store: KeyValueStore, access: Access) -> dict[
     return {
         f"/{MESH}/Publish": publish,
         f"/{MESH}/Subscribe": subscribe,
+        f"/{MESH}/Calls": calls,
         f"/{MESH}/Fetch": fetch,
         f"/{MESH}/Positions": unary(access, node.held, queries.positions, pb.PositionsRequest),
         f"/{MESH}/Commit": unary(access, node.held, queries.commit, pb.CommitRequest),

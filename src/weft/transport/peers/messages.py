@@ -6,9 +6,10 @@ behind this has to. The readers raise only BadMeshMessage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias, assert_never
 
+from weft.core.call_messages import SendCall
 from weft.core.messages import (
     Copy,
     PlainEvent,
@@ -25,14 +26,13 @@ from weft.core.messages import (
 )
 from weft.errors import UsageError
 from weft.limits import (
-    EVENT_HEADER_NAME_BYTES_MAX,
-    EVENT_HEADER_VALUE_BYTES_MAX,
-    EVENT_HEADERS_MAX,
     EVENT_PAYLOAD_BYTES_MAX,
     MIB,
     OFFSET_MAX,
 )
 from weft.model import BadBatch, Batch, NodeId, Topic, parse_node_id, parse_topic
+from weft.transport.peers.call_messages import call_message
+from weft.wire.mesh.calls import check_headers
 from weft.wire.mesh.errors import BadMeshMessage
 from weft.wire.mesh.mesh_pb2 import StreamBatch
 from weft.wire.mesh.peerlink_pb2 import (
@@ -52,7 +52,7 @@ LINK_READ_BATCHES: Final = 256  # likewise, of batches however small
 
 # --- to a peer -------------------------------------------------------------------------------------------------------
 
-Sendable: TypeAlias = SendCopies | SendAcks | SendResume | SendPlain | SendPlainAck
+Sendable: TypeAlias = SendCopies | SendAcks | SendResume | SendPlain | SendPlainAck | SendCall
 
 
 def message_of(effect: Sendable) -> PeerMessage:
@@ -74,6 +74,8 @@ def message_of(effect: Sendable) -> PeerMessage:
             raise AssertionError("the outbox takes plain events apart")
         case SendPlainAck(_, topic, offset):
             return PeerMessage(ack=Ack(topic=topic, offset=offset))
+        case SendCall(_, frame):
+            return PeerMessage(call=call_message(frame))
         case _:
             assert_never(effect)
 
@@ -137,7 +139,7 @@ def read_plain_untrusted(peer: NodeId, message: Event) -> ReceivedPlain:
     if len(message.payload) > EVENT_PAYLOAD_BYTES_MAX:
         raise BadMeshMessage("payload is too large", size=len(message.payload), limit=EVENT_PAYLOAD_BYTES_MAX)
     headers = dict(message.headers)
-    _check_headers(headers)
+    check_headers(headers)
     return ReceivedPlain(peer, PlainEvent(topic, message.offset, message.payload, headers))
 
 
@@ -168,13 +170,3 @@ def _read_node_ids_untrusted(texts: Sequence[str]) -> tuple[NodeId, ...]:
 def _check_offset(what: str, offset: int, limit: int) -> None:
     if not 0 <= offset <= limit:
         raise BadMeshMessage(f"{what} is out of range", offset=offset, limit=limit)
-
-
-def _check_headers(headers: Mapping[str, str]) -> None:
-    if len(headers) > EVENT_HEADERS_MAX:
-        raise BadMeshMessage("too many headers", have=len(headers), limit=EVENT_HEADERS_MAX)
-    for name, value in headers.items():
-        if len(name.encode()) > EVENT_HEADER_NAME_BYTES_MAX:
-            raise BadMeshMessage("header name is too long", size=len(name), limit=EVENT_HEADER_NAME_BYTES_MAX)
-        if len(value.encode()) > EVENT_HEADER_VALUE_BYTES_MAX:
-            raise BadMeshMessage("header value is too long", size=len(value), limit=EVENT_HEADER_VALUE_BYTES_MAX)

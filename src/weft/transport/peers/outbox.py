@@ -2,8 +2,8 @@
 
 - ``DataQueue``: batches and plain events. When it is full, more may wait beside it for a while; if the peer has not
   made room by then, something is thrown away and the core is told, which sends it again from the log.
-- ``PeerOutbox``: all of an event stream: heartbeats first, then acks and resumes, which are never thrown away, and
-  then data.
+- ``PeerOutbox``: all of an event stream: heartbeats first, then acks and resumes, which are never thrown away, then
+  requests and replies, of which the newest go when there is no room, and then data.
 - ``ControlQueue``: gossip and probes. The oldest go when it is full: the next round says it again.
 
 Nothing here reads a clock or sends: the writer of the stream takes portions out, each of which becomes a frame.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final, NamedTuple, assert_never
 
+from weft.core.call_messages import CallFrame, Question, Reply, SendCall
 from weft.core.messages import (
     Copy,
     PlainEvent,
@@ -38,6 +39,7 @@ from weft.transport.peers.settings import DropPolicy, LinkSettings
 LINK_URGENT_BYTES_MAX: Final = 32 * MIB  # acks and resumes that a peer does not take: then the link is given up
 LINK_FRAME_BYTES: Final = 1 * MIB  # batches are put together up to this: below, frames cost; above, they block others
 LINK_FRAME_ACKS_MAX: Final = 4096  # in one frame: about 400 KiB
+LINK_CALL_BYTES_MAX: Final = 16 * MIB  # requests and replies that wait; who asked hears nothing of others, and gives up
 LINK_CONTROL_FRAMES_MAX: Final = 256  # gossip and probes waiting; oldest go first, the next round says it again
 LINK_CONTROL_BYTES_MAX: Final = 4 * MIB  # 16 of the largest gossip messages
 LINK_HEARTBEATS_MAX: Final = 4  # waiting; the newest say it best
@@ -209,9 +211,13 @@ class PeerOutbox:
         self._urgent: deque[Acks | Portion] = deque()
         self._urgent_bytes = 0
         self._plain_acks: dict[Topic, Portion] = {}
+        self._calls: deque[Portion] = deque()
+        self._calls_bytes = 0
+        self.calls_dropped = 0
 
     def __len__(self) -> int:
-        return len(self.data) + len(self._urgent) + len(self._plain_acks) + len(self._heartbeats)
+        urgent = len(self._urgent) + len(self._plain_acks) + len(self._heartbeats)
+        return len(self.data) + len(self._calls) + urgent
 
     def put_heartbeat(self, heartbeat: Heartbeat, now_s: float) -> None:
         self._heartbeats.append(Portion(heartbeat, now_s))
@@ -232,6 +238,8 @@ class PeerOutbox:
                 self._grow_urgent(_resume_bytes(effect))
             case SendPlainAck(_, topic):
                 self._plain_acks[topic] = Portion(effect, now_s)
+            case SendCall(_, frame):
+                self._put_call(effect, _call_bytes(frame), now_s)
             case _:
                 assert_never(effect)
 
@@ -243,6 +251,8 @@ class PeerOutbox:
             return self._take_urgent()
         if self._plain_acks:
             return self._plain_acks.pop(next(iter(self._plain_acks)))
+        if self._calls:
+            return self._take_call()
         items = self.data.take(LINK_FRAME_BYTES)
         if not items:
             return None
@@ -258,6 +268,21 @@ class PeerOutbox:
         self._heartbeats.clear()
         self._urgent.clear()
         self._plain_acks.clear()
+        self._calls.clear()
+        self._calls_bytes = 0
+
+    def _put_call(self, call: SendCall, size: int, now_s: float) -> None:
+        if self._calls_bytes + size > LINK_CALL_BYTES_MAX:
+            self.calls_dropped += 1
+            return
+        self._calls.append(Portion(call, now_s))
+        self._calls_bytes += size
+
+    def _take_call(self) -> Portion:
+        portion = self._calls.popleft()
+        assert isinstance(portion.what, SendCall), "nothing else is put there"
+        self._calls_bytes -= _call_bytes(portion.what.frame)
+        return portion
 
     def _put_acks(self, acks: SendAcks, now_s: float) -> None:
         last = self._urgent[-1] if self._urgent else None
@@ -296,6 +321,13 @@ def _taken(kept: dict[StreamKey, Position], most: int) -> tuple[Position, ...]:
 
 def _plain_bytes(event: PlainEvent) -> int:
     return ITEM_BYTES + len(event.payload) + sum(len(name) + len(value) for name, value in event.headers.items())
+
+
+def _call_bytes(frame: CallFrame) -> int:
+    body = frame.body
+    if not isinstance(body, Question | Reply):
+        return ITEM_BYTES
+    return ITEM_BYTES + len(body.payload) + sum(len(name) + len(value) for name, value in body.headers.items())
 
 
 def _resume_bytes(resume: SendResume) -> int:

@@ -11,6 +11,7 @@ from weft.limits import GOSSIP_BYTES_MAX
 from weft.membership import NodeState
 from weft.model import NodeId
 from weft.transport.peers.byte_streams import LinkBroken, clipped
+from weft.transport.peers.call_messages import read_call_untrusted
 from weft.transport.peers.key_messages import read_key_talk_untrusted
 from weft.transport.peers.member_messages import (
     read_gossip_untrusted,
@@ -131,6 +132,8 @@ class Receiver:
                 self._listener.received(read_acks_untrusted(self._peer, message.acks))
             case "resume":
                 self._listener.received(read_resume_untrusted(self._peer, message.resume))
+            case "call":
+                self._listener.received(read_call_untrusted(self._peer, message.call))
             case _:
                 raise BadMeshMessage("a message that was not agreed on", kind=kind)
 

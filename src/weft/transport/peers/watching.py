@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from weft.core.call_messages import ReceivedCall
 from weft.core.messages import (
     FramesDropped,
     ReceivedAcks,
@@ -23,7 +24,9 @@ from weft.security.key_exchange import KeyTalk
 from weft.wire.mesh.features import Feature, Hello
 from weft.wire.mesh.lives import Life
 
-LinkInput: TypeAlias = ReceivedCopies | ReceivedAcks | ReceivedResume | ReceivedPlain | ReceivedPlainAck | FramesDropped
+LinkInput: TypeAlias = (
+    ReceivedCopies | ReceivedAcks | ReceivedResume | ReceivedPlain | ReceivedPlainAck | FramesDropped | ReceivedCall
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,10 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_SEQUENCE_REUSED: _ClassVar[ErrorCode]
     ERROR_CONFLICT: _ClassVar[ErrorCode]
     ERROR_NOT_OWNER: _ClassVar[ErrorCode]
+    ERROR_NO_SERVER: _ClassVar[ErrorCode]
+    ERROR_SERVER_LOST: _ClassVar[ErrorCode]
+    ERROR_NO_REPLY: _ClassVar[ErrorCode]
+    ERROR_SERVER_FAILED: _ClassVar[ErrorCode]
 
 class KvState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -58,6 +62,10 @@ ERROR_CORRUPT: ErrorCode
 ERROR_SEQUENCE_REUSED: ErrorCode
 ERROR_CONFLICT: ErrorCode
 ERROR_NOT_OWNER: ErrorCode
+ERROR_NO_SERVER: ErrorCode
+ERROR_SERVER_LOST: ErrorCode
+ERROR_NO_REPLY: ErrorCode
+ERROR_SERVER_FAILED: ErrorCode
 KV_PUT: KvState
 KV_DELETED: KvState
 KV_EXPIRED: KvState
@@ -126,6 +134,179 @@ class Error(_message.Message):
     message: str
     facts: _containers.ScalarMap[str, str]
     def __init__(self, code: _Optional[_Union[ErrorCode, str]] = ..., message: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class CallsRequest(_message.Message):
+    __slots__ = ("open", "ask", "cancel", "took", "serve", "stop", "answer")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    TOOK_FIELD_NUMBER: _ClassVar[int]
+    SERVE_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    open: CallsOpen
+    ask: CallsAsk
+    cancel: CallsCancel
+    took: CallsTook
+    serve: CallsServe
+    stop: CallsStop
+    answer: CallsAnswer
+    def __init__(self, open: _Optional[_Union[CallsOpen, _Mapping]] = ..., ask: _Optional[_Union[CallsAsk, _Mapping]] = ..., cancel: _Optional[_Union[CallsCancel, _Mapping]] = ..., took: _Optional[_Union[CallsTook, _Mapping]] = ..., serve: _Optional[_Union[CallsServe, _Mapping]] = ..., stop: _Optional[_Union[CallsStop, _Mapping]] = ..., answer: _Optional[_Union[CallsAnswer, _Mapping]] = ...) -> None: ...
+
+class CallsReply(_message.Message):
+    __slots__ = ("opened", "answer", "failed", "serving", "handed", "over", "took")
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    SERVING_FIELD_NUMBER: _ClassVar[int]
+    HANDED_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    TOOK_FIELD_NUMBER: _ClassVar[int]
+    opened: CallsOpened
+    answer: CallsAnswer
+    failed: CallsFailed
+    serving: CallsServing
+    handed: CallsHanded
+    over: CallsCancel
+    took: CallsTook
+    def __init__(self, opened: _Optional[_Union[CallsOpened, _Mapping]] = ..., answer: _Optional[_Union[CallsAnswer, _Mapping]] = ..., failed: _Optional[_Union[CallsFailed, _Mapping]] = ..., serving: _Optional[_Union[CallsServing, _Mapping]] = ..., handed: _Optional[_Union[CallsHanded, _Mapping]] = ..., over: _Optional[_Union[CallsCancel, _Mapping]] = ..., took: _Optional[_Union[CallsTook, _Mapping]] = ...) -> None: ...
+
+class CallsOpen(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CallsOpened(_message.Message):
+    __slots__ = ("node_id", "addresses", "payload_bytes_max", "window")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    payload_bytes_max: int
+    window: int
+    def __init__(self, node_id: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., payload_bytes_max: _Optional[int] = ..., window: _Optional[int] = ...) -> None: ...
+
+class CallsAsk(_message.Message):
+    __slots__ = ("number", "topic", "payload", "headers", "timeout_s", "durable", "probe")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    topic: str
+    payload: bytes
+    headers: _containers.ScalarMap[str, str]
+    timeout_s: float
+    durable: bool
+    probe: bool
+    def __init__(self, number: _Optional[int] = ..., topic: _Optional[str] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., timeout_s: _Optional[float] = ..., durable: bool = ..., probe: bool = ...) -> None: ...
+
+class CallsAnswer(_message.Message):
+    __slots__ = ("number", "payload", "headers", "last", "failed", "event")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    payload: bytes
+    headers: _containers.ScalarMap[str, str]
+    last: bool
+    failed: bool
+    event: str
+    def __init__(self, number: _Optional[int] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., last: bool = ..., failed: bool = ..., event: _Optional[str] = ...) -> None: ...
+
+class CallsFailed(_message.Message):
+    __slots__ = ("number", "error")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    error: Error
+    def __init__(self, number: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class CallsServe(_message.Message):
+    __slots__ = ("number", "pattern", "slots")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    pattern: str
+    slots: int
+    def __init__(self, number: _Optional[int] = ..., pattern: _Optional[str] = ..., slots: _Optional[int] = ...) -> None: ...
+
+class CallsServing(_message.Message):
+    __slots__ = ("number", "error")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    error: Error
+    def __init__(self, number: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class CallsStop(_message.Message):
+    __slots__ = ("number", "gone")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    gone: bool
+    def __init__(self, number: _Optional[int] = ..., gone: bool = ...) -> None: ...
+
+class CallsHanded(_message.Message):
+    __slots__ = ("server", "number", "topic", "payload", "headers", "timeout_s", "durable")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    server: int
+    number: int
+    topic: str
+    payload: bytes
+    headers: _containers.ScalarMap[str, str]
+    timeout_s: float
+    durable: bool
+    def __init__(self, server: _Optional[int] = ..., number: _Optional[int] = ..., topic: _Optional[str] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., timeout_s: _Optional[float] = ..., durable: bool = ...) -> None: ...
+
+class CallsCancel(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class CallsTook(_message.Message):
+    __slots__ = ("number", "count")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    count: int
+    def __init__(self, number: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class KvItem(_message.Message):
     __slots__ = ("key", "state", "time", "node", "expires_ms", "author", "value")
@@ -1142,14 +1323,16 @@ class ExplainRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., origin: _Optional[str] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
 
 class ExplainReply(_message.Message):
-    __slots__ = ("recipients", "next_page", "node_id")
+    __slots__ = ("recipients", "next_page", "node_id", "servers")
     RECIPIENTS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
     recipients: _containers.RepeatedCompositeFieldContainer[Recipient]
     next_page: bytes
     node_id: str
-    def __init__(self, recipients: _Optional[_Iterable[_Union[Recipient, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
+    servers: _containers.RepeatedCompositeFieldContainer[Recipient]
+    def __init__(self, recipients: _Optional[_Iterable[_Union[Recipient, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ..., servers: _Optional[_Iterable[_Union[Recipient, _Mapping]]] = ...) -> None: ...
 
 class Recipient(_message.Message):
     __slots__ = ("node_id", "pattern", "path", "reason")

@@ -22,7 +22,7 @@ LIVENESS_DEAD: Liveness
 LIVENESS_LEFT: Liveness
 
 class PeerMessage(_message.Message):
-    __slots__ = ("handshake", "event", "ack", "heartbeat", "batches", "acks", "resume", "gossip", "probe", "compressed", "closing", "keys")
+    __slots__ = ("handshake", "event", "ack", "heartbeat", "batches", "acks", "resume", "gossip", "probe", "compressed", "closing", "keys", "call")
     HANDSHAKE_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class PeerMessage(_message.Message):
     COMPRESSED_FIELD_NUMBER: _ClassVar[int]
     CLOSING_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
     handshake: Handshake
     event: Event
     ack: Ack
@@ -47,7 +48,8 @@ class PeerMessage(_message.Message):
     compressed: PeerCompressed
     closing: PeerClosing
     keys: PeerKeys
-    def __init__(self, handshake: _Optional[_Union[Handshake, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., batches: _Optional[_Union[PeerBatches, _Mapping]] = ..., acks: _Optional[_Union[PeerAcks, _Mapping]] = ..., resume: _Optional[_Union[PeerResume, _Mapping]] = ..., gossip: _Optional[_Union[PeerGossip, _Mapping]] = ..., probe: _Optional[_Union[PeerProbe, _Mapping]] = ..., compressed: _Optional[_Union[PeerCompressed, _Mapping]] = ..., closing: _Optional[_Union[PeerClosing, _Mapping]] = ..., keys: _Optional[_Union[PeerKeys, _Mapping]] = ...) -> None: ...
+    call: PeerCall
+    def __init__(self, handshake: _Optional[_Union[Handshake, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., batches: _Optional[_Union[PeerBatches, _Mapping]] = ..., acks: _Optional[_Union[PeerAcks, _Mapping]] = ..., resume: _Optional[_Union[PeerResume, _Mapping]] = ..., gossip: _Optional[_Union[PeerGossip, _Mapping]] = ..., probe: _Optional[_Union[PeerProbe, _Mapping]] = ..., compressed: _Optional[_Union[PeerCompressed, _Mapping]] = ..., closing: _Optional[_Union[PeerClosing, _Mapping]] = ..., keys: _Optional[_Union[PeerKeys, _Mapping]] = ..., call: _Optional[_Union[PeerCall, _Mapping]] = ...) -> None: ...
 
 class Handshake(_message.Message):
     __slots__ = ("node_id", "protocol_version", "features", "mesh", "epoch", "incarnation", "addresses", "run", "started_ms", "heard", "other")
@@ -169,6 +171,99 @@ class PeerResume(_message.Message):
     leave: _containers.RepeatedScalarFieldContainer[str]
     more: bool
     def __init__(self, positions: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ..., origins: _Optional[_Iterable[str]] = ..., leave: _Optional[_Iterable[str]] = ..., more: bool = ...) -> None: ...
+
+class PeerCall(_message.Message):
+    __slots__ = ("source", "target", "number", "hops", "slots", "question", "reply", "refusal", "cancel", "took")
+    class Fault(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        FAULT_UNSPECIFIED: _ClassVar[PeerCall.Fault]
+        FAULT_NO_SERVER: _ClassVar[PeerCall.Fault]
+        FAULT_BUSY: _ClassVar[PeerCall.Fault]
+        FAULT_UNREACHABLE: _ClassVar[PeerCall.Fault]
+        FAULT_LOST: _ClassVar[PeerCall.Fault]
+    FAULT_UNSPECIFIED: PeerCall.Fault
+    FAULT_NO_SERVER: PeerCall.Fault
+    FAULT_BUSY: PeerCall.Fault
+    FAULT_UNREACHABLE: PeerCall.Fault
+    FAULT_LOST: PeerCall.Fault
+    class Question(_message.Message):
+        __slots__ = ("topic", "payload", "headers", "timeout_s", "durable")
+        class HeadersEntry(_message.Message):
+            __slots__ = ("key", "value")
+            KEY_FIELD_NUMBER: _ClassVar[int]
+            VALUE_FIELD_NUMBER: _ClassVar[int]
+            key: str
+            value: str
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+        HEADERS_FIELD_NUMBER: _ClassVar[int]
+        TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+        DURABLE_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        payload: bytes
+        headers: _containers.ScalarMap[str, str]
+        timeout_s: float
+        durable: bool
+        def __init__(self, topic: _Optional[str] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., timeout_s: _Optional[float] = ..., durable: bool = ...) -> None: ...
+    class Reply(_message.Message):
+        __slots__ = ("payload", "headers", "last", "failed", "event", "index")
+        class HeadersEntry(_message.Message):
+            __slots__ = ("key", "value")
+            KEY_FIELD_NUMBER: _ClassVar[int]
+            VALUE_FIELD_NUMBER: _ClassVar[int]
+            key: str
+            value: str
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+        PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+        HEADERS_FIELD_NUMBER: _ClassVar[int]
+        LAST_FIELD_NUMBER: _ClassVar[int]
+        FAILED_FIELD_NUMBER: _ClassVar[int]
+        EVENT_FIELD_NUMBER: _ClassVar[int]
+        INDEX_FIELD_NUMBER: _ClassVar[int]
+        payload: bytes
+        headers: _containers.ScalarMap[str, str]
+        last: bool
+        failed: bool
+        event: str
+        index: int
+        def __init__(self, payload: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., last: bool = ..., failed: bool = ..., event: _Optional[str] = ..., index: _Optional[int] = ...) -> None: ...
+    class Refusal(_message.Message):
+        __slots__ = ("fault", "detail")
+        FAULT_FIELD_NUMBER: _ClassVar[int]
+        DETAIL_FIELD_NUMBER: _ClassVar[int]
+        fault: PeerCall.Fault
+        detail: str
+        def __init__(self, fault: _Optional[_Union[PeerCall.Fault, str]] = ..., detail: _Optional[str] = ...) -> None: ...
+    class Cancel(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
+    class Took(_message.Message):
+        __slots__ = ("count",)
+        COUNT_FIELD_NUMBER: _ClassVar[int]
+        count: int
+        def __init__(self, count: _Optional[int] = ...) -> None: ...
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    TOOK_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    target: str
+    number: int
+    hops: int
+    slots: int
+    question: PeerCall.Question
+    reply: PeerCall.Reply
+    refusal: PeerCall.Refusal
+    cancel: PeerCall.Cancel
+    took: PeerCall.Took
+    def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., number: _Optional[int] = ..., hops: _Optional[int] = ..., slots: _Optional[int] = ..., question: _Optional[_Union[PeerCall.Question, _Mapping]] = ..., reply: _Optional[_Union[PeerCall.Reply, _Mapping]] = ..., refusal: _Optional[_Union[PeerCall.Refusal, _Mapping]] = ..., cancel: _Optional[_Union[PeerCall.Cancel, _Mapping]] = ..., took: _Optional[_Union[PeerCall.Took, _Mapping]] = ...) -> None: ...
 
 class PeerGossip(_message.Message):
     __slots__ = ("digests", "states", "reply", "signed")

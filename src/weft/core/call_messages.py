@@ -1,0 +1,220 @@
+"""What goes into the machine of requests and replies (``calls``), and what comes out.
+
+A call is one request with all its replies. The node of the asker gives it a number; with that node's name it is unique
+in the mesh. Nothing of it is ever written to a disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+from weft.limits import MIB
+from weft.model import NodeId, Pattern, Topic
+
+CALL_PAYLOAD_BYTES_MAX: Final = 1 * MIB  # of a request or a reply: it is held in memory on its way; more is a stream
+CALL_TIMEOUT_S_MAX: Final = 86_400.0  # of a call with all its replies
+CALL_ERROR_CHARS_MAX: Final = 1024  # of the message that a failed handler answers with
+CALL_HOPS_MAX: Final = 64  # nodes that a frame passes: views of the mesh may differ, and then it could go in circles
+CALL_WINDOW: Final = 16  # replies of one call that are sent and not yet taken
+CALL_SLOTS_MAX: Final = 4096  # requests that one server has in hand at once
+
+
+class CallKey(NamedTuple):
+    origin: NodeId
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """``timeout_s``: for all replies together. ``durable``: whoever answers publishes the reply, too."""
+
+    topic: Topic
+    payload: bytes
+    headers: Mapping[str, str]
+    timeout_s: float
+    durable: bool = False
+
+    @property
+    def size(self) -> int:
+        return len(self.payload) + sum(len(name) + len(value) for name, value in self.headers.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """``last``: no more follow. ``failed``: the handler has failed, and this says why. ``event``: where it is kept."""
+
+    payload: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    last: bool = True
+    failed: bool = False
+    event: str = ""
+
+
+class CallFault(Enum):
+    """Why a call has no reply. What was certainly given to no server may be given to another."""
+
+    NO_SERVER = "no-server"  # nobody serves the topic
+    BUSY = "busy"  # those who do have no room for more
+    UNREACHABLE = "unreachable"  # the way to who does is broken
+    LOST = "lost"  # the server, or the way to it, was lost with the request in hand: it may have been handled
+    TIMED_OUT = "timed-out"
+
+
+RETRIED: Final = frozenset({CallFault.NO_SERVER, CallFault.BUSY, CallFault.UNREACHABLE})
+
+
+# --- between nodes ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    fault: CallFault
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Nobody waits for replies any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """The asker has taken so many replies more."""
+
+    count: int
+
+
+CallBody: TypeAlias = Question | Reply | Refusal | Cancel | Took
+
+
+@dataclass(frozen=True, slots=True)
+class CallFrame:
+    """From one node to another, over those in between. ``slots``: how much the server's node can do at once; ``index``:
+    which reply of the call it is, so that one that is missing is noticed."""
+
+    source: NodeId
+    target: NodeId
+    number: int
+    body: CallBody
+    hops: int = 0
+    slots: int = 0
+    index: int = 0
+
+
+# --- inputs ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """``probe``: only say whether somebody serves the topic."""
+
+    number: int
+    question: Question
+    probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCall:
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TookReplies:
+    number: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """A client of this node serves topics, up to so many requests at once."""
+
+    server: int
+    pattern: Pattern
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopServing:
+    """It takes no more requests, and still answers those in hand."""
+
+    server: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGone:
+    server: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply to what was handed to this server by that number."""
+
+    server: int
+    handle: int
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedCall:
+    peer: NodeId
+    frame: CallFrame
+
+
+CallInput: TypeAlias = Ask | CancelCall | TookReplies | Serve | StopServing | ServerGone | Answer | ReceivedCall
+
+# --- effects ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Replied:
+    """For the asker of this number."""
+
+    number: int
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailed:
+    """The same, and nothing more comes."""
+
+    number: int
+    fault: CallFault
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A request for this server."""
+
+    server: int
+    handle: int
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """Nobody waits for replies to that any more."""
+
+    server: int
+    handle: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandedTook:
+    """So many replies to that are taken."""
+
+    server: int
+    handle: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendCall:
+    peer: NodeId
+    frame: CallFrame
+
+
+CallEffect: TypeAlias = Replied | CallFailed | Handed | HandedOver | HandedTook

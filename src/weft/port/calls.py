@@ -1,0 +1,67 @@
+"""Requests and replies, as services and gateways see them: who asks, who serves, and the desk in between."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from weft.core.call_messages import CALL_PAYLOAD_BYTES_MAX, CALL_TIMEOUT_S_MAX, Question, Reply
+from weft.core.topics import is_own
+from weft.errors import UsageError, WeftError
+from weft.model import Pattern
+from weft.port.errors import TooLarge
+from weft.wire.mesh.calls import check_headers
+
+
+class CallClient(Protocol):
+    """Somebody who asks, serves, or both. Numbers of calls and servers are its own; ``handle`` is the node's."""
+
+    def replied(self, number: int, reply: Reply) -> None: ...
+
+    def failed(self, number: int, error: WeftError) -> None:
+        """Nothing more comes of that call."""
+
+    def handed(self, server: int, handle: int, question: Question) -> None: ...
+
+    def over(self, handle: int) -> None:
+        """Nobody waits for replies to that any more."""
+
+    def took(self, handle: int, count: int) -> None: ...
+
+    def ended(self, error: WeftError) -> None:
+        """Nothing more comes at all."""
+
+
+class CallDesk(Protocol):
+    """What it refuses, it tells by ``failed``; whoever joins too late gets ShuttingDown or Busy."""
+
+    def join(self, client: CallClient) -> None: ...
+
+    def leave(self, client: CallClient) -> None:
+        """Its calls are cancelled, and requests in the hands of its servers are lost."""
+
+    def ask(self, client: CallClient, number: int, question: Question, *, probe: bool = False) -> None: ...
+
+    def cancel(self, client: CallClient, number: int) -> None: ...
+
+    def took_replies(self, client: CallClient, number: int, count: int) -> None: ...
+
+    def serve(self, client: CallClient, server: int, pattern: Pattern, slots: int) -> None: ...
+
+    def stop_serving(self, client: CallClient, server: int, *, gone: bool) -> None: ...
+
+    def answer(self, client: CallClient, handle: int, reply: Reply) -> None:
+        """Raise UsageError for what was never handed to this client. What is over is ignored."""
+
+
+def checked_question(question: Question) -> Question:
+    """What a client asks, if it may be asked by anybody; else UsageError or BadMeshMessage."""
+    if is_own(question.topic):
+        raise UsageError("nobody is asked on a topic of the mesh itself", topic=question.topic)
+    if not 0 < question.timeout_s <= CALL_TIMEOUT_S_MAX:  # and no NaN
+        raise UsageError(
+            "the time for a request is out of range", timeout_s=question.timeout_s, most=CALL_TIMEOUT_S_MAX
+        )
+    if len(question.payload) > CALL_PAYLOAD_BYTES_MAX:
+        raise TooLarge("payload of a request is too large", have=len(question.payload), limit=CALL_PAYLOAD_BYTES_MAX)
+    check_headers(question.headers)
+    return question
