@@ -10,7 +10,14 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from weft.gateway import BridgeFigures, RequestFigures
-from weft.node.figures import ConnectionState, GroupFigures, KvFigures, NodeFigures
+from weft.node.figures import (
+    ConnectionState,
+    GroupFigures,
+    KvFigures,
+    LaterFigures,
+    NodeFigures,
+    ScheduleFigures,
+)
 from weft.node.metrics import DEFINITIONS, GROUP_LABELS_MAX, PEER_LABELS_MAX, REFUSAL_LABELS_MAX, Metrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -195,6 +202,8 @@ def test_every_definition_is_exported_and_on_the_page() -> None:
         coaty=BridgeFigures(events_in={"published": 1}, events_out={"published": 1}),
         exmp=RequestFigures(),
         kv=KvFigures(),
+        later=LaterFigures(),
+        schedules=ScheduleFigures(),
         certificate_expires_s=1.0,
         keys={"good": 1, "revoked": 0},
     )

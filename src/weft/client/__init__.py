@@ -10,7 +10,8 @@ docs/sdk.md shows how to use it. How it is made, from the outside in:
 - Acknowledging by hand: ``by_hand`` knows what the application has and has settled, without any I/O; ``failing`` checks
   what is said of events that fail, ``dead_letters`` lists those that failed for good, ``handling`` calls a function.
 - ``fetch`` reads a range of a stream, ``requests`` asks and answers over topics, ``kv`` has keys and values;
-  ``blocking`` is all of it on a thread.
+  ``later`` lists and cancels what waits for its time, ``schedules`` has what repeats; ``blocking`` is all of it on a
+  thread.
 - ``nodes`` has the channels and says where to try next, ``backoff`` when; ``duplex`` is gRPC's call with our errors.
 
 Nothing here imports what nodes are made of: the mesh is known by ``mesh.proto`` and the batch format alone.
@@ -59,9 +60,11 @@ from weft.client.kv import ABSENT, Bucket, BucketInfo, KvEntry, KvWatch
 from weft.client.options import ClientTls, Options, TlsFiles
 from weft.client.received import Received, ReceivedBatch
 from weft.client.requests import Request
+from weft.client.schedules import ScheduleInfo
 from weft.client.subscription import Subscription
 from weft.model.dead_letters import DeadLetter
 from weft.model.key_info import KeyInfo
+from weft.model.later import Waiting
 
 __all__ = [
     "ABSENT",
@@ -105,6 +108,7 @@ __all__ = [
     "Recipient",
     "Request",
     "RevisionConflict",
+    "ScheduleInfo",
     "SequenceReused",
     "Status",
     "StreamPositions",
@@ -114,5 +118,6 @@ __all__ = [
     "TopicInfo",
     "Unauthenticated",
     "Unavailable",
+    "Waiting",
     "connect",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import count
@@ -27,6 +27,7 @@ from weft.core.messages import (
     Opened,
     Publish,
     PublishAll,
+    PublishAsOne,
     Receipted,
     Receipts,
     Refused,
@@ -44,10 +45,11 @@ from weft.log.errors import EventsLost, Loss, SequenceReused
 from weft.membership import NodeState
 from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
 from weft.model.batch_header import events_from
+from weft.model.later import LATER_PREFIX
 from weft.node.metrics import Metrics
 from weft.port.errors import Busy, ShuttingDown, code_of
 from weft.port.held import HeldBytes, Holding
-from weft.port.node import ClientLimits, PublishClient, SubscribeClient
+from weft.port.node import ClientLimits, Part, PublishClient, SubscribeClient
 from weft.port.quotas import Quotas
 from weft.wire.mesh.mesh_pb2 import ErrorCode
 
@@ -124,6 +126,9 @@ class Clients:
         self._publishers.pop(publisher, None)
         self._gone.set()
 
+    def serves(self, publisher: PublishClient) -> bool:
+        return publisher in self._publishers
+
     def publish(
         self, publisher: PublishClient, request: int, topic: Topic, partition: int, batch: Batch, copies: int
     ) -> None:
@@ -134,6 +139,15 @@ class Clients:
             self._loop.call_soon(self._take_publishes)
         self._publishes.append(Publish(number, topic, partition, batch, copies))
 
+    def publish_as_one(self, publisher: PublishClient, parts: Sequence[Part]) -> None:
+        """In one write of its own: each part has its receipt, or all are refused."""
+        publishes = []
+        for request, topic, partition, batch in parts:
+            number = next(self._numbers)
+            self._requests[number] = (publisher, request, len(batch.data))
+            publishes.append(Publish(number, topic, partition, batch))
+        self._feed(PublishAsOne(publishes))
+
     def _take_publishes(self) -> None:
         publishes, self._publishes = self._publishes, []
         self._feed(PublishAll(publishes))
@@ -143,7 +157,7 @@ class Clients:
         by_publisher: dict[PublishClient, list[tuple[int, Receipted]]] = {}
         for receipted in receipts:
             publisher, request, size = self._requests.pop(receipted.request)
-            if not receipted.place.repeated:
+            if not (receipted.place.repeated or receipted.place.stream.topic.startswith(LATER_PREFIX)):
                 self._metrics.published(receipted.place.count, size)
             if publisher in self._publishers:
                 by_publisher.setdefault(publisher, []).append((request, receipted))

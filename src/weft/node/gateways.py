@@ -15,6 +15,7 @@ from weft.node.answers import NodeAnswers
 from weft.node.config import NodeConfig
 from weft.node.entrances import Entrances
 from weft.node.protection import Plain, Protection, Secured
+from weft.port.later import LaterStore
 from weft.port.node import MeshNode
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -25,6 +26,7 @@ class Surroundings:
 
     config: NodeConfig
     mesh: MeshNode
+    later: LaterStore
     answers: NodeAnswers
     protection: Protection
     entrances: Entrances
@@ -82,7 +84,9 @@ def _exmp(node: Surroundings) -> Gateway | None:
         ping_interval_s=section.ping_interval_s,
         pong_timeout_s=section.pong_timeout_s,
     )
-    return ExmpGateway(node.mesh, node.answers.status, admission, ports, settings, _now_us, node.entrances.exmp)
+    return ExmpGateway(
+        node.mesh, node.later, node.answers.status, admission, ports, settings, _now_us, node.entrances.exmp
+    )
 
 
 def _emm(node: Surroundings) -> Gateway | None:

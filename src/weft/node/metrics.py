@@ -16,7 +16,16 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from weft.gateway import BridgeFigures, RequestFigures
-from weft.node.figures import SYNC_BUCKETS_S, GroupFigures, Histogram, KvFigures, NodeFigures, PeerFigures
+from weft.node.figures import (
+    SYNC_BUCKETS_S,
+    GroupFigures,
+    Histogram,
+    KvFigures,
+    LaterFigures,
+    NodeFigures,
+    PeerFigures,
+    ScheduleFigures,
+)
 
 PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
 GROUP_LABELS_MAX: Final = 256  # as peers
@@ -201,6 +210,29 @@ KV_WATCHES: Final = Definition("weft_kv_watches", Kind.GAUGE, "Clients that watc
 KV_AHEAD: Final = Definition(
     "weft_kv_entries_ahead", Kind.GAUGE, "Entries that wait because the clock of their node is ahead."
 )
+LATER_PENDING: Final = Definition("weft_later_pending", Kind.GAUGE, "Events that wait here for a later time.")
+LATER_INDEXED: Final = Definition("weft_later_indexed", Kind.GAUGE, "Of those, the ones that are due soon, in memory.")
+LATER_OVERDUE: Final = Definition(
+    "weft_later_overdue_seconds", Kind.GAUGE, "How long the first of them is due already; 0: none is."
+)
+LATER_DELIVERED: Final = Definition("weft_later_delivered_total", Kind.COUNTER, "Events that were delivered when due.")
+LATER_LATE: Final = Definition(
+    "weft_later_late_total", Kind.COUNTER, "Of those, the ones that were delivered more than a second late."
+)
+LATER_CANCELLED: Final = Definition("weft_later_cancelled_total", Kind.COUNTER, "Events that were cancelled in time.")
+SCHEDULES: Final = Definition("weft_schedule_schedules", Kind.GAUGE, "Schedules that the mesh has.")
+SCHEDULE_FIRED: Final = Definition(
+    "weft_schedule_fired_total", Kind.COUNTER, "Times of schedules that this node fired."
+)
+SCHEDULE_LATE: Final = Definition(
+    "weft_schedule_late_total", Kind.COUNTER, "Of those, the ones that were fired more than a second late."
+)
+SCHEDULE_MISSED: Final = Definition(
+    "weft_schedule_missed_total", Kind.COUNTER, "Times that nobody fired, as the node that fired the next one counts."
+)
+SCHEDULE_REFUSED: Final = Definition(
+    "weft_schedule_refused_total", Kind.COUNTER, "Times that were not fired because the owner may no longer publish."
+)
 CERTIFICATE_EXPIRES: Final = Definition(
     "weft_certificate_expires_seconds", Kind.GAUGE, "Until the node's certificate ends; renewed with a third left."
 )
@@ -283,6 +315,10 @@ class Metrics(Collector):
             yield from _of_coaty(figures.coaty)
         if figures.kv is not None:
             yield from _of_kv(figures.kv)
+        if figures.later is not None:
+            yield from _of_later(figures.later)
+        if figures.schedules is not None:
+            yield from _of_schedules(figures.schedules)
         if figures.exmp is not None:
             yield from _of_exmp(figures.exmp)
 
@@ -414,6 +450,23 @@ def _of_kv(figures: KvFigures) -> Iterator[Metric]:
     yield _single(KV_CONFLICTS, figures.conflicts)
     yield _single(KV_WATCHES, figures.watches)
     yield _single(KV_AHEAD, figures.ahead)
+
+
+def _of_later(figures: LaterFigures) -> Iterator[Metric]:
+    yield _single(LATER_PENDING, figures.pending)
+    yield _single(LATER_INDEXED, figures.indexed)
+    yield _single(LATER_OVERDUE, figures.overdue_s)
+    yield _single(LATER_DELIVERED, figures.delivered)
+    yield _single(LATER_LATE, figures.late)
+    yield _single(LATER_CANCELLED, figures.cancelled)
+
+
+def _of_schedules(figures: ScheduleFigures) -> Iterator[Metric]:
+    yield _single(SCHEDULES, figures.schedules)
+    yield _single(SCHEDULE_FIRED, figures.fired)
+    yield _single(SCHEDULE_LATE, figures.late)
+    yield _single(SCHEDULE_MISSED, figures.missed)
+    yield _single(SCHEDULE_REFUSED, figures.refused)
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:

@@ -16,6 +16,7 @@ from weft.gateway.exmp.operations import Status, operations
 from weft.gateway.exmp.session import EXMP_STRANGER_BYTES_MAX, ClientSession
 from weft.gateway.publishing import Publishing
 from weft.limits import MIB
+from weft.port.later import LaterStore
 from weft.port.node import MeshNode
 from weft.transport.tcp import EXMP_SURPLUS_MAX, ExmpConnection, Listener
 from weft.wire.exmp import Settings
@@ -69,6 +70,7 @@ class ExmpGateway:
     def __init__(
         self,
         mesh: MeshNode,
+        later: LaterStore,
         read_status: Status,
         admission: Admission,
         ports: Sequence[Port],
@@ -82,7 +84,7 @@ class ExmpGateway:
         self._settings = settings
         self._make_door = make_door
         self._operations = operations(read_status)
-        self._publishing = Publishing(mesh, read_clock, "the EXMP gateway")
+        self._publishing = Publishing(mesh, read_clock, "the EXMP gateway", later)
         self._tasks: set[asyncio.Task[None]] = set()  # of all sessions
         self._sessions: set[ClientSession] = set()
         self._counts = RequestCounts()

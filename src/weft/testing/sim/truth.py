@@ -55,6 +55,7 @@ class Truth:
         self.said: defaultdict[tuple[NodeId, int, int], set[NodeState]] = defaultdict(set)  # by nodes of themselves
         self.left: dict[NodeId, int] = {}  # nodes that said goodbye, and in which incarnation
         self.events_delivered = 0
+        self.watchers: list[Callable[[StreamKey, Batch], None]] = []  # hear of what becomes durable at its origin
 
     # --- what disks have ---
 
@@ -85,6 +86,8 @@ class Truth:
             history.payloads.append(payload)
             history.keys.append(event_key)
         history.batches[batch.base_offset] = data
+        for watcher in self.watchers:
+            watcher(key, batch)
 
     def published_plain(self, key: StreamKey, payload: bytes) -> None:
         """A plain peer is the origin of what it publishes, and has no disk that could be looked at."""
