@@ -42,7 +42,8 @@ from weft.port.later import LaterSettings
 from weft.port.node import MeshNode
 from weft.port.schedules import NoSchedule, ScheduleView
 
-SETTLE_S: Final = 5.0  # after a start: to hear who is there, and what was fired meanwhile
+SETTLE_US: Final = 5_000_000  # after a start: to hear who is there, and what was fired meanwhile
+ABSENT_US: Final = 20_000_000  # without a look: the machine slept, or its clock was set; then it is as after a start
 ALARM_S_MAX: Final = 5.0  # then the clock is looked at again: it may have been set
 LATE_US: Final = 1_000_000
 SCHEDULES_MAX: Final = 10_000  # of the mesh: every node looks at all of them
@@ -87,7 +88,8 @@ class Schedules:
         self._may_publish = may_publish
         self._logger = logger
         self._loop = asyncio.get_running_loop()
-        self._settled_s = self._loop.time() + SETTLE_S
+        self._able_us = wall_us() + SETTLE_US  # since when this node fires
+        self._looked_us: int | None = None  # None: there was nothing to look at
         self._known: dict[str, Known] = {}
         self._firing: dict[str, int] = {}  # what is on its way into the log
         self._refused: dict[str, int] = {}  # the last time that was not fired for want of rights
@@ -148,23 +150,28 @@ class Schedules:
         if not self._kv.is_ready or self._is_draining():
             return
         self._read()
+        now_us = self.now_us()
+        if self._looked_us is not None and not 0 <= now_us - self._looked_us <= ABSENT_US:
+            self._able_us = now_us + SETTLE_US
+        self._looked_us = now_us if self._known else None
         if not self._known:
             return
-        wait_s = self._settled_s - self._loop.time()
+        wait_s = (self._able_us - now_us) / 1e6
         if wait_s <= 0:
-            wait_s = self._fire_due()
+            wait_s = self._fire_due(now_us)
         self._alarm = self._loop.call_later(min(wait_s, ALARM_S_MAX), self._look)
 
-    def _fire_due(self) -> float:
+    def _fire_due(self, now_us: int) -> float:
         """Fire what is due here; for how long there is nothing else to do."""
-        now_us, alive = self.now_us(), list(self._alive())
+        alive = list(self._alive())
         wait_us = int(ALARM_S_MAX * 1e6)
         for name, known in self._known.items():
             if known.cron is None or known.schedule.paused or name in self._firing:
                 continue
             fired = self._last(name)
             before = rank(self._me, name, alive, "" if fired is None else fired.node)
-            match decide(known.cron, self._since_us(name, known, fired), now_us, before, _catch_up(known.schedule)):
+            since_us = self._since_us(name, known, fired)
+            match decide(known.cron, since_us, now_us, self._able_us, before, _catch_up(known.schedule)):
                 case Wait(until_us):
                     wait_us = min(wait_us, wait_us if until_us is None else until_us - now_us)
                 case Fire(at_us, missed):

@@ -33,23 +33,29 @@ def test_when_the_first_is_gone_the_next_moves_up() -> None:
 
 def test_it_fires_in_time_and_never_before() -> None:
     at_us = 10 * HOUR_US
-    assert decide(HOURLY, at_us - 1, at_us - 1, 0, CatchUp.LAST) == Wait(at_us)
-    assert decide(HOURLY, at_us - 1, at_us, 0, CatchUp.LAST) == Fire(at_us, 0)
-    assert decide(HOURLY, at_us, at_us, 0, CatchUp.LAST) == Wait(at_us + HOUR_US)
+    assert decide(HOURLY, at_us - 1, at_us - 1, 0, 0, CatchUp.LAST) == Wait(at_us)
+    assert decide(HOURLY, at_us - 1, at_us, 0, 0, CatchUp.LAST) == Fire(at_us, 0)
+    assert decide(HOURLY, at_us, at_us, 0, 0, CatchUp.LAST) == Wait(at_us + HOUR_US)
 
 
 def test_who_is_second_waits_for_news_of_the_first() -> None:
     at_us = 10 * HOUR_US
-    assert decide(HOURLY, at_us - 1, at_us, 1, CatchUp.LAST) == Wait(at_us + BACKUP_US)
-    assert decide(HOURLY, at_us - 1, at_us + BACKUP_US, 1, CatchUp.LAST) == Fire(at_us, 0)
-    assert decide(HOURLY, at_us, at_us + BACKUP_US, 1, CatchUp.LAST) == Wait(at_us + HOUR_US + BACKUP_US)
+    assert decide(HOURLY, at_us - 1, at_us, 0, 1, CatchUp.LAST) == Wait(at_us + BACKUP_US)
+    assert decide(HOURLY, at_us - 1, at_us + BACKUP_US, 0, 1, CatchUp.LAST) == Fire(at_us, 0)
+    assert decide(HOURLY, at_us, at_us + BACKUP_US, 0, 1, CatchUp.LAST) == Wait(at_us + HOUR_US + BACKUP_US)
+
+
+def test_nodes_that_begin_together_with_a_time_that_is_past_wait_for_each_other() -> None:
+    at_us, able_us = 10 * HOUR_US, 10 * HOUR_US + 7 * MINUTE_US
+    assert decide(HOURLY, at_us - 1, able_us, able_us, 0, CatchUp.LAST) == Fire(at_us, 0)
+    assert decide(HOURLY, at_us - 1, able_us, able_us, 2, CatchUp.LAST) == Wait(able_us + 2 * BACKUP_US)
 
 
 def test_what_was_missed_is_made_up_for_once_or_not_at_all() -> None:
     since_us, now_us = 10 * HOUR_US, 20 * HOUR_US + 5 * GRACE_US
-    assert decide(HOURLY, since_us, now_us, 0, CatchUp.LAST) == Fire(20 * HOUR_US, 9)
-    assert decide(HOURLY, since_us, now_us, 0, CatchUp.NONE) == Wait(21 * HOUR_US)
-    assert decide(HOURLY, since_us, 20 * HOUR_US + GRACE_US, 0, CatchUp.NONE) == Fire(20 * HOUR_US, 9)
+    assert decide(HOURLY, since_us, now_us, 0, 0, CatchUp.LAST) == Fire(20 * HOUR_US, 9)
+    assert decide(HOURLY, since_us, now_us, 0, 0, CatchUp.NONE) == Wait(21 * HOUR_US)
+    assert decide(HOURLY, since_us, 20 * HOUR_US + GRACE_US, 0, 0, CatchUp.NONE) == Fire(20 * HOUR_US, 9)
 
 
 @given(st.integers(0, 40), st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from(CatchUp))
@@ -58,7 +64,7 @@ def test_a_decision_is_about_the_future_or_about_a_time_that_has_come(
 ) -> None:
     cron = parse_cron("*/15 3-5 * * mon-fri")
     since_us, now_us = since_min * MINUTE_US, (since_min + more_min) * MINUTE_US + 7
-    match decide(cron, since_us, now_us, before, catch_up):
+    match decide(cron, since_us, now_us, 0, before, catch_up):
         case Fire(at_us, _):
             assert since_us < at_us <= now_us and cron.matches(at_us)
         case Wait(until_us):

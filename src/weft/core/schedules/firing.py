@@ -3,7 +3,8 @@
 The node that fired last goes on as long as it lives; otherwise nodes have an order of their own for each schedule, by a
 digest. The first of them fires in time. Each further one waits a little longer, and fires only if it has not heard by
 then that the time was fired. So a time is fired once as long as nodes hear of each other within that pause; when the
-first one dies, the next one fires, a little late. In a mesh that is split, each part fires once: no part can know
+first one dies, the next one fires, a little late. When nodes begin at the same moment, with a time that is past, they
+wait for each other in the same way. In a mesh that is split, each part fires once: no part can know
 whether the other still runs.
 """
 
@@ -59,15 +60,17 @@ def _order(node: NodeId, name: str, last: str) -> tuple[bool, bytes]:
     return node != last, blake2b(f"{name}\n{node}".encode(), digest_size=8).digest()
 
 
-def decide(cron: Cron, since_us: int, now_us: int, before: int, catch_up: CatchUp) -> Decision:
-    """``since_us``: the last time that was fired, or when the schedule was made or went on. ``before``: the rank."""
+def decide(cron: Cron, since_us: int, now_us: int, able_us: int, before: int, catch_up: CatchUp) -> Decision:
+    """``since_us``: the last time that was fired, or when the schedule was made or went on. ``able_us``: since when
+    this node could have fired; others may have begun in the same moment. ``before``: the rank."""
     first_us = cron.next_after(since_us)
     if first_us is None or first_us > now_us:
-        return Wait(None if first_us is None else first_us + _pause_us(before))
+        return Wait(None if first_us is None else max(first_us, able_us) + _pause_us(before))
     last_us = cron.last_before(now_us, since_us)
     assert last_us is not None, "there is one: the first"
-    if now_us < last_us + _pause_us(before):
-        return Wait(last_us + _pause_us(before))
+    turn_us = max(last_us, able_us) + _pause_us(before)
+    if now_us < turn_us:
+        return Wait(turn_us)
     if catch_up is CatchUp.NONE and now_us > last_us + _pause_us(before) + GRACE_US:
         return Wait(_plus(cron.next_after(now_us), _pause_us(before)))
     return Fire(last_us, _count(cron, first_us, last_us))
