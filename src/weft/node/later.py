@@ -88,6 +88,7 @@ class Slot:
     def set_done(self, offset: int, value: bool) -> None:
         assert self.done is not None, "its marks were read"
         at = offset - self.base
+        assert at >= 0, "what was tidied away is done for good"
         if at >= len(self.done):
             self.done.extend(bytes(at + 1 - len(self.done)))
         self.done[at] = value
