@@ -52,7 +52,9 @@ def client_credentials(authority: Authority, now_s: float, name: str = "test") -
 
 def key_for(data: Path, now_s: float, **rights: Any) -> tuple[str, str]:
     """Its id, and the key."""
-    record, key = create_key(data, KeyRequest("test", **rights), secrets.token_bytes(SECRET_BYTES + SALT_BYTES), now_s)
+    record, key = create_key(
+        data, KeyRequest(**{"name": "test", **rights}), secrets.token_bytes(SECRET_BYTES + SALT_BYTES), now_s
+    )
     return record.id, key.reveal()
 
 

@@ -13,7 +13,7 @@ from weft.log.errors import DiskFull, StoreCorrupt
 from weft.model import Batch, Epoch, NodeId, Stream, Topic
 from weft.node import maintenance as room
 from weft.node.logs import node_logger
-from weft.node.maintenance import BucketTidying, Maintenance
+from weft.node.maintenance import BucketTidying, LaterTidying, Maintenance
 from weft.node.wiring import TopicSettings, retention_rules
 
 OLD_US = 1_000_000
@@ -55,6 +55,7 @@ def maintained(tmp_path: Path) -> tuple[Log, Maintenance]:
         retention_rules(config),
         TopicSettings(config).compact,
         BucketTidying(log, config.kv.settings(), lambda topic, gone: None, node_logger("a")),
+        LaterTidying(log, NodeId("a"), lambda cut: None),
         interval_s=3600.0,
         on_changed=lambda: calls.append(None),
         logger=node_logger("a"),

@@ -10,7 +10,15 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from weft.gateway import BridgeFigures, RequestFigures
-from weft.node.figures import CallFigures, ConnectionState, GroupFigures, KvFigures, NodeFigures
+from weft.node.figures import (
+    CallFigures,
+    ConnectionState,
+    GroupFigures,
+    KvFigures,
+    LaterFigures,
+    NodeFigures,
+    ScheduleFigures,
+)
 from weft.node.metrics import DEFINITIONS, GROUP_LABELS_MAX, PEER_LABELS_MAX, REFUSAL_LABELS_MAX, Metrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -196,6 +204,8 @@ def test_every_definition_is_exported_and_on_the_page() -> None:
         exmp=RequestFigures(),
         kv=KvFigures(),
         calls=CallFigures(outcomes={"answered": 1}),
+        later=LaterFigures(),
+        schedules=ScheduleFigures(),
         certificate_expires_s=1.0,
         keys={"good": 1, "revoked": 0},
     )

@@ -49,6 +49,8 @@ for command in (mesh.topics, mesh.peers, mesh.lag, mesh.explain, mesh.trace, mes
     app.command()(command)
 app.add_typer(groups.app, name="groups")
 app.add_typer(deferred("weft.cli.dead", "Events that a group's readers could not handle."), name="dead")
+app.add_typer(deferred("weft.cli.later", "Events that wait for a later time."), name="later")
+app.add_typer(deferred("weft.cli.schedule", "Events that the mesh publishes again and again."), name="schedule")
 app.add_typer(context.app, name="context")
 app.add_typer(deferred("weft.cli.ca", "The mesh's certificates: a CA of its own, or a step-ca."), name="ca")
 app.add_typer(deferred("weft.cli.keys", "Create, list and revoke API keys."), name="keys")

@@ -27,6 +27,15 @@ def pub(
     copies: Annotated[
         int, typer.Option(min=0, help="Wait until so many nodes have it synced.", show_default="as the topic has it")
     ] = 0,
+    deliver_at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="When it is due: 2026-12-24T18:00:00Z. Until then it waits.", show_default=False
+        ),
+    ] = None,
+    delay: Annotated[
+        float | None, typer.Option(metavar="S", help="After how many seconds it is due.", show_default=False)
+    ] = None,
     json: Json = False,
     node: Nodes = None,
     insecure: Insecure = False,
@@ -40,7 +49,7 @@ def pub(
     from weft.cli.publishing import Template, publish_lines, publish_one, read_payload
 
     where = Where(node, insecure, context)
-    template = Template.parse(topic, key, header or [], copies)
+    template = Template.parse(topic, key, header or [], copies, deliver_at, delay)
     if lines:
         publish_lines(where, template, file, json)
     else:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -46,9 +47,19 @@ class Template:
     key: bytes | None
     headers: Mapping[str, str] | None
     copies: int
+    deliver_at: datetime | None = None
+    delay: float | None = None
 
     @classmethod
-    def parse(cls, topic: str, key: str | None, headers: Sequence[str], copies: int) -> Template:
+    def parse(
+        cls,
+        topic: str,
+        key: str | None,
+        headers: Sequence[str],
+        copies: int,
+        deliver_at: str | None = None,
+        delay: float | None = None,
+    ) -> Template:
         pairs = [text.partition("=") for text in headers]
         if wrong := [text for text, (name, sign, _) in zip(headers, pairs, strict=True) if not (name and sign)]:
             misused(f"--header {wrong[0]} is not NAME=VALUE")
@@ -57,11 +68,25 @@ class Template:
             None if key is None else key.encode(),
             {name: value for name, _, value in pairs} or None,
             copies,
+            None if deliver_at is None else _time_of(deliver_at),
+            delay,
         )
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"key": self.key, "headers": self.headers, "copies": self.copies}
+        later = {"deliver_at": self.deliver_at, "delay": self.delay}
+        given = {name: value for name, value in later.items() if value is not None}
+        return {"key": self.key, "headers": self.headers, "copies": self.copies, **given}
+
+
+def _time_of(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        misused(f"--deliver-at {text} is no time with a zone: 2026-12-24T18:00:00Z, or 2026-12-24T19:00:00+01:00")
+    return found
 
 
 # --- one event ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ docs/sdk.md shows how to use it. How it is made, from the outside in:
 - Acknowledging by hand: ``by_hand`` knows what the application has and has settled, without any I/O; ``failing`` checks
   what is said of events that fail, ``dead_letters`` lists those that failed for good, ``handling`` calls a function.
 - ``fetch`` reads a range of a stream, ``kv`` has keys and values; ``requests`` asks and answers over topics, on
-  the stream that ``calls`` has with a node; ``blocking`` is all of it on a thread.
+  the stream that ``calls`` has with a node; ``later`` lists and cancels what waits for its time, ``schedules`` has what
+  repeats; ``blocking`` is all of it on a thread.
 - ``nodes`` has the channels and says where to try next, ``backoff`` when; ``duplex`` is gRPC's call with our errors.
 
 Nothing here imports what nodes are made of: the mesh is known by ``mesh.proto`` and the batch format alone.
@@ -62,10 +63,12 @@ from weft.client.kv import ABSENT, Bucket, BucketInfo, KvEntry, KvWatch
 from weft.client.options import ClientTls, Options, TlsFiles
 from weft.client.received import Received, ReceivedBatch
 from weft.client.requests import Reply, Request, Server
+from weft.client.schedules import ScheduleInfo
 from weft.client.subscription import Subscription
 from weft.client.ways import EventDelivery, EventHop, EventWay
 from weft.model.dead_letters import DeadLetter
 from weft.model.key_info import KeyInfo
+from weft.model.later import Waiting
 
 __all__ = [
     "ABSENT",
@@ -115,6 +118,7 @@ __all__ = [
     "Request",
     "RequestFailed",
     "RevisionConflict",
+    "ScheduleInfo",
     "SequenceReused",
     "Server",
     "ServerLost",
@@ -126,5 +130,6 @@ __all__ = [
     "TopicInfo",
     "Unauthenticated",
     "Unavailable",
+    "Waiting",
     "connect",
 ]

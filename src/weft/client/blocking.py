@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -36,6 +36,7 @@ from weft.client.received import Received, ReceivedBatch
 from weft.client.requests import Reply
 from weft.client.requests import Request as AsyncRequest
 from weft.client.requests import Server as AsyncServer
+from weft.client.schedules import CatchUp, ScheduleInfo
 from weft.client.start import Where
 from weft.client.subscription import Commit
 from weft.client.subscription import Subscription as AsyncSubscription
@@ -44,6 +45,7 @@ from weft.model import EventId, Position, Receipt, Stream
 from weft.model.dead_letters import DeadLetter
 from weft.model.key_info import KeyInfo
 from weft.model.key_value import HISTORY, Revision
+from weft.model.later import Waiting
 
 
 class Subscription:
@@ -333,10 +335,21 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timestamp_us: int | None = None,
         copies: int = 0,
+        deliver_at: datetime | None = None,
+        delay: float | timedelta | None = None,
         timeout_s: float | None = None,
     ) -> Receipt:
         """Publish one event and wait for its receipt. After TimeoutError it may still be published."""
-        work = self._client.publish(topic, payload, key=key, headers=headers, timestamp_us=timestamp_us, copies=copies)
+        work = self._client.publish(
+            topic,
+            payload,
+            key=key,
+            headers=headers,
+            timestamp_us=timestamp_us,
+            copies=copies,
+            deliver_at=deliver_at,
+            delay=delay,
+        )
         return self._thread.run(work, timeout_s)
 
     def publish_nowait(
@@ -348,12 +361,21 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timestamp_us: int | None = None,
         copies: int = 0,
+        deliver_at: datetime | None = None,
+        delay: float | timedelta | None = None,
     ) -> Future[Receipt]:
         """Publish one event and go on, with a future for its receipt. Raises Backpressure."""
 
         async def take() -> Published:
             return self._client.publish_nowait(
-                topic, payload, key=key, headers=headers, timestamp_us=timestamp_us, copies=copies
+                topic,
+                payload,
+                key=key,
+                headers=headers,
+                timestamp_us=timestamp_us,
+                copies=copies,
+                deliver_at=deliver_at,
+                delay=delay,
             )
 
         return self._thread.submit(_receipt(self._thread.run(take())))
@@ -567,6 +589,55 @@ class Client:
 
     def drop_dead(self, group: str, letters: Iterable[DeadLetter]) -> None:
         self._thread.run(self._client.drop_dead(group, letters))
+
+    def later(self) -> list[Waiting]:
+        return self._thread.run(self._client.later())
+
+    def cancel_later(self, event: EventId | str) -> Waiting:
+        return self._thread.run(self._client.cancel_later(event))
+
+    def schedules(self) -> list[ScheduleInfo]:
+        return self._thread.run(self._client.schedules())
+
+    def schedule(self, name: str) -> ScheduleInfo:
+        return self._thread.run(self._client.schedule(name))
+
+    def add_schedule(
+        self,
+        name: str,
+        cron: str,
+        topic: str,
+        payload: bytes | str,
+        *,
+        zone: str = "UTC",
+        key: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        catch_up: CatchUp = "last",
+        paused: bool = False,
+        replace: bool = False,
+    ) -> datetime | None:
+        work = self._client.add_schedule(
+            name,
+            cron,
+            topic,
+            payload,
+            zone=zone,
+            key=key,
+            headers=headers,
+            catch_up=catch_up,
+            paused=paused,
+            replace=replace,
+        )
+        return self._thread.run(work)
+
+    def remove_schedule(self, name: str) -> None:
+        self._thread.run(self._client.remove_schedule(name))
+
+    def pause_schedule(self, name: str) -> None:
+        self._thread.run(self._client.pause_schedule(name))
+
+    def resume_schedule(self, name: str) -> datetime | None:
+        return self._thread.run(self._client.resume_schedule(name))
 
     def explain(self, topic: str, origin: str = "") -> list[Recipient]:
         return self._thread.run(self._client.explain(topic, origin))

@@ -6,6 +6,7 @@ import asyncio
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -63,12 +64,15 @@ class Chunk:
             self.headers = [None] * (len(self.payloads) - 1)
         self.headers.append(None if headers is None else dict(headers))  # ours, whatever becomes of theirs
 
-    def seal(self, producer: bytes, sequence: int) -> bool:
+    def seal(self, producer: bytes, sequence: int, clock_us: int = 0) -> bool:
         """Make the batch, with a sequence of its own; False if none of the events can be in one.
 
-        A chunk that a node refused is sealed again: its old sequence may have been overtaken.
+        A chunk that a node refused is sealed again: its old sequence may have been overtaken. ``clock_us``: what the
+        node's clock is ahead of the loop's, for events that are due after a while.
         """
         self.sequence = sequence
+        if self.lane.timing is Timing.AFTER:
+            self.timestamps_us = [each + clock_us for each in self.timestamps_us]
         if self.data or self.whole is not None:
             return self._seal_whole(Batch.read_stored(self.data) if self.data else self.whole, producer)
         while self.payloads:
@@ -138,14 +142,23 @@ def size_of(whole: Whole) -> int:
     return CLIENT_EVENT_BYTES + (len(whole.data) if isinstance(whole, Batch) else int(whole.nbytes))
 
 
+class Timing(Enum):
+    """When events are due, and what their timestamps are until they are sent."""
+
+    NOW = "now"
+    AT = "at"  # timestamps say when, in microseconds since 1970
+    AFTER = "after"  # timestamps say when, by the clock of the loop
+
+
 class Lane:
-    """The chunks of one topic and partition, in order."""
+    """The chunks of one topic, partition and timing, in order."""
 
-    __slots__ = ("open", "partition", "ready", "refused", "stalled", "topic", "unsettled", "waiting")
+    __slots__ = ("open", "partition", "ready", "refused", "stalled", "timing", "topic", "unsettled", "waiting")
 
-    def __init__(self, topic: Topic, partition: int) -> None:
+    def __init__(self, topic: Topic, partition: int, timing: Timing = Timing.NOW) -> None:
         self.topic = topic
         self.partition = partition
+        self.timing = timing
         self.unsettled = 0  # chunks, those under way included
         self.waiting: deque[Chunk] = deque()
         self.open: Chunk | None = None  # the last of those waiting, if it takes more events

@@ -8,7 +8,7 @@ import random
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,7 +27,7 @@ from weft.client.admin import (
 )
 from weft.client.backoff import Draw
 from weft.client.calls import ClientCalls
-from weft.client.chunk import Published, Whole
+from weft.client.chunk import Published, Timing, Whole
 from weft.client.dead_letters import DeadLetters
 from weft.client.errors import Backpressure, Closed, error_of
 from weft.client.failing import WINDOW, Retry, parse_failing
@@ -35,6 +35,7 @@ from weft.client.fetch import Fetch
 from weft.client.handling import Handler, Handling
 from weft.client.hooks import Hooks
 from weft.client.kv import Bucket, BucketInfo, buckets_of
+from weft.client.later import LaterEvents, due_after_us, due_at_us
 from weft.client.nodes import Nodes
 from weft.client.options import ClientTls, Options, TlsFiles, parse_nodes
 from weft.client.publisher import Publisher
@@ -42,6 +43,7 @@ from weft.client.received import ReceivedBatch
 from weft.client.refs import stream_positions
 from weft.client.requests import Handler as RequestHandler
 from weft.client.requests import Reply, Requester, Server
+from weft.client.schedules import CatchUp, ScheduleInfo, ScheduleRequests
 from weft.client.session import POSITIONS_AT_ONCE
 from weft.client.start import Where, parse_where, start_message, timestamp_us_of
 from weft.client.subscription import Commit, Subscription
@@ -49,10 +51,11 @@ from weft.client.ways import EventWay, way_of
 from weft.contexts import Context, chosen_context
 from weft.errors import UsageError
 from weft.limits import PARTITIONS_MAX
-from weft.model import Batch, Epoch, EventId, Position, Receipt, Stream, parse_pattern, parse_topic
+from weft.model import Batch, Epoch, EventId, Position, Receipt, Stream, parse_event_id, parse_pattern, parse_topic
 from weft.model.batch_header import PRODUCER_BYTES
 from weft.model.dead_letters import DeadLetter
 from weft.model.key_info import KeyInfo
+from weft.model.later import Waiting
 from weft.model.owned import OWNED_ID_BYTES, OwnedKind, owned_topic
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -69,6 +72,8 @@ class Client:
         self._add = self._publisher.outbox.add  # looked up once, not for every event
         self._admin = Admin(nodes)
         self._dead_letters = DeadLetters(nodes, self.publish)
+        self._later = LaterEvents(nodes)
+        self._schedules = ScheduleRequests(nodes)
         self._owner: str | None = None
         self._calls = ClientCalls(nodes)
         self._requester = Requester(self._calls, self._inbox, self._publish_with, self._traced)
@@ -87,12 +92,25 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timestamp_us: int | None = None,
         copies: int = 0,
+        deliver_at: datetime | None = None,
+        delay: float | timedelta | None = None,
     ) -> Receipt:
-        """Publish one event and wait for its receipt; waits for room first if too much is unacknowledged."""
+        """Publish one event and wait for its receipt; waits for room first if too much is unacknowledged.
+
+        With ``deliver_at``, or with a ``delay`` in seconds, the event waits at the node until then, by the node's
+        clock. The receipt is for the event that waits: ``receipt.first`` is what ``cancel_later`` takes.
+        """
         while True:
             try:
                 published = self.publish_nowait(
-                    topic, payload, key=key, headers=headers, timestamp_us=timestamp_us, copies=copies
+                    topic,
+                    payload,
+                    key=key,
+                    headers=headers,
+                    timestamp_us=timestamp_us,
+                    copies=copies,
+                    deliver_at=deliver_at,
+                    delay=delay,
                 )
             except Backpressure as refused:
                 await self._publisher.wait_for_room(refused.need)
@@ -108,6 +126,8 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timestamp_us: int | None = None,
         copies: int = 0,
+        deliver_at: datetime | None = None,
+        delay: float | timedelta | None = None,
     ) -> Published:
         """Publish one event and go on; what is returned can be awaited for the receipt. Raises Backpressure."""
         if type(payload) is not bytes:
@@ -116,7 +136,30 @@ class Client:
             key = _as_bytes("key", key)
         if self._tracing is not None:
             headers = self._tracing.headers(headers)
+        if deliver_at is not None or delay is not None:
+            return self._add_later(topic, payload, key, headers, timestamp_us, copies, deliver_at, delay)
         return self._add(topic, payload, key, headers, timestamp_us, copies)
+
+    def _add_later(
+        self,
+        topic: str,
+        payload: bytes,
+        key: bytes | None,
+        headers: Mapping[str, str] | None,
+        timestamp_us: int | None,
+        copies: int,
+        deliver_at: datetime | None,
+        delay: float | timedelta | None,
+    ) -> Published:
+        if timestamp_us is not None or copies > 1:
+            raise UsageError("an event for later gets its timestamp when it is delivered, and waits at one node")
+        if delay is None:
+            assert deliver_at is not None, "one of them was given"
+            return self._add(topic, payload, key, headers, due_at_us(deliver_at), 0, Timing.AT)
+        if deliver_at is not None:
+            raise UsageError("either deliver_at or delay, not both")
+        due_us = int(asyncio.get_running_loop().time() * 1e6) + due_after_us(delay)
+        return self._add(topic, payload, key, headers, due_us, 0, Timing.AFTER)
 
     async def publish_batch(self, topic: str, data: Whole, *, partition: int | None = None, copies: int = 0) -> Receipt:
         """Publish Arrow data with a column ``payload``, and optionally ``timestamp``, ``key`` and ``headers``."""
@@ -305,6 +348,70 @@ class Client:
 
     async def _publish_with(self, topic: str, payload: bytes | str, headers: Mapping[str, str]) -> Receipt:
         return await self.publish(topic, payload, headers=headers)
+
+    # --- later and again -------------------------------------------------------------------------------------------
+
+    async def later(self) -> list[Waiting]:
+        """Events of this client's key that wait for their time, at all nodes that can be reached, the first due first;
+        with the right to administer, everybody's."""
+        return (await self._later.list())[0]
+
+    async def later_everywhere(self) -> tuple[list[Waiting], dict[str, str]]:
+        """The same, and the addresses of nodes that could not be asked, with why."""
+        return await self._later.list()
+
+    async def cancel_later(self, event: EventId | str) -> Waiting:
+        """What waits is not delivered. Durable when this returns; UsageError if it does not wait any more."""
+        return await self._later.cancel(parse_event_id(event) if isinstance(event, str) else event)
+
+    async def schedules(self) -> list[ScheduleInfo]:
+        """The schedules of this client's key; with the right to administer, all."""
+        return await self._schedules.list("")
+
+    async def schedule(self, name: str) -> ScheduleInfo:
+        (found,) = await self._schedules.list(name)
+        return found
+
+    async def add_schedule(
+        self,
+        name: str,
+        cron: str,
+        topic: str,
+        payload: bytes | str,
+        *,
+        zone: str = "UTC",
+        key: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        catch_up: CatchUp = "last",
+        paused: bool = False,
+        replace: bool = False,
+    ) -> datetime | None:
+        """Have the mesh publish an event at times that a cron expression says; when it does so first.
+
+        ``catch_up``: of times at which no node ran, the last one is made up for, or none is.
+        """
+        schedule = pb.Schedule(
+            name=name,
+            cron=cron,
+            zone=zone,
+            topic=topic,
+            payload=_as_bytes("payload", payload),
+            key=None if key is None else _as_bytes("key", key),
+            headers=headers or {},
+            catch_up=catch_up,
+            paused=paused,
+        )
+        return await self._schedules.put(schedule, replace)
+
+    async def remove_schedule(self, name: str) -> None:
+        await self._schedules.remove(name)
+
+    async def pause_schedule(self, name: str) -> None:
+        await self._schedules.pause(name, True)
+
+    async def resume_schedule(self, name: str) -> datetime | None:
+        """When it fires next. What was not fired meanwhile is not made up for."""
+        return await self._schedules.pause(name, False)
 
     # --- keys and values -------------------------------------------------------------------------------------------
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Final
 
-from weft.client.chunk import Chunk, Lane
+from weft.client.chunk import Chunk, Lane, Timing
 from weft.client.duplex import Duplex
 from weft.client.errors import BadNode, Unavailable, error_of
 from weft.client.nodes import Nodes
 from weft.errors import UsageError, WeftError
-from weft.model import Epoch, NodeId, Receipt, Stream, parse_node_id
+from weft.model import Epoch, NodeId, Receipt, Stream, Topic, parse_node_id
+from weft.model.later import owner_of_waiting
 from weft.wire.mesh import mesh_pb2 as pb
 
 PUBLISH: Final = "/weft.mesh.v1.Mesh/Publish"
@@ -21,9 +23,11 @@ PUBLISH: Final = "/weft.mesh.v1.Mesh/Publish"
 class PublishLink:
     """A node that takes batches. ``unacknowledged`` is what it was sent and has not answered, in order."""
 
-    def __init__(self, call: Duplex[pb.PublishRequest, pb.PublishReply], node: NodeId) -> None:
+    def __init__(self, call: Duplex[pb.PublishRequest, pb.PublishReply], node: NodeId, clock_us: int | None) -> None:
+        """``clock_us``: what the node's clock is ahead of the loop's, at most; None: the node does not say."""
         self.address: Final = call.address
         self.node: Final = node
+        self.clock_us: Final = clock_us
         self.unacknowledged: dict[int, Chunk] = {}
         self.in_flight: Counter[Lane] = Counter()  # of unacknowledged, by lane
         self.has_acknowledged = False
@@ -35,6 +39,7 @@ class PublishLink:
     async def open(cls, nodes: Nodes, address: str, producer: bytes) -> PublishLink:
         """Open a stream to the node there; raise Unavailable and what the node refuses with."""
         call: Duplex[pb.PublishRequest, pb.PublishReply] = Duplex(nodes, address, PUBLISH, pb.PublishReply, nodes.open)
+        asked_us = int(asyncio.get_running_loop().time() * 1e6)  # before the node reads its clock: never too early
         try:
             reply = await call.begin(pb.PublishRequest(open=pb.PublishOpen(producer_id=producer)))
             node = _read_opened_untrusted(reply, address)
@@ -43,7 +48,8 @@ class PublishLink:
             raise
         nodes.book.learn_untrusted(reply.opened.addresses)
         nodes.last_good = address
-        return cls(call, node)
+        now_us = reply.opened.now_us
+        return cls(call, node, now_us - asked_us if now_us else None)
 
     def put(self, chunk: Chunk, message: pb.PublishRequest) -> None:
         """Put a sealed chunk into a message to this node; from here on it counts as one that it may have."""
@@ -56,6 +62,7 @@ class PublishLink:
         batch.partition = chunk.lane.partition
         batch.batch = chunk.data
         batch.copies = chunk.copies
+        batch.later = chunk.lane.timing is not Timing.NOW
 
     async def send(self, message: pb.PublishRequest) -> None:
         await self._call.write(message)
@@ -118,12 +125,16 @@ def _read_receipt_untrusted(receipt: pb.Receipt, chunk: Chunk, node: NodeId) -> 
     """The receipt of a chunk that this node was sent; raise only BadNode."""
     lane, stream = chunk.lane, receipt.stream
     place = (stream.topic, stream.origin, stream.partition)
-    if place != (lane.topic, node, lane.partition) or receipt.count != chunk.events:
+    if lane.timing is not Timing.NOW and owner_of_waiting(stream.topic) is not None:
+        expected = (stream.topic, node, stream.partition)  # where it waits is the node's business
+    else:
+        expected = (lane.topic, node, lane.partition)
+    if place != expected or receipt.count != chunk.events:
         got = f"{receipt.count} events of {stream.topic}@{stream.origin}/{stream.partition}"
         sent = f"{chunk.events} events of {lane.topic}@{node}/{lane.partition}"
         raise BadNode("the receipt is for something else", sent=sent, got=got)
-    at = Stream(lane.topic, node, lane.partition)
     try:
+        at = Stream(Topic(stream.topic), node, stream.partition)
         return Receipt(at, Epoch(stream.epoch), receipt.first_offset, receipt.count, max(receipt.copies, 1))
     except UsageError as error:
         raise BadNode(f"the receipt cannot be: {error}", node=node) from None

@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from weft.client.chunk import CLIENT_EVENT_BYTES, Chunk, Lane, Published, Whole, size_of
+from weft.client.chunk import CLIENT_EVENT_BYTES, Chunk, Lane, Published, Timing, Whole, size_of
 from weft.client.errors import Backpressure
 from weft.errors import UsageError, WeftError
 from weft.limits import EVENT_PAYLOAD_BYTES_MAX, PRODUCER_RECEIPTS_MAX
 from weft.model import Receipt, parse_topic, partition_of
+from weft.model.later import SLOT_US
 
 CLIENT_BATCHES_IN_FLIGHT_MAX: Final = PRODUCER_RECEIPTS_MAX // 2  # per stream: a node recognises each that comes again
 CLIENT_LANES_KEPT_MAX: Final = 4096  # topics published to; those with nothing under way are forgotten, at no loss
@@ -43,7 +44,7 @@ class PublishOutbox:
         self._read_clock = read_clock
         self.now_us = 0  # the time, until whoever owns the clock takes it back; 0: ask
         self._lanes: dict[str, Lane] = {}  # of partition 0, which is most often all there is
-        self._others: dict[tuple[str, int], Lane] = {}
+        self._others: dict[tuple[str, int, Timing, int], Lane] = {}
         self._purge_at = CLIENT_LANES_KEPT_MAX
         self._ready: deque[Lane] = deque()
         self.unsettled: dict[Chunk, None] = {}  # all chunks without an outcome, in order of their beginning
@@ -58,6 +59,7 @@ class PublishOutbox:
         headers: Mapping[str, str] | None,
         timestamp_us: int | None,
         copies: int,
+        timing: Timing = Timing.NOW,
     ) -> Published:
         """Take one event. A million a second come through here: nothing is done twice, little is called."""
         size = len(payload) + CLIENT_EVENT_BYTES
@@ -65,7 +67,11 @@ class PublishOutbox:
             size += self._size_of(key, headers)
         if size > self._room_bytes and not self.fits(size):
             self._refuse(size)
-        lane = self._lanes.get(topic) if key is None or self._partitions == 1 else self._lane(topic, key)
+        if timing is not Timing.NOW:
+            slot = (timestamp_us or 0) // SLOT_US  # one batch for each: a node keeps it where its first event is due
+            lane: Lane | None = self._lane_of(topic, partition_of(key, self._partitions), timing, slot)
+        else:
+            lane = self._lanes.get(topic) if key is None or self._partitions == 1 else self._lane(topic, key)
         if lane is None:
             lane = self._lane(topic, key)
         chunk = lane.open
@@ -201,16 +207,18 @@ class PublishOutbox:
     def _lane(self, topic: str, key: bytes | None) -> Lane:
         return self._lane_of(topic, partition_of(key, self._partitions))
 
-    def _lane_of(self, topic: str, partition: int) -> Lane:
-        lane = self._lanes.get(topic) if partition == 0 else self._others.get((topic, partition))
+    def _lane_of(self, topic: str, partition: int, timing: Timing = Timing.NOW, slot: int = 0) -> Lane:
+        is_usual = partition == 0 and timing is Timing.NOW
+        place = (topic, partition, timing, slot)
+        lane = self._lanes.get(topic) if is_usual else self._others.get(place)
         if lane is None:
-            lane = Lane(parse_topic(topic), partition)
+            lane = Lane(parse_topic(topic), partition, timing)
             if len(self._lanes) + len(self._others) >= self._purge_at:
                 self._purge()
-            if partition == 0:
+            if is_usual:
                 self._lanes[topic] = lane
             else:
-                self._others[topic, partition] = lane
+                self._others[place] = lane
         return lane
 
     def _purge(self) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 from weft.client import tracing
 from weft.client.background import begin
-from weft.client.chunk import Chunk, Lane, Whole, settled, size_of
+from weft.client.chunk import Chunk, Lane, Timing, Whole, settled, size_of
 from weft.client.errors import (
     Closed,
     DiskFull,
@@ -199,19 +199,22 @@ class Publisher:
         """
         size = 0
         while size < CLIENT_MESSAGE_BYTES and (chunk := self.outbox.next(link.in_flight)) is not None:
-            if self._seal(chunk):
+            if self._seal(chunk, link):
                 link.put(chunk, message)
                 size += len(chunk.data)
         return size > 0
 
-    def _seal(self, chunk: Chunk) -> bool:
+    def _seal(self, chunk: Chunk, link: PublishLink) -> bool:
         """Make the batch of a chunk. One that none of its events can be in is settled by that."""
+        if chunk.lane.timing is not Timing.NOW and link.clock_us is None:
+            self._settle(chunk, UsageError("this node is older than events for a later time", node=link.node))
+            return False
         tracing = self._nodes.tracing
         if tracing is not None and chunk.first_sent_s is None:
             chunk.span = tracing.sending(chunk.lane.topic, len(chunk.payloads), chunk.headers or ())
             if chunk.whole is None:
                 chunk.headers = tracing.carried(chunk.span, len(chunk.payloads), chunk.headers)
-        if not chunk.seal(self._producer, next(self._sequences)):
+        if not chunk.seal(self._producer, next(self._sequences), link.clock_us or 0):
             failure = UsageError("none of the events can be in a batch", topic=chunk.lane.topic)
             self._settle(chunk, next(iter(chunk.failures.values()), failure))
             return False

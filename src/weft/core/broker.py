@@ -39,6 +39,7 @@ from weft.core.messages import (
     MoveGroup,
     Publish,
     PublishAll,
+    PublishAsOne,
     ReceivedAcks,
     ReceivedCopies,
     ReceivedPlain,
@@ -61,7 +62,7 @@ from weft.core.settings import BrokerSettings
 from weft.core.subscriptions import Subscriptions
 from weft.core.timers import soonest
 from weft.core.topics import EVERYWHERE_PREFIXES, selects
-from weft.errors import UsageError
+from weft.errors import UsageError, WeftError
 from weft.limits import COPIES_MAX
 from weft.log import Appended, Log
 from weft.log.errors import SequenceReused
@@ -133,6 +134,8 @@ class Broker:
         match event:
             case PublishAll(publishes):
                 return self._publish(publishes, now_s)
+            case PublishAsOne(publishes):
+                return self._publish_as_one(publishes, now_s)
             case Synced():
                 return self._synced(event, now_s)
             case Subscribe() | AddCredit() | Handled() | Settled() | Unsubscribe():
@@ -199,8 +202,7 @@ class Broker:
             if isinstance(outcome, Appended):
                 copies = max(publish.copies, self._settings.copies_of(publish.topic))
                 self._owed.add(Owed(publish.request, outcome, copies, deadline_s))
-                if copies > 1:
-                    self.replication.keep_copies((outcome.stream, outcome.epoch), copies)
+                self._copied_later(outcome, copies)
                 # A batch that was sent again may be durable long since: then no sync will follow it.
                 is_durable = is_durable or outcome.ticket <= self.log.synced
             elif isinstance(
@@ -211,6 +213,24 @@ class Broker:
             else:
                 effects.append(Refused(publish.request, outcome))
         return [*effects, *self._owed.synced(self.log.synced)] if is_durable else effects
+
+    def _publish_as_one(self, publishes: Sequence[Publish], now_s: float) -> list[Effect]:
+        """All of them, or none. Their receipts are for this node alone; copies are made as the topics have it."""
+        try:
+            outcomes = self.log.append_as_one(
+                [(Stream(each.topic, self.me, each.partition), each.batch) for each in publishes]
+            )
+        except WeftError as error:
+            return [Refused(each.request, error) for each in publishes]
+        deadline_s = now_s + self._settings.copies_timeout_s
+        for publish, outcome in zip(publishes, outcomes, strict=True):
+            self._owed.add(Owed(publish.request, outcome, 1, deadline_s))
+            self._copied_later(outcome, self._settings.copies_of(publish.topic))
+        return []
+
+    def _copied_later(self, outcome: Appended, copies: int) -> None:
+        if copies > 1:
+            self.replication.keep_copies((outcome.stream, outcome.epoch), copies)
 
     def _synced(self, synced: Synced, now_s: float) -> list[Effect]:
         """Receipts first; then everybody who waits for the events."""

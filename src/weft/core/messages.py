@@ -150,6 +150,13 @@ class PublishAll:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishAsOne:
+    """Batches of different streams, without producers, that are kept in one write: after a crash all or none."""
+
+    publishes: Sequence[Publish]
+
+
+@dataclass(frozen=True, slots=True)
 class Synced:
     """A sync is done: all tickets up to this one are durable, and these streams up to these offsets."""
 
@@ -352,6 +359,7 @@ class Tick:
 
 Input: TypeAlias = (
     PublishAll
+    | PublishAsOne
     | Synced
     | Subscribe
     | AddCredit

@@ -10,6 +10,7 @@ from weft.core.settings import INTEREST_OWN_PATTERNS_MAX, InterestSettings
 from weft.core.topics import EVERYWHERE, is_own
 from weft.membership import NodeState
 from weft.model import NodeId, Pattern, Topic
+from weft.model.later import LATER_PREFIX
 from weft.routing import Interest, InterestTable, Topology, aggregate, begin_alike, summarize
 
 MERGED_PATTERNS_MAX: Final = 384  # merged with care in ten milliseconds; ten times as many take ten times as long
@@ -70,6 +71,8 @@ class Routes:
         return sorted((named | self._states.keys()) - {self.me})
 
     def interested(self, topic: Topic) -> frozenset[NodeId]:
+        if topic.startswith(LATER_PREFIX):
+            return frozenset()
         return (self._own if is_own(topic) else self._users).who(topic)
 
     def wants(self, child: NodeId, origin: NodeId, topic: Topic) -> bool:

@@ -1,7 +1,7 @@
 """Topics below ``weft.`` belong to the mesh itself. A pattern selects them only if it names that first token.
 
 So ``>`` is every event of every user and nothing else, and who wants to look at the mesh's own events asks for
-``weft.>``.
+``weft.>``. Events whose time has not come (``weft.later.>``) stay at their node: no pattern selects them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Final, Generic, TypeVar
 
 from weft.model import Pattern, Topic, matches, parse_pattern
 from weft.model.key_value import KEY_VALUES, KV_PREFIX
+from weft.model.later import LATER_PREFIX
 from weft.routing import Trie
 
 OWN_TOKEN: Final = "weft"  # noqa: S105  of topics, no secret
@@ -30,7 +31,7 @@ def is_own(name: Topic | Pattern) -> bool:
 
 
 def selects(pattern: Pattern, topic: Topic) -> bool:
-    return matches(pattern, topic) and is_own(pattern) == is_own(topic)
+    return matches(pattern, topic) and is_own(pattern) == is_own(topic) and not topic.startswith(LATER_PREFIX)
 
 
 class Selection(Generic[V]):
@@ -47,7 +48,7 @@ class Selection(Generic[V]):
         return self._trie(pattern).remove(pattern, value)
 
     def match(self, topic: Topic) -> tuple[V, ...]:
-        return self._trie(topic).match(topic)
+        return () if topic.startswith(LATER_PREFIX) else self._trie(topic).match(topic)
 
     def _trie(self, name: Topic | Pattern) -> Trie[V]:
         return self._own if is_own(name) else self._users

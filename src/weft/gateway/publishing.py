@@ -19,6 +19,7 @@ from weft.model import Batch, Receipt, Topic
 from weft.model.traces import TRACEPARENT
 from weft.port.errors import TooLarge
 from weft.port.held import Use
+from weft.port.later import LaterStore
 from weft.port.node import MeshNode
 
 GATEWAY_GATHER_BYTES: Final = 1 * MIB  # of events put into one batch: as many as a frame to a peer takes
@@ -124,9 +125,13 @@ class Publishing:
     not go into a round any more begins the next one, and so does all that is added behind it.
     """
 
-    def __init__(self, mesh: MeshNode, read_clock: Callable[[], int], who: str) -> None:
+    def __init__(
+        self, mesh: MeshNode, read_clock: Callable[[], int], who: str, later: LaterStore | None = None
+    ) -> None:
+        """``later``: None, if its clients cannot publish for later."""
         self._mesh = mesh
         self._who = who
+        self._later = later
         self._holding = mesh.held.holding(who, Use.PUBLISH)
         self._read_clock = read_clock
         self._rounds: deque[dict[StreamName, Gathering]] = deque()  # not sent yet; added to is the last
@@ -169,6 +174,28 @@ class Publishing:
         if gathering is None:
             gathering = self._rounds[-1][stream] = Gathering(topic, partition, copies)
         gathering.add(payload, timestamp_us, key, headers, size, waiting)
+
+    def add_later(
+        self,
+        topic: Topic,
+        payload: bytes,
+        key: bytes | None,
+        headers: Mapping[str, str] | None,
+        waiting: Waiting,
+        *,
+        owner: str,
+        partition: int,
+        due_us: Callable[[int], int],
+    ) -> None:
+        """The event waits until it is due, which ``due_us`` tells from the time of now. Raise WeftError."""
+        assert self._later is not None, "this gateway has events for later"
+        gathering = Gathering(topic, partition, 0)
+        gathering.add(payload, due_us(self._later.now_us()), key, headers, 0, waiting)
+        batch = self._batch(gathering, 0)
+        number = next(self._numbers)
+        self._later.publish(self, number, owner, topic, partition, batch)
+        self._sent[number] = (gathering, len(batch.data))
+        self._holding.take(len(batch.data))
 
     def _takes(self, gathering: Gathering, size: int, copies: int) -> bool:
         """So that a batch of several events is never too large for the node."""

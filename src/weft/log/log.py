@@ -150,6 +150,23 @@ class Log:
                         self._note_own(entry, outcomes)
         return outcomes
 
+    def append_as_one(self, wanted: Sequence[tuple[Stream, Batch]]) -> list[Appended]:
+        """Batches of different streams of this node in one write: after a crash all of them are there, or none is.
+
+        Nothing is stored if one of them cannot be. They have no producers: nobody sends them again.
+        """
+        streams = {stream for stream, _ in wanted}
+        assert len(streams) == len(wanted), "one batch of each stream, or it would take several writes"
+        assert all(batch.producer is None for _, batch in wanted), "what may be there already is not stored as one"
+        outcomes: list[Appended | WeftError] = [NOT_STORED] * len(wanted)
+        with self._lock:
+            runs = [(stream, [(number, batch)]) for number, (stream, batch) in enumerate(wanted)]
+            entries = self._entries(runs, outcomes)
+            self._store(entries)
+            for entry in entries:
+                self._note_own(entry, outcomes)
+        return [each for each in outcomes if isinstance(each, Appended)]
+
     def _entries(self, one_round: list[tuple[Stream, Run]], outcomes: list[Appended | WeftError]) -> list[_Entry]:
         """What is to be stored. Of batches that are in the log already, the outcome."""
         entries = []

@@ -85,6 +85,22 @@ def retain(log: Log, rules: Sequence[RetentionRule], now_us: int) -> list[Expire
     return expired
 
 
+def cut_before(log: Log, state: StreamState, offset: int) -> tuple[Expired | None, bool]:
+    """Take away what a stream has before an offset, in whole index points, as far as it is in table files; all of it
+    if the stream ends there. And whether more could go if the segment were ended."""
+    with log.maintenance:
+        start = state.start
+        if offset >= state.end == state.durable:
+            wanted: Point | None = Point(state.durable, 0, state.bytes_end, state.latest_us)
+        else:
+            wanted = index.point_at(log.store, state.id, min(offset, state.durable))
+        if wanted is None or wanted.offset <= start:
+            return None, False
+        cut = _in_tables(log.store, state, wanted, log.flushed_segment)
+        taken = _take(log, state, start, cut) if cut is not None and cut.offset > start else None
+        return taken, cut is not wanted
+
+
 def _wanted(store: Store, state: StreamState, rule: RetentionRule, now_us: int) -> Point | None:
     """The last point before which everything may go; None if that is where the stream begins."""
     cuts: list[Point] = []

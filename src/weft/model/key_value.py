@@ -35,6 +35,7 @@ KV_PREFIX: Final = "weft.kv."
 KEY_VALUES: Final = parse_pattern("weft.kv.>")
 RIGHTS_PREFIX: Final = "kv."  # a right to topic kv.<bucket> is a right to the bucket
 SETTINGS_KEY: Final = ""  # no entry has it
+OWN_BUCKETS: Final = "weft"  # the first token of buckets that the mesh has for itself
 
 BUCKET_BYTES_MAX: Final = 128  # leaves room for the prefix in a topic
 VALUE_BYTES_MAX: Final = 1 * MIB  # a value is answered whole, and read whole; larger things are events
@@ -113,6 +114,11 @@ def topic_of(bucket: str) -> Topic:
 def bucket_of(topic: str) -> str | None:
     """Whose entries a topic has; None if it is no bucket's."""
     return topic[len(KV_PREFIX) :] if topic.startswith(KV_PREFIX) else None
+
+
+def is_of_mesh(bucket: str) -> bool:
+    """Whether a bucket is the mesh's own: clients neither read nor write it."""
+    return bucket.split(".", 1)[0] == OWN_BUCKETS
 
 
 def right_to(bucket: str) -> Topic:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import count
@@ -28,6 +28,7 @@ from weft.core.messages import (
     Opened,
     Publish,
     PublishAll,
+    PublishAsOne,
     Receipted,
     Receipts,
     Refused,
@@ -49,13 +50,14 @@ from weft.membership import NodeState
 from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
 from weft.model.batch_few import FEW_MAX
 from weft.model.batch_header import PLACE, PLACE_AT, events_from, oldest_us
+from weft.model.later import LATER_PREFIX
 from weft.model.traces import SpanRef
 from weft.node.hops import Hops
 from weft.node.metrics import Metrics
 from weft.node.tracing import NodeTracing
 from weft.port.errors import Busy, ShuttingDown, code_of
 from weft.port.held import HeldBytes, Holding
-from weft.port.node import ClientLimits, PublishClient, SubscribeClient
+from weft.port.node import ClientLimits, Part, PublishClient, SubscribeClient
 from weft.port.quotas import Quotas
 from weft.port.ways import Way
 from weft.wire.mesh.mesh_pb2 import ErrorCode
@@ -158,6 +160,9 @@ class Clients:
         self._publishers.pop(publisher, None)
         self._gone.set()
 
+    def serves(self, publisher: PublishClient) -> bool:
+        return publisher in self._publishers
+
     def publish(
         self, publisher: PublishClient, request: int, topic: Topic, partition: int, batch: Batch, copies: int
     ) -> None:
@@ -178,6 +183,15 @@ class Clients:
         stored, deliveries = self._hops.stored_at(key, event.offset), self._hops.deliveries(key, event.offset)
         return Way(stored, sources, acked_by, deliveries, self._hops.since_us)
 
+    def publish_as_one(self, publisher: PublishClient, parts: Sequence[Part]) -> None:
+        """In one write of its own: each part has its receipt, or all are refused."""
+        publishes = []
+        for request, topic, partition, batch in parts:
+            number = next(self._numbers)
+            self._requests[number] = (publisher, request, len(batch.data))
+            publishes.append(Publish(number, topic, partition, batch))
+        self._feed(PublishAsOne(publishes))
+
     def _take_publishes(self) -> None:
         """Some of them, if there are very many."""
         count = size = 0
@@ -195,7 +209,7 @@ class Clients:
         by_publisher: dict[PublishClient, list[tuple[int, Receipted]]] = {}
         for receipted in receipts:
             publisher, request, size = self._requests.pop(receipted.request)
-            if not receipted.place.repeated:
+            if not (receipted.place.repeated or receipted.place.stream.topic.startswith(LATER_PREFIX)):
                 self._metrics.published(receipted.place.count, size)
             if publisher in self._publishers:
                 by_publisher.setdefault(publisher, []).append((request, receipted))

@@ -148,6 +148,29 @@ class CallFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class LaterFigures:
+    """Of events for a later time."""
+
+    pending: int = 0
+    indexed: int = 0  # of them in memory
+    overdue_s: float = 0.0  # how long the first one is due already
+    delivered: int = 0
+    late: int = 0
+    cancelled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFigures:
+    """Of schedules."""
+
+    schedules: int = 0  # that the mesh has
+    fired: int = 0  # by this node
+    late: int = 0
+    missed: int = 0  # slots that nobody fired, seen here
+    refused: int = 0  # slots whose owner may not publish there
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFigures:
     """What a node can tell when it is asked, without having counted."""
 
@@ -172,6 +195,8 @@ class NodeFigures:
     coaty: BridgeFigures | None = None  # None: no namespace of Coaty is joined
     kv: KvFigures | None = None  # None: the node is not up
     calls: CallFigures | None = None  # None: the node is not up
+    later: LaterFigures | None = None
+    schedules: ScheduleFigures | None = None
     exmp: RequestFigures | None = None  # None: nobody is served over EXMP
     certificate_expires_s: float | None = None  # None: there is none
     certificate_renewals: int = 0

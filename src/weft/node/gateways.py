@@ -16,6 +16,7 @@ from weft.node.config import NodeConfig
 from weft.node.entrances import Entrances
 from weft.node.protection import Plain, Protection, Secured
 from weft.port.calls import CallDesk
+from weft.port.later import LaterStore
 from weft.port.node import MeshNode
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -27,6 +28,7 @@ class Surroundings:
     config: NodeConfig
     mesh: MeshNode
     desk: CallDesk
+    later: LaterStore
     answers: NodeAnswers
     protection: Protection
     entrances: Entrances
@@ -85,7 +87,7 @@ def _exmp(node: Surroundings) -> Gateway | None:
         pong_timeout_s=section.pong_timeout_s,
     )
     status, make_door = node.answers.status, node.entrances.exmp
-    return ExmpGateway(node.mesh, node.desk, status, admission, ports, settings, _now_us, make_door)
+    return ExmpGateway(node.mesh, node.desk, node.later, status, admission, ports, settings, _now_us, make_door)
 
 
 def _emm(node: Surroundings) -> Gateway | None:

@@ -30,6 +30,7 @@ from weft.model.key_value import (
     Op,
     Record,
     Revision,
+    is_of_mesh,
     settings_value,
     topic_of,
 )
@@ -45,7 +46,7 @@ from weft.port.kv import (
     State,
     Write,
 )
-from weft.port.node import MeshNode
+from weft.port.node import MeshNode, Part
 
 CREDIT_BYTES: Final = 4 * MIB  # read ahead of folding
 READY_S: Final = 30.0  # to read what the log has; then callers are told to come back
@@ -84,6 +85,7 @@ class KeyValues:
         self.gets = 0
         self.writes = 0
         self.conflicts = 0
+        self.heard: Callable[[], None] = lambda: None  # told when buckets of the mesh itself change, or are all read
         self._node = node
         self._me = node.node_id
         self._now_ms = now_ms
@@ -100,6 +102,7 @@ class KeyValues:
         self._is_working = False
         self._requests = count(1)
         self._pending: dict[int, Pending] = {}
+        self._beside: set[int] = set()  # requests for events that are written with an entry
         self._adopted: dict[StreamKey, int] = {}  # what was looked through for entries to adopt, and how far
         self._unsynced: dict[tuple[str, str], Revision] = {}
         self._watches: dict[str, set[Watch]] = {}
@@ -276,8 +279,28 @@ class KeyValues:
         self.writes += 1
         return record.revision(self._me)
 
+    def write_with(
+        self, bucket: str, key: str, value: bytes, author: str, topic: Topic, batch: Batch
+    ) -> asyncio.Future[None]:
+        """Write an entry, and publish a batch of another topic in the same write: after a crash both are there, or
+        neither. Done when they are durable."""
+        self._node.check_open()
+        self.state.check_room(bucket, key)
+        record = Record(Op.PUT, key, self.state.clock.tick(self._now_ms()), 0, author, value)
+        number, entry, done = self._pend(bucket, record)
+        beside = next(self._requests)
+        self._beside.add(beside)
+        self._node.publish_as_one(self, [Part(number, topic_of(bucket), 0, entry), Part(beside, topic, 0, batch)])
+        return done
+
     def _publish(self, bucket: str, record: Record, copies: int) -> asyncio.Future[None]:
         """Done when it is durable, and folded here."""
+        number, batch, done = self._pend(bucket, record)
+        self._node.publish(self, number, topic_of(bucket), 0, batch, copies)
+        return done
+
+    def _pend(self, bucket: str, record: Record) -> tuple[int, Batch, asyncio.Future[None]]:
+        """A writing that is about to be published, as a batch, with its number."""
         if not self._is_joined:
             self._node.join(self)
             self._is_joined = True
@@ -286,13 +309,15 @@ class KeyValues:
         number = next(self._requests)
         pending = self._pending[number] = Pending(bucket, record, self._loop.create_future())
         self._unsynced[bucket, record.key] = record.revision(self._me)
-        self._node.publish(self, number, topic_of(bucket), 0, batch, copies)
-        return pending.done
+        return number, batch, pending.done
 
     # --- what the node says: PublishClient -----------------------------------------------------------------------
 
     def receipts(self, receipts: Sequence[tuple[int, Receipted]]) -> None:
         for number, receipted in receipts:
+            if number in self._beside:
+                self._beside.discard(number)
+                continue
             pending, place = self._take_pending(number), receipted.place
             at = Place(place.stream, place.epoch, place.first_offset)
             self._changed(self.state.take(pending.bucket, pending.record, at, self._now_ms()))
@@ -305,6 +330,9 @@ class KeyValues:
         self._leave_when_done()
 
     def refused(self, request: int, error: WeftError) -> None:
+        if request in self._beside:
+            self._beside.discard(request)
+            return
         pending = self._take_pending(request)
         self._adopted.clear()  # it may have been one of those: they are looked for again
         if not pending.done.done():
@@ -322,7 +350,7 @@ class KeyValues:
         self._leave_when_done()
 
     def _leave_when_done(self) -> None:
-        if self._is_joined and not self._pending and self._is_draining():
+        if self._is_joined and not (self._pending or self._beside) and self._is_draining():
             self._is_joined = False
             self._node.leave(self)
 
@@ -486,10 +514,18 @@ class KeyValues:
         if self._missing is not None and not self._missing:
             self._missing = None
             self._ready.set()
+            self.heard()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether this node has read what its log has of buckets."""
+        return self._ready.is_set()
 
     # --- who watches, and time -----------------------------------------------------------------------------------
 
     def _changed(self, changes: Sequence[Change]) -> None:
+        if any(is_of_mesh(name) for name, _ in changes):
+            self.heard()
         for name, key in changes:
             for watch in self._watches.get(name, ()):
                 watch.changed(key)

@@ -30,12 +30,15 @@ from weft.node.clients import Clients
 from weft.node.engine import Engine
 from weft.node.hops import Hops
 from weft.node.kv import KeyValues
+from weft.node.later import Later
 from weft.node.metrics import Metrics
 from weft.node.peers import KeyPeers, LinkInputs, LinkNews
 from weft.node.refusals import Refusals
+from weft.node.schedules import MayPublish, Schedules, anybody_may
 from weft.node.storage import Storage
 from weft.node.tracing import NodeTracing
 from weft.node.twins import TwinWatch
+from weft.port.later import LaterSettings
 from weft.port.node import ClientLimits
 from weft.security.notary import Notary
 from weft.transport.peers.gate import PeerGate
@@ -59,21 +62,26 @@ class MachinerySettings:
     clients: ClientLimits
     links: LinkSettings
     kv: KvSettings
+    later: LaterSettings
     spans_per_s_max: int = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What comes from outside. ``now_s`` is a monotonic clock, ``wall_offset_s`` what it lacks to be Unix time."""
+    """What comes from outside. ``now_s`` is a monotonic clock, ``wall_offset_s`` what it lacks to be Unix time.
+
+    ``wall_us`` is the clock of the machine, whatever it is set to meanwhile: by that events are due."""
 
     now_s: Callable[[], float]
     wall_offset_s: float
+    wall_us: Callable[[], int]
     chance: Chance
     gate: PeerGate
     notary: Notary
     life: Life  # this one
     keys: KeyPeers | None = None  # None: without certificates there are no API keys
     tracer: Tracer | None = None  # None: no spans are made
+    may_publish: MayPublish = anybody_may  # whether the owner of a schedule still has the right
 
 
 class Machinery:
@@ -129,6 +137,10 @@ class Machinery:
         self.calls = NodeCalls(
             self.broker.calls, self.clients, self._feed, outside.now_s, int(outside.chance.random() * (1 << 62))
         )
+        self.later = Later(self.clients, settings.later, outside.wall_us)
+        self.schedules = Schedules(
+            self.clients, self.kv, settings.later, self._alive, outside.wall_us, outside.may_publish, logger
+        )
         self.news = news = LinkNews(metrics, logger, refusals, self._undial)
         self.engine = Engine(
             self.broker,
@@ -164,6 +176,10 @@ class Machinery:
         """For the storage: this is durable."""
         self.hops.stored(event.advanced)
         self.engine.feed(event)
+
+    def start(self) -> None:
+        self.engine.start()
+        self.later.start()
 
     async def drain(self, timeout_s: float) -> None:
         """Let out what is owed, within this time, and take on nothing more."""
@@ -216,6 +232,9 @@ class Machinery:
     def _other_states(self) -> list[NodeState]:
         """Also those that are down, or have said goodbye: they hold what was published there."""
         return [state for state in self.members.states.values() if state.node_id != self.node_id]
+
+    def _alive(self) -> list[NodeId]:
+        return [state.node_id for state in self.members.states.values() if not state.liveness.gone]
 
     def _epoch_of(self, node: NodeId) -> int:
         """Of the log that a node has now; 0 if nothing is known of it."""

@@ -19,9 +19,11 @@ from weft.log import Log
 from weft.log.compaction import Compacted, compact
 from weft.log.errors import DiskFull
 from weft.log.kv_compaction import WRITINGS_MAX, compact_bucket
-from weft.log.retention import RetentionRule, retain
-from weft.model import Topic, matches
+from weft.log.records import StreamState
+from weft.log.retention import Expired, RetentionRule, cut_before, retain
+from weft.model import Batch, NodeId, Stream, Topic, matches
 from weft.model.key_value import KEY_VALUES, Revision
+from weft.model.later import LATER_PREFIX, done_topic, owner_of_waiting, read_marks
 
 
 class Maintenance:
@@ -33,6 +35,7 @@ class Maintenance:
         rules: Sequence[RetentionRule],
         wants_compaction: Callable[[Topic], bool],
         buckets: BucketTidying,
+        later: LaterTidying,
         interval_s: float,
         on_changed: Callable[[], None],
         logger: BoundLogger,
@@ -41,6 +44,7 @@ class Maintenance:
         self._rules = rules
         self._wants_compaction = wants_compaction
         self._buckets = buckets
+        self._later = later
         self._interval_s = interval_s
         self._on_changed = on_changed
         self._logger = logger
@@ -64,6 +68,7 @@ class Maintenance:
         self._retain(now_us)
         self._compact(now_us)
         self._buckets.round(now_us // 1000, self._stopping)
+        self._tidy_later()
         self._on_changed()
 
     def _retain(self, now_us: int) -> None:
@@ -79,6 +84,12 @@ class Maintenance:
                 )
         except StorageError as error:
             self._logger.error("retention_failed", reason=str(error))
+
+    def _tidy_later(self) -> None:
+        try:
+            self._later.round()
+        except StorageError as error:
+            self._logger.error("tidying_failed", what="events for later", error=str(error))
 
     def _compact(self, now_us: int) -> None:
         for state in self._log.states():
@@ -148,6 +159,68 @@ class BucketTidying:
             self._gone(topic, done.gone)
         self._looked[topic] = (stands, now_ms if done.wants_segment else done.due_ms)
         return done.wants_segment
+
+
+class LaterTidying:
+    """Takes away events for later that were delivered or cancelled, from the front of their streams, and their marks
+    once the stream of events is empty. ``tidied`` hears what has left the log, from the thread of maintenance."""
+
+    def __init__(self, log: Log, me: NodeId, tidied: Callable[[Sequence[tuple[Stream, int]]], None]) -> None:
+        self._log = log
+        self._me = me
+        self._tidied = tidied
+        self._looked: dict[Stream, tuple[int, int]] = {}  # streams of events, and how far they and their marks went
+
+    def round(self) -> list[Expired]:
+        """What was taken. Raise StorageError, with what was done so far done."""
+        states = {
+            state.stream: state
+            for state in self._log.states()
+            if state.stream.topic.startswith(LATER_PREFIX) and self._is_ours(state)
+        }
+        self._log.look_flushed()
+        cut: list[Expired] = []
+        wants_segment = False
+        for stream, state in states.items():
+            owner = owner_of_waiting(stream.topic)
+            marks = None if owner is None else states.get(Stream(done_topic(owner), stream.origin, stream.partition))
+            if marks is None or self._looked.get(stream) == (state.durable, marks.durable):
+                continue
+            has_more = self._tidy(state, marks, cut)
+            wants_segment = wants_segment or has_more
+            if not has_more:
+                self._looked[stream] = (state.durable, marks.durable)
+        if cut:
+            self._tidied([(each.stream, each.end) for each in cut])
+        if wants_segment:
+            with suppress(DiskFull):
+                self._log.begin_segment()
+        return cut
+
+    def _is_ours(self, state: StreamState) -> bool:
+        return state.stream.origin == self._me and state.epoch == self._log.epoch
+
+    def _tidy(self, state: StreamState, marks: StreamState, cut: list[Expired]) -> bool:
+        """Whether more could go if the segment were ended."""
+        has_more = False
+        first = self._first_waiting(state, marks)
+        if first > state.start:
+            taken, has_more = cut_before(self._log, state, first)
+            cut += [] if taken is None else [taken]
+        if state.start == state.end and marks.start < marks.end:
+            taken, marks_too = cut_before(self._log, marks, marks.end)
+            cut += [] if taken is None else [taken]
+            has_more = has_more or marks_too
+        return has_more
+
+    def _first_waiting(self, state: StreamState, marks: StreamState) -> int:
+        """The first event that is neither delivered nor cancelled; the end of the stream if there is none."""
+        end, done, at = state.durable, set[int](), marks.start
+        while stored := self._log.read(marks.stream, marks.epoch, at):
+            batches = [Batch.read_stored(data) for data in stored]
+            done.update(read_marks(batches))
+            at = batches[-1].end_offset
+        return next((offset for offset in range(state.start, end) if offset not in done), end)
 
 
 def _say_compacted(logger: BoundLogger, done: Compacted) -> None:

@@ -27,8 +27,10 @@ from weft.node.figures import (
     GroupFigures,
     Histogram,
     KvFigures,
+    LaterFigures,
     NodeFigures,
     PeerFigures,
+    ScheduleFigures,
 )
 
 PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
@@ -270,6 +272,29 @@ REQUEST_TIMES: Final = Definition(
 REQUEST_SERVERS: Final = Definition("weft_request_servers", Kind.GAUGE, "Clients of this node that serve requests.")
 REQUESTS_IN_HAND: Final = Definition("weft_requests_in_hand", Kind.GAUGE, "Requests that servers of this node work on.")
 REQUESTS_WAITING: Final = Definition("weft_requests_waiting", Kind.GAUGE, "Requests that wait for a server here.")
+LATER_PENDING: Final = Definition("weft_later_pending", Kind.GAUGE, "Events that wait here for a later time.")
+LATER_INDEXED: Final = Definition("weft_later_indexed", Kind.GAUGE, "Of those, the ones that are due soon, in memory.")
+LATER_OVERDUE: Final = Definition(
+    "weft_later_overdue_seconds", Kind.GAUGE, "How long the first of them is due already; 0: none is."
+)
+LATER_DELIVERED: Final = Definition("weft_later_delivered_total", Kind.COUNTER, "Events that were delivered when due.")
+LATER_LATE: Final = Definition(
+    "weft_later_late_total", Kind.COUNTER, "Of those, the ones that were delivered more than a second late."
+)
+LATER_CANCELLED: Final = Definition("weft_later_cancelled_total", Kind.COUNTER, "Events that were cancelled in time.")
+SCHEDULES: Final = Definition("weft_schedule_schedules", Kind.GAUGE, "Schedules that the mesh has.")
+SCHEDULE_FIRED: Final = Definition(
+    "weft_schedule_fired_total", Kind.COUNTER, "Times of schedules that this node fired."
+)
+SCHEDULE_LATE: Final = Definition(
+    "weft_schedule_late_total", Kind.COUNTER, "Of those, the ones that were fired more than a second late."
+)
+SCHEDULE_MISSED: Final = Definition(
+    "weft_schedule_missed_total", Kind.COUNTER, "Times that nobody fired, as the node that fired the next one counts."
+)
+SCHEDULE_REFUSED: Final = Definition(
+    "weft_schedule_refused_total", Kind.COUNTER, "Times that were not fired because the owner may no longer publish."
+)
 CERTIFICATE_EXPIRES: Final = Definition(
     "weft_certificate_expires_seconds", Kind.GAUGE, "Until the node's certificate ends; renewed with a third left."
 )
@@ -367,6 +392,10 @@ class Metrics(Collector):
             yield from _of_coaty(figures.coaty)
         if figures.kv is not None:
             yield from _of_kv(figures.kv)
+        if figures.later is not None:
+            yield from _of_later(figures.later)
+        if figures.schedules is not None:
+            yield from _of_schedules(figures.schedules)
         if figures.exmp is not None:
             yield from _of_exmp(figures.exmp)
         if figures.calls is not None:
@@ -524,6 +553,23 @@ def _of_calls(figures: CallFigures) -> Iterator[Metric]:
     yield _single(REQUEST_SERVERS, figures.servers)
     yield _single(REQUESTS_IN_HAND, figures.in_hand)
     yield _single(REQUESTS_WAITING, figures.waiting)
+
+
+def _of_later(figures: LaterFigures) -> Iterator[Metric]:
+    yield _single(LATER_PENDING, figures.pending)
+    yield _single(LATER_INDEXED, figures.indexed)
+    yield _single(LATER_OVERDUE, figures.overdue_s)
+    yield _single(LATER_DELIVERED, figures.delivered)
+    yield _single(LATER_LATE, figures.late)
+    yield _single(LATER_CANCELLED, figures.cancelled)
+
+
+def _of_schedules(figures: ScheduleFigures) -> Iterator[Metric]:
+    yield _single(SCHEDULES, figures.schedules)
+    yield _single(SCHEDULE_FIRED, figures.fired)
+    yield _single(SCHEDULE_LATE, figures.late)
+    yield _single(SCHEDULE_MISSED, figures.missed)
+    yield _single(SCHEDULE_REFUSED, figures.refused)
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:

@@ -24,7 +24,7 @@ from weft.gateway import BridgeGateway, DatagramGateway, Gateway, RequestGateway
 from weft.log import Log
 from weft.log.syncer import Syncer
 from weft.membership import Members, NodeState
-from weft.model import NodeId
+from weft.model import NodeId, Topic
 from weft.node.admin_http import AdminServer
 from weft.node.answers import NodeAnswers
 from weft.node.clients import Clients
@@ -41,7 +41,7 @@ from weft.node.key_answers import NodeKeyAnswers
 from weft.node.logs import node_logger
 from weft.node.loop_watch import HeldUp, LoopWatch
 from weft.node.machinery import Machinery, Outside
-from weft.node.maintenance import BucketTidying, Maintenance
+from weft.node.maintenance import BucketTidying, LaterTidying, Maintenance
 from weft.node.metrics import Metrics
 from weft.node.protection import Plain, Protection, Secured
 from weft.node.refusals import Refusals
@@ -163,10 +163,13 @@ class Node:
         self._make_machinery()
         access = self.protection.access
         keys = NodeKeyAnswers(self.node_id, self.protection.keys, self.clients.quotas, self.protection.look)
-        handlers |= mesh_handlers(self.clients, self._machinery.kv, self._machinery.calls, access)
+        machinery = self._machinery
+        handlers |= mesh_handlers(
+            self.clients, machinery.kv, machinery.calls, machinery.later, machinery.schedules, access
+        )
         handlers |= admin_handlers(self.answers, keys, access, self.clients.held)
         handlers.update(self.links.handlers())
-        self._machinery.engine.start()
+        self._machinery.start()
         self._start_maintenance()
         self._parts.push_async_callback(self.protection.stop)
         await self.protection.start(self._machinery.renew, self._entrances.ca())
@@ -252,6 +255,7 @@ class Node:
                 self.config,
                 self.clients,
                 self._machinery.calls,
+                self._machinery.later,
                 self.answers,
                 self.protection,
                 self._entrances,
@@ -268,6 +272,7 @@ class Node:
             retention_rules(self.config),
             self._topics.compact,
             BucketTidying(self.log, self._machinery.kv.settings, self._machinery.kv.forget, self._logger),
+            LaterTidying(self.log, self.node_id, self._machinery.later.tidied),
             self.config.storage.maintenance_interval_s,
             self._storage.wake_thread,
             self._logger,
@@ -297,12 +302,14 @@ class Node:
             Outside(
                 time.monotonic,
                 time.time() - time.monotonic(),
+                lambda: time.time_ns() // 1000,
                 random.SystemRandom(),
                 self.protection.gate,
                 self.protection.notary,
                 Life(time.time_ns() // 1_000_000, secrets.token_bytes(RUN_BYTES)),
                 self.protection.keys,
                 None if self._telemetry is None else self._telemetry.tracer,
+                self._may_publish,
             ),
             self._storage,
             self._metrics,
@@ -327,6 +334,10 @@ class Node:
             self.clients.set_group,
             self._about,
         )
+
+    def _may_publish(self, owner: str, topic: Topic) -> bool:
+        keys = self.protection.keys
+        return keys is None or keys.store.may_publish(owner, topic, time.time())
 
     def _about(self) -> pb.StatusReply:
         about = figures_of(self._metrics, self.clients, self.protection)
@@ -439,6 +450,8 @@ class Node:
             coaty=None if coaty is None else coaty.bridge_figures(),
             kv=self._machinery.kv.figures(),
             calls=self._machinery.calls.figures(),
+            later=self._machinery.later.figures(),
+            schedules=self._machinery.schedules.figures(),
             exmp=None if exmp is None else exmp.request_figures(),
             certificate_expires_s=self.protection.expires_in_s(),
             certificate_renewals=self.protection.renewals,

@@ -12,6 +12,7 @@ from weft.limits import BATCH_BYTES_MAX, MATCHES_KEPT_MAX, MIB, OFFSET_MAX, STAG
 from weft.log.retention import RetentionRule
 from weft.model import Pattern, Topic, parse_pattern
 from weft.model.key_value import KEY_VALUES
+from weft.model.later import LATER_PREFIX
 from weft.node.config import NodeConfig
 from weft.node.config.sections import TopicSection
 from weft.node.machinery import MachinerySettings
@@ -36,6 +37,7 @@ OWN_RULES: Final = (
     RetentionRule(GROUPS, stream_bytes_max=OFFSET_MAX),  # compacted instead
     RetentionRule(DEAD, age_us_max=DEAD_AGE_S * 1_000_000, stream_bytes_max=DEAD_BYTES_MAX),
     RetentionRule(KEY_VALUES, stream_bytes_max=OFFSET_MAX),  # likewise
+    RetentionRule(parse_pattern(f"{LATER_PREFIX}>"), stream_bytes_max=OFFSET_MAX),  # tidied when they are delivered
     RetentionRule(parse_pattern("weft.quarantine.>"), stream_bytes_max=QUARANTINE_BYTES_MAX),
     RetentionRule(parse_pattern("weft.inbox.>"), age_us_max=INBOX_AGE_S * 1_000_000),
     RetentionRule(parse_pattern("weft.staging.>"), age_us_max=STAGING_AGE_S * 1_000_000),
@@ -130,6 +132,7 @@ def machinery_settings(config: NodeConfig, topics: TopicSettings) -> MachinerySe
         client_limits(config),
         link_settings(config),
         config.kv.settings(),
+        config.later.settings(),
         config.tracing.spans_per_s_max,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from weft.core.groups import Groups
 from weft.core.messages import AddCredit, Delivered, Handled, Receipted, Settled, Start
@@ -32,6 +32,15 @@ class ClientLimits:
     credit_bytes_max: int
     reply_bytes_max: int
     quota: Quota = UNLIMITED  # of callers without one of their own
+
+
+class Part(NamedTuple):
+    """One of several batches that are kept in one write. ``request`` is the publisher's own number."""
+
+    request: int
+    topic: Topic
+    partition: int
+    batch: Batch
 
 
 class PublishClient(Protocol):
@@ -101,6 +110,9 @@ class MeshNode(Protocol):
 
     def leave(self, publisher: PublishClient) -> None: ...
 
+    def serves(self, publisher: PublishClient) -> bool:
+        """Whether it has joined, and has not left."""
+
     def publish(
         self, publisher: PublishClient, request: int, topic: Topic, partition: int, batch: Batch, copies: int
     ) -> None: ...
@@ -110,6 +122,9 @@ class MeshNode(Protocol):
 
     def way_of(self, event: EventId) -> Way:
         """What this node remembers of how an event came, and where it went."""
+
+    def publish_as_one(self, publisher: PublishClient, parts: Sequence[Part]) -> None:
+        """Batches of different streams in one write: after a crash all of them are there, or none is."""
 
     def subscribe(
         self,

@@ -23,6 +23,7 @@ from typing import Final
 
 from weft.errors import UsageError
 from weft.model import Pattern, Topic, covers, matches
+from weft.model.later import LATER_PREFIX
 from weft.model.owned import OwnedKind, read_owned
 from weft.security.errors import Cause, NotAllowed
 
@@ -55,6 +56,8 @@ class Acl:
 
     def may_subscribe(self, pattern: Pattern) -> bool:
         """Whether one right covers all that the pattern selects. Two that do so together do not count."""
+        if pattern.startswith(LATER_PREFIX):
+            return False  # what waits is told by other calls, to its owner
         owned = read_owned(pattern)
         if owned is not None and (self.admin or owned.owner == self.owner):
             return True

@@ -18,6 +18,7 @@ import msgspec
 
 from weft.errors import StorageError, UsageError, WeftError
 from weft.limits import MIB
+from weft.model import Topic
 from weft.model.key_info import KeyInfo
 from weft.security.api_keys import (
     SECRET_BYTES,
@@ -266,6 +267,16 @@ class KeyStore:
         """One for each key, the oldest first."""
         found = [record for key_id in self.ids() for record in self.candidates(key_id)]
         return tuple(sorted(found, key=lambda each: (each.created_s, each.id)))
+
+    def may_publish(self, owner: str, topic: Topic, now_s: float) -> bool:
+        """Whether some key of an owner is good and has this right: for what goes on in the owner's name."""
+        if self.distrusted is not None:
+            return False
+        return any(
+            record.acl.owner == owner and record.acl.may_publish(topic)
+            for record in self.records()
+            if record.expires_s is None or record.expires_s > now_s
+        )
 
     def candidates(self, key_id: str) -> list[KeyRecord]:
         """Keys that somebody who shows this id may mean: one, but for ids that are numbers."""

@@ -17,6 +17,7 @@ from weft.gateway.exmp.session import EXMP_STRANGER_BYTES_MAX, ClientSession
 from weft.gateway.publishing import Publishing
 from weft.limits import MIB
 from weft.port.calls import CallDesk
+from weft.port.later import LaterStore
 from weft.port.node import MeshNode
 from weft.transport.tcp import EXMP_SURPLUS_MAX, ExmpConnection, Listener
 from weft.wire.exmp import Settings
@@ -71,6 +72,7 @@ class ExmpGateway:
         self,
         mesh: MeshNode,
         desk: CallDesk,
+        later: LaterStore,
         read_status: Status,
         admission: Admission,
         ports: Sequence[Port],
@@ -84,7 +86,7 @@ class ExmpGateway:
         self._settings = settings
         self._make_door = make_door
         self._operations = operations(read_status, desk)
-        self._publishing = Publishing(mesh, read_clock, "the EXMP gateway")
+        self._publishing = Publishing(mesh, read_clock, "the EXMP gateway", later)
         self._tasks: set[asyncio.Task[None]] = set()  # of all sessions
         self._sessions: set[ClientSession] = set()
         self._counts = RequestCounts()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Final, TypeAlias
 
@@ -24,6 +25,7 @@ from weft.gateway.exmp.figures import OTHER, UNREADABLE, RequestCounts
 from weft.gateway.exmp.values import (
     PublishFields,
     check_place_untrusted,
+    due_us_of,
     fields_untrusted,
     key_untrusted,
     payload_untrusted,
@@ -283,6 +285,9 @@ class ClientSession:
             return
         slot = Slot(self, request.id, PUBLISH, self._holding, len(payload))
         self._slots.append(slot)
+        if fields.deliver_at_us is not None or fields.delay_s is not None:
+            self._publish_later(fields, topic, payload, key, slot)
+            return
         self._publishing.add(
             topic,
             payload,
@@ -293,6 +298,24 @@ class ClientSession:
             copies=fields.copies,
             timestamp_us=fields.timestamp_us,
         )
+
+    def _publish_later(
+        self, fields: PublishFields, topic: Topic, payload: bytes, key: bytes | None, slot: Slot
+    ) -> None:
+        try:
+            self._publishing.add_later(
+                topic,
+                payload,
+                key,
+                fields.headers,
+                slot,
+                owner=self.credential.caller.owner,
+                partition=fields.partition,
+                due_us=partial(due_us_of, fields),
+            )
+        except WeftError as error:
+            self.mesh.count_refusal(error)
+            slot.refused(error)
 
     # --- operations that take their time -------------------------------------------------------------------------
 

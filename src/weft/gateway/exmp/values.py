@@ -18,6 +18,7 @@ from weft.core.messages import Edge, FromPositions, FromTime, Start
 from weft.gateway.exmp.failures import BadFields
 from weft.limits import CLIENT_POSITIONS_MAX, COPIES_MAX, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import Batch, Epoch, Receipt, Stream, parse_node_id, parse_position, parse_topic
+from weft.model.later import AHEAD_S_MAX
 from weft.wire.exmp import JsonObject
 
 F = TypeVar("F")
@@ -38,6 +39,8 @@ class PublishFields(Fields):
     partition: int = 0
     copies: int = 0  # as many as the topic has by configuration
     timestamp_us: int | None = None  # now
+    deliver_at_us: int | None = None  # it waits until then
+    delay_s: float | None = None  # it waits so long
 
 
 class RequestFields(Fields):
@@ -133,6 +136,23 @@ def check_place_untrusted(fields: PublishFields) -> None:
     within("copies", fields.copies, 0, COPIES_MAX)
     if fields.timestamp_us is not None:
         within("timestamp_us", fields.timestamp_us, 0, OFFSET_MAX)
+    if fields.deliver_at_us is None and fields.delay_s is None:
+        return
+    if fields.deliver_at_us is not None:
+        within("deliver_at_us", fields.deliver_at_us, 0, OFFSET_MAX)
+    if fields.delay_s is not None and not 0 <= fields.delay_s <= AHEAD_S_MAX:
+        raise BadFields("delay_s is out of range", value=fields.delay_s, first=0, last=AHEAD_S_MAX)
+    if fields.deliver_at_us is not None and fields.delay_s is not None:
+        raise BadFields("either deliver_at_us or delay_s, not both")
+    if fields.timestamp_us is not None or fields.copies > 1:
+        raise BadFields("an event for later gets its timestamp when it is delivered, and waits at one node")
+
+
+def due_us_of(fields: PublishFields, now_us: int) -> int:
+    """When an event for later is due. Its fields have been checked."""
+    if fields.deliver_at_us is not None:
+        return fields.deliver_at_us
+    return now_us + round((fields.delay_s or 0.0) * 1e6)
 
 
 def start_untrusted(fields: SubscribeFields) -> Start:

@@ -19,6 +19,7 @@ from weft.node.config.sections import (
     GroupsSection,
     KeysSection,
     KvSection,
+    LaterSection,
     LimitsSection,
     LinkSection,
     ListenSection,
@@ -67,6 +68,7 @@ class NodeConfig(Section):
     limits: LimitsSection = LimitsSection()
     groups: GroupsSection = GroupsSection()
     kv: KvSection = KvSection()
+    later: LaterSection = LaterSection()
     keys: KeysSection = KeysSection()
     gateway: GatewaySection = GatewaySection()
     log: LogSection = LogSection()

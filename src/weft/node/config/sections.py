@@ -41,6 +41,8 @@ from weft.log.retention import RetentionRule
 from weft.membership import Settings
 from weft.membership.settings import RANGES as MEMBERSHIP_RANGES
 from weft.model import NodeId, Pattern, parse_node_id, parse_pattern
+from weft.model.later import AHEAD_S_MAX
+from weft.port.later import LaterSettings
 from weft.security.secret import Secret
 from weft.security.urls import parse_url
 from weft.telemetry import parse_endpoint
@@ -469,6 +471,34 @@ class KvSection(Section):
             cache_bytes_max=self.cache_bytes_max,
             skew_ms_max=int(self.clock_skew_s_max * 1000),
             grace_s=self.grace_s,
+        )
+
+
+class LaterSection(Section):
+    """Events for a later time, and schedules ([more](later.md))."""
+
+    ahead_s_max: Seconds = knob(
+        LaterSettings().ahead_s_max, 60, AHEAD_S_MAX, "How far ahead an event can be due; at most 366 days."
+    )
+    pending_max: Int = knob(
+        LaterSettings().pending_max,
+        1,
+        100_000_000,
+        "Events that wait at this node. What is due soon takes 16 bytes of memory each. More are refused.",
+    )
+    pending_of_key_max: Int = knob(
+        LaterSettings().pending_of_key_max, 1, 100_000_000, "The same, of one key, or of all keys of the same name."
+    )
+    schedules_of_key_max: Int = knob(
+        LaterSettings().schedules_of_key_max, 1, 10_000, "Schedules of one key, in the whole mesh."
+    )
+
+    def settings(self) -> LaterSettings:
+        return LaterSettings(
+            ahead_s_max=self.ahead_s_max,
+            pending_max=self.pending_max,
+            pending_of_key_max=self.pending_of_key_max,
+            schedules_of_key_max=self.schedules_of_key_max,
         )
 
 

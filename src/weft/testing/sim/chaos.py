@@ -21,6 +21,7 @@ from weft.testing.sim.epilogue import Epilogue
 from weft.testing.sim.group_members import GroupBook, Member
 from weft.testing.sim.hand_members import HandBook, HandMember
 from weft.testing.sim.kv import SimKvClient
+from weft.testing.sim.later import SimLaterClient
 from weft.testing.sim.network import Conditions
 from weft.testing.sim.node import LAG_S_MAX, SimNode
 from weft.testing.sim.plain_peers import PlainPeer
@@ -81,6 +82,7 @@ class Mix:
     subscribers: int
     groups: int
     kv_clients: int  # that write and read keys
+    later_clients: int  # that publish for later
     plain_peers: int
     mutual: float  # how often both of two nodes have the other's address, and dial
     liars: int = 0
@@ -127,6 +129,7 @@ def draw(seed: int, *, large: bool) -> Mix:
         subscribers=chance.randint(1, 4),
         groups=chance.choice([0, 1, 1, 2]),
         kv_clients=chance_of(seed, "kv").choice([0, 1, 2, 3]),
+        later_clients=chance_of(seed, "later").choice([0, 0, 1, 2]),
         plain_peers=chance.choice([0, 0, 0, 1, 2]),
         mutual=dice.choice([0.0, 0.5, 1.0]),
     )
@@ -228,6 +231,11 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
         client = SimKvClient(f"k{number}", world.schedule, chance_of(world.seed, f"kv{number}"), nodes, world.kv)
         world.kv_clients.append(client)
         world.schedule.at(chance_of(world.seed, f"kv start {number}").uniform(0.0, 4.0), client.run)
+    for number in range(mix.later_clients):
+        dice = chance_of(world.seed, f"later{number}")
+        later = SimLaterClient(f"l{number}", world.schedule, dice, nodes, topics, world.later)
+        world.later_clients.append(later)
+        world.schedule.at(dice.uniform(0.0, 4.0), later.run)
     for number in range(mix.groups):
         book = GroupBook(f"g{number}", chance.choice(PATTERNS), world.truth)
         world.groups.append(book)

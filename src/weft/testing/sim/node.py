@@ -30,7 +30,7 @@ from weft.model import Epoch, NodeId, Pattern, Stream, matches
 from weft.node.clients import Clients
 from weft.node.figures import NodeFigures
 from weft.node.machinery import Machinery, MachinerySettings, Outside
-from weft.node.maintenance import BucketTidying
+from weft.node.maintenance import BucketTidying, LaterTidying
 from weft.node.metrics import Metrics
 from weft.node.refusals import Refusals
 from weft.node.storage import Storage
@@ -123,6 +123,7 @@ class SimNode:
         self.health_lost = 0  # times that heartbeats were missed
         self.dropped = 0  # times that an outbox threw something away
         self.failures = 0  # times that a disk was worn out
+        self.hindered_us = 0  # by its wall clock: until then it could not do what was due
         self.on_copies: Callable[[NodeId, tuple[core.Copy, ...]], None] = lambda _peer, _copies: None
         self.window = Window(node_id, settings.broker.window_bytes, settings.broker.ack_timeout_s)
         self.log: Log
@@ -132,6 +133,7 @@ class SimNode:
         self._links_lost: Counter[NodeId] = Counter()
         self._storage: Storage
         self._buckets: BucketTidying
+        self._later: LaterTidying
         self._settings = settings
         self._schedule = schedule
         self._chance = chance
@@ -163,6 +165,7 @@ class SimNode:
         wall_us = self.wall_us
         self.life += 1
         self.running, self.stopping, self.failed = True, False, False
+        self.hindered_us = wall_us
         self.disk.store.mend()
         self.log = open_store(
             self.disk.store, lambda: Epoch(wall_us // 1000), segment_bytes=SEGMENT_BYTES, disk_reserve_bytes=0
@@ -190,6 +193,7 @@ class SimNode:
             Outside(
                 self.loop.time,
                 self.wall_us / 1e6 - self.loop.time(),
+                lambda: self.wall_us,
                 self._chance,
                 SimGate(self._network, self.host),
                 SimNotary(self.node_id),
@@ -202,10 +206,11 @@ class SimNode:
             self._fail,
         )
         self._buckets = BucketTidying(self.log, self._settings.kv, machinery.kv.forget, logger)
+        self._later = LaterTidying(self.log, self.node_id, machinery.later.tidied)
         self._watch(machinery)
         self.host.handlers = machinery.links.handlers()
         self._storage.start()
-        machinery.engine.start()
+        machinery.start()
         self.loop.create_task(machinery.links.start())
 
     def _feed(self, event: core.Synced) -> None:
@@ -386,6 +391,7 @@ class SimNode:
 
     def make_room(self) -> None:
         self._schedule.note(self.node_id, "has room on its disk")
+        self.hindered_us = self.wall_us
         self.disk.store.make_room()
 
     def maintain(self, rules: tuple[RetentionRule, ...], compacted: Pattern) -> None:
@@ -400,6 +406,7 @@ class SimNode:
                 if matches(compacted, state.stream.topic):
                     compact(self.log, state, self.wall_us)
             self._buckets.round(self.wall_us // 1000, Event())
+            self._truth.expired(self._later.round())
         except DiskFull:
             return
         self._storage.wake_thread()

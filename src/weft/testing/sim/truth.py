@@ -55,6 +55,8 @@ class Truth:
         self.said: defaultdict[tuple[NodeId, int, int], set[NodeState]] = defaultdict(set)  # by nodes of themselves
         self.left: dict[NodeId, int] = {}  # nodes that said goodbye, and in which incarnation
         self.events_delivered = 0
+        self.repeating: set[str] = set()  # topics of schedules, whose events are alike
+        self.watchers: list[Callable[[StreamKey, Batch], None]] = []  # hear of what becomes durable at its origin
 
     # --- what disks have ---
 
@@ -77,7 +79,7 @@ class Truth:
         if batch.base_offset != history.end:
             raise Violation(f"{name_of(key)} goes on at {batch.base_offset} and not at {history.end}")
         for payload, event_key in zip(batch.payloads.to_pylist(), batch.keys.to_pylist(), strict=True):
-            if payload in history.places and not is_internal(key):
+            if payload in history.places and not is_internal(key) and key[0].topic not in self.repeating:
                 raise Violation(f"{payload!r} is in {name_of(key)} twice, at {history.places[payload]}, {history.end}")
             history.places[payload] = history.end
             if event_key is not None:
@@ -85,6 +87,8 @@ class Truth:
             history.payloads.append(payload)
             history.keys.append(event_key)
         history.batches[batch.base_offset] = data
+        for watcher in self.watchers:
+            watcher(key, batch)
 
     def published_plain(self, key: StreamKey, payload: bytes) -> None:
         """A plain peer is the origin of what it publishes, and has no disk that could be looked at."""

@@ -14,10 +14,12 @@ from weft.core.settings import InterestSettings
 from weft.membership import NodeState
 from weft.model import NodeId, Topic, parse_node_id
 from weft.node.machinery import MachinerySettings
+from weft.port.later import LaterSettings
 from weft.port.node import ClientLimits
 from weft.testing.sim.disk import Disk, SimStore
 from weft.testing.sim.group_members import GroupBook
 from weft.testing.sim.kv import KvBook, SimKvClient
+from weft.testing.sim.later import LaterBook, SimLaterClient
 from weft.testing.sim.liars import Liar
 from weft.testing.sim.loop import Clock
 from weft.testing.sim.network import Host, Network
@@ -41,6 +43,7 @@ CLIENTS: Final = ClientLimits(
 )
 # Clocks differ by a minute, and run at different speeds. Values and what was deleted are forgotten as soon as may be.
 KV: Final = KvSettings(skew_ms_max=100_000, grace_s=150.0, cache_bytes_max=200)
+LATER: Final = LaterSettings()
 MESH: Final = "sim"
 MEMBERSHIP: Final = membership.Settings(unreachable_s=15.0, dead_retention_s=12.0)
 
@@ -86,6 +89,8 @@ class World:
         self.requests = RequestBook()
         self.servers: list[SimServer] = []
         self.askers: list[SimAsker] = []
+        self.later = LaterBook(self.truth, lambda: list(self.nodes.values()))
+        self.later_clients: list[SimLaterClient] = []
         self.liars: list[Liar] = []
         self._hardware = hardware
         self._chance = chance_of(seed, "hardware")
@@ -132,7 +137,7 @@ class World:
             backoff_s_max=2.0,
             dial_timeout_s=3.0,
         )
-        return MachinerySettings(MESH, seeds, MEMBERSHIP, broker, CLIENTS, links, KV)
+        return MachinerySettings(MESH, seeds, MEMBERSHIP, broker, CLIENTS, links, KV, LATER)
 
     def add_liar(self, name: str, peers: Sequence[SimNode], topics: Sequence[Topic]) -> Liar:
         """Linked to these nodes; it lies about all of them."""
@@ -215,7 +220,8 @@ class World:
         for publisher in self.publishers:
             if not publisher.done:
                 return f"{publisher.name} has batches without an answer"
-        for client in self.kv_clients:
+        clients: tuple[SimKvClient | SimLaterClient, ...] = (*self.kv_clients, *self.later_clients)
+        for client in clients:
             if not client.done:
                 return f"{client.name} has more to write"
         for asker in self.askers:
@@ -223,7 +229,7 @@ class World:
                 return f"{asker.name} has more to ask"
         if waiting := self.requests.waiting(self.schedule.now_s):
             return waiting
-        readers: tuple[Lacking, ...] = (*self.subscribers, *self.groups, *self.desk.plain.values(), self.kv)
+        readers: tuple[Lacking, ...] = (*self.subscribers, *self.groups, *self.desk.plain.values(), self.kv, self.later)
         found = self.disagreement()
         for reader in readers:
             found = found or reader.lacks(self.end_of)

@@ -10,6 +10,7 @@ import asyncio
 from contextlib import closing
 from typing import Final
 
+from weft.core.errors import TopicReserved
 from weft.errors import UsageError, WeftError
 from weft.limits import COPIES_MAX, KIB, MIB
 from weft.model import Pattern, parse_node_id, parse_pattern
@@ -20,6 +21,7 @@ from weft.model.key_value import (
     BucketSettings,
     check_ttl,
     check_value,
+    is_of_mesh,
     parse_bucket,
     parse_key,
     parse_revision,
@@ -74,7 +76,11 @@ class KvCalls:
 
     async def buckets(self, request: pb.KvBucketsRequest, caller: Caller) -> pb.KvBucketsReply:
         """Those that the caller may read: the rest are none of its business."""
-        found = [each for each in await self._store.buckets() if caller.may_subscribe(Pattern(right_to(each.name)))]
+        found = [
+            each
+            for each in await self._store.buckets()
+            if not is_of_mesh(each.name) and caller.may_subscribe(Pattern(right_to(each.name)))
+        ]
         return pb.KvBucketsReply(
             buckets=[
                 pb.KvBucket(bucket=each.name, keys=each.keys, owner=each.settings.owner, history=each.settings.history)
@@ -113,14 +119,14 @@ class KvCalls:
                 holding.keep(0)
 
     def _readable(self, text: str, caller: Caller) -> str:
-        bucket = parse_bucket(text)
+        bucket = _bucket_untrusted(text)
         caller.check_subscribe(Pattern(right_to(bucket)))
         return bucket
 
     # --- writing -------------------------------------------------------------------------------------------------
 
     async def write(self, request: pb.KvWriteRequest, caller: Caller) -> pb.KvWriteReply:
-        bucket, key = parse_bucket(request.bucket), parse_key(request.key)
+        bucket, key = _bucket_untrusted(request.bucket), parse_key(request.key)
         caller.check_publish(right_to(bucket))
         check_value(key, request.value)
         if request.ttl_s:
@@ -148,7 +154,7 @@ class KvCalls:
         return pb.KvWriteReply(time=revision.time, node=revision.node)
 
     async def configure(self, request: pb.KvConfigureRequest, caller: Caller) -> pb.KvConfigureReply:
-        bucket = parse_bucket(request.bucket)
+        bucket = _bucket_untrusted(request.bucket)
         caller.check_admin(f"change the settings of bucket {bucket}")
         if request.history > HISTORY_MAX:
             raise UsageError("too long a history", history=request.history, limit=HISTORY_MAX)
@@ -156,6 +162,13 @@ class KvCalls:
         settings = BucketSettings(owner, request.history or HISTORY)
         await self._store.configure(bucket, settings, caller.who[:AUTHOR_CHARS_MAX], force=request.force)
         return pb.KvConfigureReply()
+
+
+def _bucket_untrusted(text: str) -> str:
+    bucket = parse_bucket(text)
+    if is_of_mesh(bucket):
+        raise TopicReserved("buckets whose names begin with weft. belong to the mesh", bucket=bucket)
+    return bucket
 
 
 def item_message(item: Item, *, with_value: bool = True) -> pb.KvItem:

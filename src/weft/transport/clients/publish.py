@@ -24,6 +24,7 @@ from weft.model.batch_header import PRODUCER_BYTES, message_bytes_untrusted
 from weft.port.access import Caller
 from weft.port.errors import ShuttingDown, error_message
 from weft.port.held import Use
+from weft.port.later import LaterStore
 from weft.port.node import MeshNode
 from weft.port.producers import bound
 from weft.transport.clients.failing import cancelled, failure_of
@@ -49,9 +50,12 @@ PUBLISH_PART: Final = 2  # of what its caller may hold, a stream gets half: anot
 class PublishStream:
     """One client's stream. The node calls ``receipts``, ``refused`` and ``drain``."""
 
-    def __init__(self, node: MeshNode, caller: Caller, call: ServerCall, checking: asyncio.Lock) -> None:
+    def __init__(
+        self, node: MeshNode, later: LaterStore, caller: Caller, call: ServerCall, checking: asyncio.Lock
+    ) -> None:
         """``checking``: of all streams, for what takes long to check."""
         self._node = node
+        self._later = later
         self._checking = checking
         self._unchecked: deque[tuple[pb.PublishBatch, bytes]] = deque()
         self._caller = caller
@@ -138,6 +142,7 @@ class PublishStream:
             epoch=self._node.log.epoch,
             batch_bytes_max=self._node.limits.batch_bytes_max,
             addresses=self._node.addresses(),
+            now_us=self._later.now_us(),
         )
         self._call.write_nowait(pb.PublishReply(opened=opened).SerializeToString())
 
@@ -207,10 +212,15 @@ class PublishStream:
         node, size = self._node, len(batch.data)
         try:
             self._usage.publish(node.log, node.node_id, topic, len(batch), size, self._loop.time())
+            known = bound(batch, self._caller.owner)
+            if message.later:
+                if message.copies > 1:
+                    raise UsageError("an event for later waits at one node: no copies can be asked for", topic=topic)
+                self._later.publish(self, message.request, self._caller.owner, topic, partition, known)
+                return
         except WeftError as error:
             self.refused(message.request, error)
         else:
-            known = bound(batch, self._caller.owner)
             node.publish(self, message.request, topic, partition, known, message.copies)
 
     def _check(self, message: pb.PublishBatch | pb.PublishEvents, data: bytes) -> tuple[Topic, int]:

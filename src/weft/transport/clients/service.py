@@ -14,15 +14,19 @@ from weft.port.access import Access, Caller
 from weft.port.calls import CallDesk
 from weft.port.held import HeldBytes, Use
 from weft.port.kv import KeyValueStore
+from weft.port.later import LaterStore
 from weft.port.node import MeshNode
+from weft.port.schedules import ScheduleStore
 from weft.transport.clients.admin import Answers, KeyAnswers, admin_methods, key_methods
 from weft.transport.clients.admitting import admitted
 from weft.transport.clients.calls import CallStream
 from weft.transport.clients.dead_letters import DeadLetterQueries
 from weft.transport.clients.failing import failure_of
 from weft.transport.clients.kv import KvCalls
+from weft.transport.clients.later import LaterCalls
 from weft.transport.clients.publish import PublishStream
 from weft.transport.clients.queries import Queries
+from weft.transport.clients.schedules import ScheduleCalls
 from weft.transport.clients.subscribe import SubscribeStream
 from weft.transport.clients.values import parse_untrusted
 from weft.transport.grpc.calls import ServerCall
@@ -35,10 +39,17 @@ ADMIN: Final = "weft.mesh.v1.Admin"
 Q = TypeVar("Q", bound=Message)
 
 
-def mesh_handlers(node: MeshNode, store: KeyValueStore, desk: CallDesk, access: Access) -> dict[str, Handler]:
+def mesh_handlers(
+    node: MeshNode,
+    store: KeyValueStore,
+    desk: CallDesk,
+    later: LaterStore,
+    schedules: ScheduleStore,
+    access: Access,
+) -> dict[str, Handler]:
     async def publish(call: ServerCall) -> None:
         caller = await admitted(access, call)
-        stream = PublishStream(node, caller, call, checking)
+        stream = PublishStream(node, later, caller, call, checking)
         with access.watching(caller, stream.expel):
             await stream.run()
 
@@ -68,6 +79,8 @@ def mesh_handlers(node: MeshNode, store: KeyValueStore, desk: CallDesk, access: 
     queries = Queries(node)
     dead = DeadLetterQueries(node)
     buckets = KvCalls(node, store, access)
+    waiting = LaterCalls(node, later)
+    timetable = ScheduleCalls(node, schedules)
     checking = asyncio.Lock()
     return {
         f"/{MESH}/Publish": publish,
@@ -82,6 +95,12 @@ def mesh_handlers(node: MeshNode, store: KeyValueStore, desk: CallDesk, access: 
         f"/{MESH}/DropDeadLetters": unary(access, node.held, dead.drop, pb.DropDeadLettersRequest),
         f"/{MESH}/Trace": unary(access, node.held, queries.trace, pb.TraceRequest),
         f"/{MESH}/Whoami": unary(access, node.held, queries.whoami, pb.WhoamiRequest),
+        f"/{MESH}/Later": unary(access, node.held, waiting.list, pb.LaterRequest),
+        f"/{MESH}/CancelLater": unary(access, node.held, waiting.cancel, pb.CancelLaterRequest),
+        f"/{MESH}/Schedules": unary(access, node.held, timetable.list, pb.SchedulesRequest),
+        f"/{MESH}/PutSchedule": unary(access, node.held, timetable.put, pb.PutScheduleRequest),
+        f"/{MESH}/RemoveSchedule": unary(access, node.held, timetable.remove, pb.RemoveScheduleRequest),
+        f"/{MESH}/PauseSchedule": unary(access, node.held, timetable.pause, pb.PauseScheduleRequest),
         f"/{MESH}/KvGet": unary(access, node.held, buckets.get, pb.KvGetRequest),
         f"/{MESH}/KvWrite": unary(access, node.held, buckets.write, pb.KvWriteRequest),
         f"/{MESH}/KvList": unary(access, node.held, buckets.list, pb.KvListRequest),

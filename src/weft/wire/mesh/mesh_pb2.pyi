@@ -489,18 +489,20 @@ class PublishOpen(_message.Message):
     def __init__(self, producer_id: _Optional[bytes] = ...) -> None: ...
 
 class PublishBatch(_message.Message):
-    __slots__ = ("request", "topic", "partition", "batch", "copies")
+    __slots__ = ("request", "topic", "partition", "batch", "copies", "later")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
+    LATER_FIELD_NUMBER: _ClassVar[int]
     request: int
     topic: str
     partition: int
     batch: bytes
     copies: int
-    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., batch: _Optional[bytes] = ..., copies: _Optional[int] = ...) -> None: ...
+    later: bool
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., batch: _Optional[bytes] = ..., copies: _Optional[int] = ..., later: bool = ...) -> None: ...
 
 class PublishEvents(_message.Message):
     __slots__ = ("request", "topic", "partition", "events", "copies", "sequence")
@@ -550,16 +552,18 @@ class PublishReply(_message.Message):
     def __init__(self, opened: _Optional[_Union[PublishOpened, _Mapping]] = ..., receipts: _Optional[_Union[Receipts, _Mapping]] = ..., refused: _Optional[_Union[PublishRefused, _Mapping]] = ...) -> None: ...
 
 class PublishOpened(_message.Message):
-    __slots__ = ("node_id", "epoch", "batch_bytes_max", "addresses")
+    __slots__ = ("node_id", "epoch", "batch_bytes_max", "addresses", "now_us")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     BATCH_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     epoch: int
     batch_bytes_max: int
     addresses: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[str] = ..., epoch: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+    now_us: int
+    def __init__(self, node_id: _Optional[str] = ..., epoch: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., now_us: _Optional[int] = ...) -> None: ...
 
 class Receipts(_message.Message):
     __slots__ = ("receipts",)
@@ -1055,6 +1059,156 @@ class DropDeadLettersRequest(_message.Message):
 class DropDeadLettersReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class LaterRequest(_message.Message):
+    __slots__ = ("page",)
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    page: Page
+    def __init__(self, page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
+
+class LaterReply(_message.Message):
+    __slots__ = ("events", "next_page", "node_id", "addresses")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[WaitingEvent]
+    next_page: bytes
+    node_id: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, events: _Optional[_Iterable[_Union[WaitingEvent, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class WaitingEvent(_message.Message):
+    __slots__ = ("event", "due_us", "topic", "partition", "key", "headers", "payload")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    DUE_US_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    event: str
+    due_us: int
+    topic: str
+    partition: int
+    key: bytes
+    headers: _containers.ScalarMap[str, str]
+    payload: bytes
+    def __init__(self, event: _Optional[str] = ..., due_us: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., key: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., payload: _Optional[bytes] = ...) -> None: ...
+
+class CancelLaterRequest(_message.Message):
+    __slots__ = ("event",)
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    event: str
+    def __init__(self, event: _Optional[str] = ...) -> None: ...
+
+class CancelLaterReply(_message.Message):
+    __slots__ = ("event", "elsewhere", "addresses")
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    event: WaitingEvent
+    elsewhere: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, event: _Optional[_Union[WaitingEvent, _Mapping]] = ..., elsewhere: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Schedule(_message.Message):
+    __slots__ = ("name", "cron", "zone", "topic", "key", "headers", "payload", "catch_up", "paused", "by", "next_us", "last_us", "last_node", "stopped")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CRON_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    CATCH_UP_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    NEXT_US_FIELD_NUMBER: _ClassVar[int]
+    LAST_US_FIELD_NUMBER: _ClassVar[int]
+    LAST_NODE_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    cron: str
+    zone: str
+    topic: str
+    key: bytes
+    headers: _containers.ScalarMap[str, str]
+    payload: bytes
+    catch_up: str
+    paused: bool
+    by: str
+    next_us: int
+    last_us: int
+    last_node: str
+    stopped: str
+    def __init__(self, name: _Optional[str] = ..., cron: _Optional[str] = ..., zone: _Optional[str] = ..., topic: _Optional[str] = ..., key: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., payload: _Optional[bytes] = ..., catch_up: _Optional[str] = ..., paused: bool = ..., by: _Optional[str] = ..., next_us: _Optional[int] = ..., last_us: _Optional[int] = ..., last_node: _Optional[str] = ..., stopped: _Optional[str] = ...) -> None: ...
+
+class SchedulesRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class SchedulesReply(_message.Message):
+    __slots__ = ("schedules", "node_id")
+    SCHEDULES_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    schedules: _containers.RepeatedCompositeFieldContainer[Schedule]
+    node_id: str
+    def __init__(self, schedules: _Optional[_Iterable[_Union[Schedule, _Mapping]]] = ..., node_id: _Optional[str] = ...) -> None: ...
+
+class PutScheduleRequest(_message.Message):
+    __slots__ = ("schedule", "replace")
+    SCHEDULE_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
+    schedule: Schedule
+    replace: bool
+    def __init__(self, schedule: _Optional[_Union[Schedule, _Mapping]] = ..., replace: bool = ...) -> None: ...
+
+class PutScheduleReply(_message.Message):
+    __slots__ = ("next_us",)
+    NEXT_US_FIELD_NUMBER: _ClassVar[int]
+    next_us: int
+    def __init__(self, next_us: _Optional[int] = ...) -> None: ...
+
+class RemoveScheduleRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class RemoveScheduleReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PauseScheduleRequest(_message.Message):
+    __slots__ = ("name", "paused")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    paused: bool
+    def __init__(self, name: _Optional[str] = ..., paused: bool = ...) -> None: ...
+
+class PauseScheduleReply(_message.Message):
+    __slots__ = ("next_us",)
+    NEXT_US_FIELD_NUMBER: _ClassVar[int]
+    next_us: int
+    def __init__(self, next_us: _Optional[int] = ...) -> None: ...
 
 class KeysRequest(_message.Message):
     __slots__ = ("key", "page")

@@ -1,0 +1,94 @@
+"""Which node fires a schedule, and when (CON-03). Nobody is asked: every node decides by what it knows.
+
+The node that fired last goes on as long as it lives; otherwise nodes have an order of their own for each schedule, by a
+digest. The first of them fires in time. Each further one waits a little longer, and fires only if it has not heard by
+then that the time was fired. So a time is fired once as long as nodes hear of each other within that pause; when the
+first one dies, the next one fires, a little late. When nodes begin at the same moment, with a time that is past, they
+wait for each other in the same way. In a mesh that is split, each part fires once: no part can know
+whether the other still runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Final, TypeAlias
+
+from weft.core.schedules.cron import Cron
+from weft.model import NodeId
+
+BACKUP_US: Final = 5_000_000  # what the next node waits for news of the one before it
+BACKUP_US_MAX: Final = 30_000_000  # less than the minute to the next time
+GRACE_US: Final = 60_000_000  # a time that is missed by less is fired whatever the policy is: nodes restart
+MISSED_MAX: Final = 1000  # counted
+
+
+class CatchUp(StrEnum):
+    """What becomes of times at which no node ran."""
+
+    LAST = "last"  # the last of them is fired, once, when a node runs again
+    NONE = "none"  # they are gone
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """``missed``: how many times before this one nobody fired."""
+
+    at_us: int
+    missed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Look again then; None: it never comes."""
+
+    until_us: int | None
+
+
+Decision: TypeAlias = Fire | Wait
+
+
+def rank(me: NodeId, name: str, alive: Iterable[NodeId], last: str) -> int:
+    """How many nodes are before this one for a schedule. ``last``: the node that fired last."""
+    mine = _order(me, name, last)
+    return sum(_order(node, name, last) < mine for node in alive if node != me)
+
+
+def _order(node: NodeId, name: str, last: str) -> tuple[bool, bytes]:
+    return node != last, blake2b(f"{name}\n{node}".encode(), digest_size=8).digest()
+
+
+def decide(cron: Cron, since_us: int, now_us: int, able_us: int, before: int, catch_up: CatchUp) -> Decision:
+    """``since_us``: the last time that was fired, or when the schedule was made or went on. ``able_us``: since when
+    this node could have fired; others may have begun in the same moment. ``before``: the rank."""
+    first_us = cron.next_after(since_us)
+    if first_us is None or first_us > now_us:
+        return Wait(None if first_us is None else max(first_us, able_us) + _pause_us(before))
+    last_us = cron.last_before(now_us, since_us)
+    assert last_us is not None, "there is one: the first"
+    turn_us = max(last_us, able_us) + _pause_us(before)
+    if now_us < turn_us:
+        return Wait(turn_us)
+    if catch_up is CatchUp.NONE and now_us > last_us + _pause_us(before) + GRACE_US:
+        return Wait(_plus(cron.next_after(now_us), _pause_us(before)))
+    return Fire(last_us, _count(cron, first_us, last_us))
+
+
+def _pause_us(before: int) -> int:
+    return min(before * BACKUP_US, BACKUP_US_MAX)
+
+
+def _plus(at_us: int | None, more_us: int) -> int | None:
+    return None if at_us is None else at_us + more_us
+
+
+def _count(cron: Cron, first_us: int, last_us: int) -> int:
+    """The times from the first up to, not including, the last."""
+    found, at_us = 0, first_us
+    while at_us < last_us and found < MISSED_MAX:
+        following = cron.next_after(at_us)
+        assert following is not None, "the last one comes after it"
+        found, at_us = found + 1, following
+    return found

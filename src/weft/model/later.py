@@ -1,0 +1,135 @@
+"""Events for a later time: where they wait, and how they are written (CON-03).
+
+An event that is due later waits in the log of the node that took it, in a stream of topic ``weft.later.<owner>``. Its
+timestamp is when it is due; where it goes is in headers. The partition is a slot of six hours, so that a node need read
+only what is due soon. There are as many slots as cover the longest time ahead with room to spare, and then they are
+used again: an event says itself when it is due, the slot is only where it is looked for.
+
+What was delivered or cancelled has a mark in topic ``weft.later.<owner>.done``, in the same partition. A mark is an
+event whose payload is an offset, eight bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Final
+
+from weft.errors import UsageError
+from weft.limits import EVENT_HEADERS_MAX, OFFSET_MAX
+from weft.model.batch import Batch
+from weft.model.event import Event
+from weft.model.owned import OWNER
+from weft.model.stream import EventId
+from weft.model.topic import Topic, parse_topic
+
+LATER_PREFIX: Final = "weft.later."
+DONE_SUFFIX: Final = ".done"
+TOPIC: Final = "weft-later-topic"  # of a waiting event: where it goes
+PARTITION: Final = "weft-later-partition"
+ID: Final = "weft-later"  # of a delivered event: what it was while it waited
+OWN_HEADERS: Final = frozenset((TOPIC, PARTITION, ID))
+HEADERS_MAX: Final = EVENT_HEADERS_MAX - len(OWN_HEADERS)
+
+SLOT_US: Final = 6 * 3600 * 1_000_000
+SLOTS: Final = 2048  # 512 days: the longest time ahead, and 146 days for a node to be away
+AHEAD_S_MAX: Final = 366 * 86_400.0
+MARK: Final = struct.Struct(">Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An event whose time has not come. ``event`` is as it will be delivered, but for its timestamp."""
+
+    id: EventId
+    due_us: int
+    topic: Topic
+    partition: int
+    event: Event
+
+    @property
+    def due(self) -> datetime:
+        return datetime.fromtimestamp(self.due_us / 1e6, UTC)
+
+
+def slot_of(due_us: int) -> int:
+    return due_us // SLOT_US % SLOTS
+
+
+def slot_begin_us(slot: int, now_us: int) -> int:
+    """When the first event of a slot is due at the earliest: the last time of that slot that is not too far ahead."""
+    last = (now_us + int(AHEAD_S_MAX * 1e6)) // SLOT_US
+    return (last - (last - slot) % SLOTS) * SLOT_US
+
+
+def waiting_topic(owner: str) -> Topic:
+    if not OWNER.fullmatch(owner):
+        raise UsageError("only who has a key, or an identity of its own, can publish for later")
+    return Topic(f"{LATER_PREFIX}{owner}")
+
+
+def done_topic(owner: str) -> Topic:
+    return Topic(f"{waiting_topic(owner)}{DONE_SUFFIX}")
+
+
+def owner_of_waiting(topic: str) -> str | None:
+    """Whose waiting events a topic has; None if it has none."""
+    owner = topic.removeprefix(LATER_PREFIX) if topic.startswith(LATER_PREFIX) else ""
+    return owner if OWNER.fullmatch(owner) else None
+
+
+def waiting_batch(batch: Batch, topic: Topic, partition: int) -> Batch:
+    """Events as they wait, each with where it goes. The timestamps are when they are due already.
+
+    It has the producer and the number of the batch, so that one that is sent again is recognised.
+    """
+    goes = {TOPIC: str(topic), **({PARTITION: str(partition)} if partition else {})}
+    events = list(batch)
+    for number, event in enumerate(events):
+        if len(event.headers or ()) > HEADERS_MAX:
+            raise UsageError(
+                "too many headers for later", event=number, have=len(event.headers or ()), limit=HEADERS_MAX
+            )
+        if event.headers and not OWN_HEADERS.isdisjoint(event.headers):
+            raise UsageError("a header is the mesh's own", event=number, headers=", ".join(sorted(OWN_HEADERS)))
+    return Batch.from_columns(
+        [event.payload for event in events],
+        [event.timestamp_us for event in events],
+        [event.key for event in events],
+        [{**(event.headers or {}), **goes} for event in events],
+        producer=batch.producer,
+        sequence=batch.sequence,
+    )
+
+
+def read_waiting(event_id: EventId, event: Event) -> Waiting:
+    """A waiting event of this node's own log, which wrote it. Raise UsageError if it is none."""
+    headers = dict(event.headers or {})
+    try:
+        topic, partition = parse_topic(headers.pop(TOPIC)), int(headers.pop(PARTITION, "0"))
+    except (KeyError, ValueError):
+        raise UsageError("this event does not wait for anything", event=str(event_id)) from None
+    delivered = Event(event.payload, event.timestamp_us, event.key, {**headers, ID: str(event_id)})
+    return Waiting(event_id, event.timestamp_us, topic, partition, delivered)
+
+
+def mark_batch(offsets: Iterable[int], now_us: int) -> Batch:
+    """These waiting events are delivered, or cancelled."""
+    return Batch.from_columns([MARK.pack(offset) for offset in offsets], now_us)
+
+
+def read_marks(batches: Iterable[Batch]) -> list[int]:
+    payloads = chain.from_iterable(
+        batch.payloads.to_pylist() if batch.few is None else batch.few.payloads for batch in batches
+    )
+    return [MARK.unpack(each)[0] for each in payloads if len(each) == MARK.size]
+
+
+def check_due_us(due_us: int, now_us: int, ahead_s_max: float) -> None:
+    """Raise UsageError for a time that no node keeps an event for."""
+    if not 0 <= due_us <= min(now_us + int(ahead_s_max * 1e6), OFFSET_MAX):
+        ahead_s = round((due_us - now_us) / 1e6, 3)
+        raise UsageError("that is too far ahead to keep an event for", ahead_s=ahead_s, limit_s=ahead_s_max)
