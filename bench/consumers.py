@@ -176,7 +176,7 @@ def waiting(events: int) -> list[Figure]:
             node.end_quietly()
         begin_s = time.perf_counter()
         with up(data, environ=limit) as node:
-            empty_s = time.perf_counter() - begin_s
+            empty_s, empty_cpu_s = time.perf_counter() - begin_s, _metric(node, "process_cpu_seconds_total")
             empty_mib = memory_mib(node)
             took_s = uvloop.run(fill(node, events))
             full_mib = memory_mib(node)
@@ -184,7 +184,7 @@ def waiting(events: int) -> list[Figure]:
             node.end_quietly()
         begin_s = time.perf_counter()
         with up(data, environ=limit) as node:
-            started_s = time.perf_counter() - begin_s
+            started_s, started_cpu_s = time.perf_counter() - begin_s, _metric(node, "process_cpu_seconds_total")
             pending, indexed = _metric(node, "weft_later_pending"), _metric(node, "weft_later_indexed")
             again_mib = memory_mib(node)
             round_trip_s = uvloop.run(deliver(node, 100))
@@ -193,10 +193,17 @@ def waiting(events: int) -> list[Figure]:
     return [
         Figure("waiting events", events, "events"),
         Figure("taken for later", events / took_s, "events/s"),
-        Figure("start without any", empty_s, "s"),
+        Figure("start without any", empty_s, "s", note=f"{empty_cpu_s:.1f} s of processor time"),
         Figure("memory of an empty node", empty_mib, "MiB"),
         Figure("memory after taking them", full_mib, "MiB"),
-        Figure("start with them, as a process, until it says ready", started_s, "s", GOAL_START_S, ceiling=True),
+        Figure(
+            "start with them, as a process, until it says ready",
+            started_s,
+            "s",
+            GOAL_START_S,
+            ceiling=True,
+            note=f"{started_cpu_s:.1f} s of processor time",
+        ),
         Figure("memory after the start", again_mib, "MiB", note=f"{indexed:.0f} of them are in memory"),
         Figure("publish for now and get it back, after the start", round_trip_s * 1000, "ms"),
     ]

@@ -17,6 +17,7 @@ import pytest
 import weft
 from tests.mesh.test_kv import tls_of
 from tests.mesh.test_under_weft_up import token_for
+from tests.mesh.watching import until
 from tests.node.secured import key_for
 from tests.up import RunningNode, up
 from weft.client import BadRequest, Client, Connecting, NotAllowed, Received
@@ -217,3 +218,44 @@ def test_one_node_fires_a_schedule_and_it_stops_with_its_key(mesh: Mesh) -> None
     asyncio.run(asyncio.wait_for(story(), WAIT_S))
     mesh.a.end_quietly()
     mesh.b.end_quietly()
+
+
+LITTLE: Final = """
+[later]
+pending_of_key_max = 3
+schedules_of_key_max = 1
+ahead_s_max = 3600
+[storage]
+maintenance_interval_s = 1
+"""
+
+
+def test_limits_are_told_and_what_is_delivered_leaves_the_disk(tmp_path: Path) -> None:
+    file = tmp_path / "weft.toml"
+    file.write_text(LITTLE)
+
+    async def story(node: RunningNode) -> None:
+        async with node.client() as client:
+            waiting = [await client.publish("shop.x", f"secret {n}", delay=3000) for n in range(3)]
+            with pytest.raises(NotAllowed, match=r"later[.]pending_of_key_max .*limit 3, waiting 3"):
+                await client.publish("shop.x", "one too many", delay=1)
+            with pytest.raises(BadRequest, match=r"too far ahead .*limit s 3600"):
+                await client.publish("shop.x", "x", delay=3700)
+            for receipt in waiting[:2]:
+                await client.cancel_later(receipt.first)
+            await client.publish("shop.x", "secret 4", delay=0.01)
+            await client.cancel_later(waiting[2].first)
+            await client.add_schedule("one", "@daily", "shop.x", "x")
+            with pytest.raises(NotAllowed, match=r"later[.]schedules_of_key_max"):
+                await client.add_schedule("two", "@daily", "shop.x", "x")
+            await client.remove_schedule("one")
+            await until(lambda: "weft_later_pending 0.0" in node.metrics())
+            await until(lambda: tidied(node) >= {0, 4})
+
+    def tidied(node: RunningNode) -> set[int]:
+        """How far streams were cut, whatever they are of."""
+        return {0, *(each["end"] for each in node.logged() if each["event"] == "later_tidied")}
+
+    with up(tmp_path / "a", "--config", str(file)) as node:
+        asyncio.run(asyncio.wait_for(story(node), WAIT_S))
+        node.end_quietly()

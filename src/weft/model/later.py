@@ -37,6 +37,7 @@ HEADERS_MAX: Final = EVENT_HEADERS_MAX - len(OWN_HEADERS)
 SLOT_US: Final = 6 * 3600 * 1_000_000
 SLOTS: Final = 2048  # 512 days: the longest time ahead, and 146 days for a node to be away
 AHEAD_S_MAX: Final = 366 * 86_400.0
+PAST_US_MAX: Final = 100 * 86_400 * 1_000_000  # the other side of the ring begins 146 days ago
 MARK: Final = struct.Struct(">Q")
 
 
@@ -55,8 +56,10 @@ class Waiting:
         return datetime.fromtimestamp(self.due_us / 1e6, UTC)
 
 
-def slot_of(due_us: int) -> int:
-    return due_us // SLOT_US % SLOTS
+def slot_of(due_us: int, now_us: int) -> int:
+    """Where to keep what is due then. What was due long ago is kept with what is due now: its own slot may be one that
+    comes again."""
+    return (now_us if due_us < now_us - PAST_US_MAX else due_us) // SLOT_US % SLOTS
 
 
 def slot_begin_us(slot: int, now_us: int) -> int:

@@ -174,7 +174,7 @@ class Later:
             check_due_us(due_us, now_us, self.settings.ahead_s_max)
         self._check_room(owner, topic, len(batch))
         kept = waiting_batch(batch, topic, partition)
-        slot = self._slot(owner, slot_of(batch.timestamp_us_min))
+        slot = self._slot(owner, slot_of(batch.timestamp_us_min, now_us))
         self._join()
         number = next(self._requests)
         dues_us = tuple(event.timestamp_us for event in kept)

@@ -87,7 +87,8 @@ class Maintenance:
 
     def _tidy_later(self) -> None:
         try:
-            self._later.round()
+            for each in self._later.round():
+                self._logger.info("later_tidied", stream=str(each.stream), first=each.first, end=each.end)
         except StorageError as error:
             self._logger.error("tidying_failed", what="events for later", error=str(error))
 

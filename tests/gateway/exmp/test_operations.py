@@ -57,6 +57,27 @@ def test_what_is_published_over_exmp_is_read_over_grpc(tmp_path: Path) -> None:
     with_node(tmp_path, story)
 
 
+@pytest.mark.req("CON-03")
+def test_an_event_for_later_comes_when_it_is_due(tmp_path: Path) -> None:
+    async def story(node: Node, client: Client) -> None:
+        async with weft.connect(node.grpc_address, insecure=True) as reader:
+            far = await client.call("publish", {"topic": "plant.temp", "payload": "far", "delay_s": 3600})
+            assert far is not None and far["topic"].startswith("weft.later.")
+            (waiting,) = await reader.later()
+            assert (waiting.topic, waiting.event.payload, waiting.id.offset) == ("plant.temp", b"far", far["offset"])
+            soon = await client.call("publish", {"topic": "plant.temp", "payload": "soon", "key": "k", "delay_s": 0.05})
+            past = await client.call("publish", {"topic": "plant.temp", "payload": "past", "deliver_at_us": 1})
+            assert soon is not None and past is not None
+            found = {}
+            async for event in reader.subscribe("plant.>", start="earliest"):
+                found[event.payload] = event.key
+                if len(found) == 2:
+                    break
+            assert found == {b"past": None, b"soon": b"k"}
+
+    with_node(tmp_path, story)
+
+
 @pytest.mark.req("EXM-11")
 def test_fetch_reads_a_stream_piece_by_piece(tmp_path: Path) -> None:
     async def story(node: Node, client: Client) -> None:
@@ -125,6 +146,12 @@ REFUSED = [
     ("publish", {"topic": "weft.groups.x", "payload": "x"}, "not_allowed", "belong to the mesh"),
     ("publish", {"topic": "t", "payload": "x", "headers": {"a": 1}}, "bad_request", "$.headers"),
     ("publish", {"topic": "t", "payload": "x", "key": "k" * 5000}, "bad_request", "key"),
+    ("publish", {"topic": "t", "payload": "x", "delay_s": -1}, "bad_request", "delay_s is out of range"),
+    ("publish", {"topic": "t", "payload": "x", "delay_s": 1e9}, "bad_request", "delay_s is out of range"),
+    ("publish", {"topic": "t", "payload": "x", "deliver_at_us": -1}, "bad_request", "deliver_at_us is out of range"),
+    ("publish", {"topic": "t", "payload": "x", "deliver_at_us": 2 * 10**17}, "bad_request", "too far ahead"),
+    ("publish", {"topic": "t", "payload": "x", "deliver_at_us": 1, "delay_s": 1}, "bad_request", "not both"),
+    ("publish", {"topic": "t", "payload": "x", "delay_s": 1, "copies": 2}, "bad_request", "waits at one node"),
     ("fetch", {}, "bad_request", "missing required field `topic`"),
     ("fetch", {"topic": "nobody.knows"}, "position_unknown", "there is no stream nobody.knows@a/0 here"),
     ("fetch", {"topic": "t", "epoch": 1}, "position_unknown", ""),
