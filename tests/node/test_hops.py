@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.messages import Delivered, StreamKey
+from weft.core.messages import StreamKey
 from weft.core.subscriptions import Subscriptions
-from weft.model import Batch, Epoch, Event, NodeId, Stream, Topic
+from weft.model import Epoch, NodeId, Stream, Topic
 from weft.node import hops
 from weft.node.hops import Hops, Timeline
 from weft.port.ways import Delivery, Moment
@@ -36,11 +36,12 @@ def test_a_timeline_is_right_about_every_event_and_exact_about_the_last(
         timeline.add(end, now_us)
     for offset, time_us in true.items():
         moment = timeline.find(offset)
+        assert moment is None or timeline.reached_us(offset) == moment.at_us
         assert moment is not None and moment.not_before_us <= time_us <= moment.at_us
     for offset in list(true)[-8:]:
         assert timeline.find(offset) == Moment(true[offset], true[offset])
     assert timeline.find(first - 1) is None
-    assert timeline.find(end) is None
+    assert timeline.find(end) is None and timeline.reached_us(end) is None and timeline.reached_us(first - 1) is None
     moments = [timeline.find(offset) for offset in true]
     assert all(one is not None and other is not None and one <= other for one, other in pairwise(moments))
 
@@ -69,11 +70,6 @@ class FakeSubscriptions:
 
 def made(ends: dict[StreamKey, int], clock: Clock) -> Hops:
     return Hops(ends, cast(Subscriptions, FakeSubscriptions()), clock)
-
-
-def delivered(stream: StreamKey, first: int, count: int) -> Delivered:
-    batch = Batch.from_events([Event(b"x", 1)] * count).with_base_offset(first)
-    return Delivered(*stream, batch.data, first)
 
 
 @pytest.mark.req("SEE-03")
@@ -107,7 +103,7 @@ def test_deliveries_are_known_by_reader_and_bounded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(hops, "DELIVERIES_TOLD_MAX", 2)
     remembered = made({}, Clock())
     for number in range(5):
-        remembered.delivered(number, [delivered(key(1), 3, 4)], 100 + number)
+        remembered.delivered(number, key(1), 3, 7, 100 + number)
     assert remembered.deliveries(key(1), 2) == ()
     assert remembered.deliveries(key(2), 3) == ()
     assert [each.when for each in remembered.deliveries(key(1), 6)] == [Moment(102, 102), Moment(103, 103)]

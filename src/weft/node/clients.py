@@ -44,7 +44,7 @@ from weft.log import Log
 from weft.log.errors import EventsLost, Loss, SequenceReused
 from weft.membership import NodeState
 from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
-from weft.model.batch_header import events_from, oldest_us
+from weft.model.batch_header import extent
 from weft.model.traces import SpanRef
 from weft.node.hops import Hops
 from weft.node.metrics import Metrics
@@ -236,15 +236,15 @@ class Clients:
         subscriber.deliver(effect.batches)
 
     def _count_delivered(self, effect: Deliver) -> None:
-        now_us = self._hops.now_us()
+        hops, metrics = self._hops, self._metrics
+        now_us = hops.now_us()
         for each in effect.batches:
-            data, first = each.data, each.first_offset
-            events = events_from(data, first)
-            self._metrics.delivered(events, len(data))
-            stored = self._hops.stored_at((each.stream, each.epoch), first)
-            here_us = None if stored is None else now_us - stored.at_us
-            self._metrics.delivered_after(events, now_us - oldest_us(data), here_us)
-        self._hops.delivered(effect.subscription, effect.batches, now_us)
+            base, count, oldest_us = extent(each.data)
+            first, end = max(each.first_offset, base), base + count
+            key = (each.stream, each.epoch)
+            metrics.delivered(end - first, len(each.data))
+            metrics.delivered_after(end - first, now_us - oldest_us, hops.waited_us(key, first, now_us))
+            hops.delivered(effect.subscription, key, first, end, now_us)
 
     def _ended(self, effect: Ended) -> None:
         subscriber = self._subscribers.pop(effect.subscription, None)

@@ -12,12 +12,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from weft.core.messages import Delivered, StreamKey
+from weft.core.messages import StreamKey
 from weft.core.subscriptions import Subscriptions
-from weft.model.batch_header import PLACE, PLACE_AT
 from weft.port.ways import Delivery, Moment
 
 STREAM_POINTS_MAX: Final = 256  # of one stream, 16 bytes each
@@ -59,6 +58,15 @@ class Timeline:
         self._ends = self._ends[1:half:2] + self._ends[half:]
         self._times_us = self._times_us[1:half:2] + self._times_us[half:]
         self._exact_from = half // 2
+
+    def reached_us(self, offset: int) -> int | None:
+        """By when the event was there."""
+        ends = self._ends
+        if not ends or offset >= ends[-1] or offset < self._first:
+            return None
+        if len(ends) > 1 and offset < ends[-2]:  # most are of the last point
+            return self._times_us[bisect_right(ends, offset)]
+        return self._times_us[-1]
 
     def find(self, offset: int) -> Moment | None:
         if offset < self._first or not self._ends or offset >= self._ends[-1]:
@@ -106,17 +114,15 @@ class Hops:
                 self._streams.move_to_end(key)
             timeline.add(end, now_us)
 
-    def delivered(self, number: int, batches: Iterable[Delivered], now_us: int) -> None:
-        """These batches are on their way to a subscriber."""
-        for each in batches:
-            base, count = PLACE.unpack_from(each.data, PLACE_AT)
-            place = (number, (each.stream, each.epoch))
-            reader = self._readers.get(place)
-            if reader is None:
-                reader = self._readers[place] = self._reader(number, max(each.first_offset, base))
-                if len(self._readers) > READERS_MAX:
-                    self._readers.popitem(last=False)
-            reader.timeline.add(base + count, now_us)
+    def delivered(self, number: int, key: StreamKey, first: int, end: int, now_us: int) -> None:
+        """Events of a stream are on their way to a subscriber."""
+        place = (number, key)
+        reader = self._readers.get(place)
+        if reader is None:
+            reader = self._readers[place] = self._reader(number, first)
+            if len(self._readers) > READERS_MAX:
+                self._readers.popitem(last=False)
+        reader.timeline.add(end, now_us)
 
     def _reader(self, number: int, first: int) -> Reader:
         timeline = Timeline(first, READER_POINTS_MAX)
@@ -126,6 +132,12 @@ class Hops:
         return Reader(subscription.pattern, subscription.group, subscription.member, timeline)
 
     # --- what is asked -------------------------------------------------------------------------------------------
+
+    def waited_us(self, key: StreamKey, offset: int, now_us: int) -> int | None:
+        """For how long an event has been durable here; None: not known."""
+        timeline = self._streams.get(key)
+        at_us = None if timeline is None else timeline.reached_us(offset)
+        return None if at_us is None else now_us - at_us
 
     def stored_at(self, key: StreamKey, offset: int) -> Moment | None:
         timeline = self._streams.get(key)
