@@ -53,6 +53,7 @@ bench: $(READY)  ## the speed figures in docs/benchmarks.md
 	$(BIN)/python -m bench.mesh
 	$(BIN)/python -m bench.consumers
 	$(BIN)/python -m bench.kv
+	$(BIN)/python -m bench.console
 	$(BIN)/python -m bench.exmp
 	$(BIN)/python -m bench.datagrams
 	$(BIN)/python -m bench.coaty

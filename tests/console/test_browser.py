@@ -8,13 +8,16 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.console.signing import publish, signed_in
 from tests.console.three_nodes import ThreeNodes
 from weft.model import Position
+from weft.model.pipeline_reports import PIPELINES_BUCKET, PipelineReport, QueryReport
 
 HERE = Path(__file__).parent / "browser"
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -45,6 +48,13 @@ def prepare(mesh: ThreeNodes) -> None:
             for number in range(50):
                 receipt = await client.publish("story.lag", f"{number}".encode())
             await client.commit("slow", [Position(receipt.stream, receipt.epoch, 10)])
+            now_us = time.time_ns() // 1000
+            query = QueryReport("archive", 12, 120_000, 95_200.0, 1.3, 1_204, 1_440_000)
+            for report in (
+                PipelineReport("plant-archive", "archive", "running", now_us, now_us, queries=(query,)),
+                PipelineReport("night-rollup", "rollup", "failed", now_us, now_us, error=NASTY),
+            ):
+                await client.kv(PIPELINES_BUCKET).put(report.name, msgspec.json.encode(report))
 
     asyncio.run(report())
 

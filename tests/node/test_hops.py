@@ -36,11 +36,12 @@ def test_a_timeline_is_right_about_every_event_and_exact_about_the_last(
         timeline.add(end, now_us)
     for offset, time_us in true.items():
         moment = timeline.find(offset)
+        assert moment is None or timeline.reached_us(offset) == moment.at_us
         assert moment is not None and moment.not_before_us <= time_us <= moment.at_us
     for offset in list(true)[-8:]:
         assert timeline.find(offset) == Moment(true[offset], true[offset])
     assert timeline.find(first - 1) is None
-    assert timeline.find(end) is None
+    assert timeline.find(end) is None and timeline.reached_us(end) is None and timeline.reached_us(first - 1) is None
     moments = [timeline.find(offset) for offset in true]
     assert all(one is not None and other is not None and one <= other for one, other in pairwise(moments))
 

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pyspark.sql import SparkSession
 
 from tests.pipelines.archiving import Publisher, in_order, kill_while_it_writes, run_to_the_end, table_rows
@@ -18,8 +21,10 @@ from tests.pipelines.s3 import S3, SECRET_KEY
 from weft.client.blocking import Client
 from weft.configuration import BadConfig, Source, validated
 from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
+from weft.model.traces import TRACEPARENT, SpanRef
 from weft.pipelines import archive, lake
 from weft.pipelines.archive import ArchiveSettings
+from weft.pipelines.tracing import BatchTraces
 from weft.testing import blocking_mesh
 from weft.testing.live_blocking import BlockingMesh
 
@@ -83,6 +88,35 @@ def test_the_table_is_the_log_row_by_row(spark: SparkSession, tmp_path: Path) ->
             assert in_order(table_rows(settings)) == in_order(publisher.rows)
         days = {str(file.partition["date"]) for file in lake.open_table(settings.table_settings()).files()}
         assert days == {"2026-11-14", "2026-11-15"}, "by UTC"
+
+
+@pytest.mark.req("SEE-03")
+def test_a_micro_batch_has_a_span_that_is_joined_to_the_traces_of_its_events(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What Spark tells of a batch is enough to find them."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    span = SpanRef(0xABC, 0xDEF)
+    with blocking_mesh(nodes=1) as mesh, mesh.client("n0") as client:
+        client.publish("plant.traced", b"1", headers={TRACEPARENT: span.traceparent})
+        client.publish("plant.untraced", b"2")
+        values = configured(mesh, tmp_path)
+        settings = settings_of(values | {"run": values["run"] | {"trigger": "available-now"}})  # type: ignore[operator]
+        (query,) = archive.start(spark, settings)
+        query.awaitTermination()
+        traces = BatchTraces(provider.get_tracer("test"), "night", lambda: client)
+        for progress in query.recentProgress:
+            if progress["numInputRows"]:
+                traces.finished("archive", progress)
+    batch, handled = exporter.get_finished_spans()
+    assert (batch.name, batch.parent, handled.name) == ("night batch", None, "night handle")
+    assert [link.context.trace_id for link in batch.links] == [span.trace_id]
+    assert handled.parent is not None and (handled.parent.trace_id, handled.parent.span_id) == span
+    assert batch.context is not None and [link.context.span_id for link in handled.links] == [batch.context.span_id]
+    assert batch.attributes is not None and batch.attributes["messaging.batch.message_count"] == 2
+    assert batch.start_time is not None and batch.end_time is not None and batch.start_time < batch.end_time
 
 
 @pytest.mark.req("SPK-03")

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -214,8 +214,10 @@ def test_a_node_whose_collector_is_away_works_and_ends_as_always(tmp_path: Path)
 # --- weft trace ----------------------------------------------------------------------------------------------------
 
 
-def weft(node: RunningNode, *arguments: str) -> subprocess.CompletedProcess[str]:
-    own = {**os.environ, "WEFT_CONFIG_DIR": str(node.config), "COLUMNS": "200"}
+def weft(
+    node: RunningNode, *arguments: str, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    own = {**os.environ, "WEFT_CONFIG_DIR": str(node.config), "COLUMNS": "200", **(environ or {})}
     command = [*COMMAND, *arguments]
     return subprocess.run(command, check=False, capture_output=True, text=True, env=own, timeout=END_TIMEOUT_S)
 
@@ -329,5 +331,19 @@ def test_what_is_configured_has_its_metrics_before_anything_happens(tmp_path: Pa
         assert known['weft_connection_state{peer="127.0.0.1:1"}'] in (0, 1), "it is dialled again and again"
         assert known['weft_group_members{group="billing"}'] == 0
         assert known["weft_exmp_connections"] == 0
-        assert known['weft_datagrams_total{fate="accepted"}'] == 0
+        assert known['weft_datagrams_total{fate="published"}'] == 0
         assert not [name for name in known if name.startswith("weft_topic_")], "nobody wants them"
+
+
+@pytest.mark.req("SEE-03")
+def test_weft_pub_begins_a_trace_where_opentelemetry_s_own_variables_say(mesh: TracedMesh) -> None:
+    done = weft(mesh.a, "pub", "typed.by.hand", "1", environ={"OTEL_EXPORTER_OTLP_ENDPOINT": mesh.collector.url})
+    assert done.returncode == 0, done.stderr
+
+    def traced(spans: list[SeenSpan]) -> bool:
+        begun = [each.trace_id for each in spans if each.name == "typed.by.hand publish" and each.service == "weft-cli"]
+        return any(("a", "weft.sync") in seen_in(spans, each) for each in begun)
+
+    mesh.collector.wait_for(traced)
+    broken = {"OTEL_EXPORTER_OTLP_ENDPOINT": "nonsense"}
+    assert weft(mesh.a, "pub", "typed.by.hand", "2", environ=broken).returncode == 0, "they are for other programs, too"

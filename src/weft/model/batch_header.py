@@ -46,7 +46,7 @@ CRC_BYTES: Final = 4
 PLACE: Final = struct.Struct("<QI")  # base_offset and count
 PLACE_AT: Final = 8
 TIMESTAMPS_AT: Final = 24
-OLDEST: Final = struct.Struct("<q")
+EXTENT: Final = struct.Struct("<QIIq")  # from PLACE_AT on: base_offset, count, body_bytes, timestamp_us_min
 PRODUCER_AT: Final = 40
 VERSION: Final = 1
 PRODUCER_BYTES: Final = 16
@@ -130,9 +130,10 @@ def events_from(data: bytes, offset: int) -> int:
     return int(count if offset <= base else base + count - offset)
 
 
-def oldest_us(data: bytes) -> int:
-    """The least timestamp of such a batch."""
-    return int(OLDEST.unpack_from(data, TIMESTAMPS_AT)[0])
+def extent(data: bytes) -> tuple[int, int, int]:
+    """Of such a batch: the offset of its first event, how many there are, and the least timestamp."""
+    base, count, _, least_us = EXTENT.unpack_from(data, PLACE_AT)
+    return base, count, least_us
 
 
 def header_without_producer(data: bytes) -> bytes:

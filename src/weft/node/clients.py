@@ -49,7 +49,7 @@ from weft.log.errors import EventsLost, Loss, SequenceReused
 from weft.membership import NodeState
 from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
 from weft.model.batch_few import FEW_MAX
-from weft.model.batch_header import PLACE, PLACE_AT, events_from, oldest_us
+from weft.model.batch_header import extent
 from weft.model.later import LATER_PREFIX
 from weft.model.traces import SpanRef
 from weft.node.hops import Hops
@@ -80,7 +80,6 @@ class _Delivering(NamedTuple):
     key: StreamKey
     first: int  # offset
     end: int  # offset
-    events: int
     now_us: int
     age_s: float
     here_s: float | None
@@ -286,16 +285,16 @@ class Clients:
             facts = self._delivering
             if facts is None or facts.delivered is not each:
                 facts = self._delivering = self._facts_of(each)
-            self._metrics.delivered_after(facts.events, len(each.data), facts.age_s, facts.here_s)
+            self._metrics.delivered_after(facts.end - facts.first, len(each.data), facts.age_s, facts.here_s)
             self._hops.delivered(effect.subscription, facts.key, facts.first, facts.end, facts.now_us)
 
     def _facts_of(self, each: Delivered) -> _Delivering:
-        data, first, now_us, key = each.data, each.first_offset, self._hops.now_us(), (each.stream, each.epoch)
-        base, count = PLACE.unpack_from(data, PLACE_AT)
-        stored = self._hops.stored_at(key, first)
-        here_s = None if stored is None else max(now_us - stored.at_us, 0) / US_PER_S
-        age_s = max(now_us - oldest_us(data), 0) / US_PER_S
-        return _Delivering(each, key, max(first, base), base + count, events_from(data, first), now_us, age_s, here_s)
+        now_us, key = self._hops.now_us(), (each.stream, each.epoch)
+        base, count, oldest_us = extent(each.data)
+        first, end = max(each.first_offset, base), base + count
+        waited_us = self._hops.waited_us(key, first, now_us)
+        here_s = None if waited_us is None else max(waited_us, 0) / US_PER_S
+        return _Delivering(each, key, first, end, now_us, max(now_us - oldest_us, 0) / US_PER_S, here_s)
 
     def _ended(self, effect: Ended) -> None:
         subscriber = self._subscribers.pop(effect.subscription, None)

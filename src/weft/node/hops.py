@@ -59,6 +59,15 @@ class Timeline:
         self._times_us = self._times_us[1:half:2] + self._times_us[half:]
         self._exact_from = half // 2
 
+    def reached_us(self, offset: int) -> int | None:
+        """By when the event was there."""
+        ends = self._ends
+        if not ends or offset >= ends[-1] or offset < self._first:
+            return None
+        if len(ends) > 1 and offset < ends[-2]:  # most are of the last point
+            return self._times_us[bisect_right(ends, offset)]
+        return self._times_us[-1]
+
     def find(self, offset: int) -> Moment | None:
         if offset < self._first or not self._ends or offset >= self._ends[-1]:
             return None
@@ -123,6 +132,12 @@ class Hops:
         return Reader(subscription.pattern, subscription.group, subscription.member, timeline)
 
     # --- what is asked -------------------------------------------------------------------------------------------
+
+    def waited_us(self, key: StreamKey, offset: int, now_us: int) -> int | None:
+        """For how long an event has been durable here; None: not known."""
+        timeline = self._streams.get(key)
+        at_us = None if timeline is None else timeline.reached_us(offset)
+        return None if at_us is None else now_us - at_us
 
     def stored_at(self, key: StreamKey, offset: int) -> Moment | None:
         timeline = self._streams.get(key)

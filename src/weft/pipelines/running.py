@@ -23,8 +23,10 @@ from weft.pipelines.records import QueryRecord, Records, RunRecord
 from weft.pipelines.reporting import Reporter
 from weft.pipelines.settings import AVAILABLE_NOW, PipelineSettings, SparkSection
 from weft.pipelines.shuffling import SHUFFLE_PARTITIONS, choose_partitions
+from weft.pipelines.tracing import BatchTraces
 from weft.spark.connection import Connection
 from weft.spark.session import is_submitted, session
+from weft.telemetry import traced_by_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +58,13 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
     name = settings.name or pipeline.name
     reads_tables = isinstance(pipeline, Job)
     check(settings, reads_tables=reads_tables, submitted=is_submitted())
-    with records.claim(name), _reporting(settings, records, say):
+    with (
+        records.claim(name),
+        _reporting(settings, records, say),
+        traced_by_environment(os.environ, "weft-pipeline"),
+    ):
+        connection = Connection.from_options(settings.mesh.options())
+        traces = BatchTraces.if_configured(name, connection.client) if settings.uses_mesh() else None
         spark_settings = settings.spark
         record = RunRecord(
             name=name,
@@ -80,7 +88,7 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
                     case Streaming():
                         queries = started(pipeline, spark, settings, say)
                         with _beside(pipeline, spark, settings, queries, say) as beside:
-                            outcome, record = _watch(queries, record, records, say)
+                            outcome, record = _watch(queries, record, records, traces, say)
                         if told := str(beside or ""):
                             outcome = replace(outcome, summary=f"{outcome.summary}; {told}")
                     case Job():
@@ -156,7 +164,11 @@ class QueryFailed(WeftError):
 
 
 def _watch(
-    queries: Sequence[StreamingQuery], record: RunRecord, records: Records, say: Callable[[str], None]
+    queries: Sequence[StreamingQuery],
+    record: RunRecord,
+    records: Records,
+    traces: BatchTraces | None,
+    say: Callable[[str], None],
 ) -> tuple[Outcome, RunRecord]:
     """Until all queries have ended, one has failed, or somebody wants them to stop."""
     known = {query.id: QueryRecord(query.name or query.id) for query in queries}
@@ -164,7 +176,7 @@ def _watch(
         while True:
             is_over = not any(query.isActive for query in queries)  # before looking: the last batch is not missed
             for query in queries:
-                _look(query, known, say)
+                _look(query, known, traces, say)
             record = msgspec.structs.replace(record, queries=tuple(known.values()), updated_us=_now_us())
             records.write(record)
             failed = next((query for query in queries if query.exception() is not None), None)
@@ -179,7 +191,9 @@ def _watch(
                 return Outcome(_total("stopped", known)), msgspec.structs.replace(record, state="stopped")
 
 
-def _look(query: StreamingQuery, known: dict[str, QueryRecord], say: Callable[[str], None]) -> None:
+def _look(
+    query: StreamingQuery, known: dict[str, QueryRecord], traces: BatchTraces | None, say: Callable[[str], None]
+) -> None:
     """Take up the batches that were finished since the last look."""
     for progress in query.recentProgress:
         last = known[query.id]
@@ -187,6 +201,8 @@ def _look(query: StreamingQuery, known: dict[str, QueryRecord], say: Callable[[s
             known[query.id] = found = read_progress(last, progress)
             if found.rows:
                 say(line_of(found))
+                if traces is not None:
+                    traces.finished(found.query, progress)
 
 
 def _stop(queries: Sequence[StreamingQuery]) -> None:

@@ -17,7 +17,7 @@ const VIEWS = {
 };
 const PAGES = {
   mesh: "#/mesh", node: "#/node?id=b", topics: "#/topics", topic: "#/topic?name=orders.made", events: "#/events?pattern=orders.>",
-  publish: "#/publish?topic=orders.made", groups: "#/groups", group: "#/group?name=slow", gateways: "#/gateways", security: "#/security",
+  publish: "#/publish?topic=orders.made", groups: "#/groups", group: "#/group?name=slow", gateways: "#/gateways", pipelines: "#/pipelines", security: "#/security",
 };
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();

@@ -83,10 +83,10 @@ export function pipelinesPage(root, parameters, app) {
   const table = new Table(
     [
       { title: "Pipeline", make: (run) => el("span", {}, el("span", { class: "name" }, run.name), run.error ? el("p", { class: "error small" }, run.error) : "") },
-      { title: "Kind", text: (run) => run.pipeline },
+      { title: "Kind", wide: true, text: (run) => run.pipeline },
       { title: "State", renew: true, make: (run) => tag(run.state, STATES[run.state] ?? "") },
       { title: "Behind", num: true, text: (run) => (run.lag === null ? "–" : `${count(run.lag)} events`) },
-      { title: "Rows", num: true, text: (run) => count(run.rows) },
+      { title: "Rows", num: true, wide: true, text: (run) => count(run.rows) },
       { title: "Last batch", num: true, wide: true, text: lastBatch },
       { title: "Heard of", num: true, wide: true, text: (run) => moment(run.updated_us).slice(0, 19) },
     ],
