@@ -90,7 +90,7 @@ class Maintenance:
             for each in self._later.round():
                 self._logger.info("later_tidied", stream=str(each.stream), first=each.first, end=each.end)
         except StorageError as error:
-            self._logger.error("tidying_failed", what="events for later", error=str(error))
+            self._logger.error("tidying_failed", what="events for later", reason=str(error))
 
     def _compact(self, now_us: int) -> None:
         for state in self._log.states():

@@ -132,7 +132,7 @@ class Schedules:
         try:
             cron = parse_cron(schedule.cron, schedule.zone)
         except UsageError as error:
-            self._logger.warning("schedule_unreadable", schedule=entry.key, error=str(error))
+            self._logger.warning("schedule_unreadable", schedule=entry.key, reason=str(error))
             cron = None
         return Known(entry.revision, schedule, cron)
 
@@ -186,7 +186,7 @@ class Schedules:
         if not self._may_publish(schedule.owner, topic):
             self._refused[name] = at_us
             self.refusals += 1
-            self._logger.warning("schedule_stopped", schedule=name, topic=topic, by=schedule.by, why=STOPPED)
+            self._logger.warning("schedule_stopped", schedule=name, topic=topic, by=schedule.by, reason=STOPPED)
             return
         headers = {**schedule.headers, NAME: name, TIME: _iso(at_us)}
         batch = Batch.from_events([Event(schedule.payload, now_us, schedule.key, headers)])
@@ -194,7 +194,7 @@ class Schedules:
         try:
             done = self._kv.write_with(FIRED_BUCKET, name, mark, schedule.by, topic, batch)
         except WeftError as error:  # it is tried again
-            self._logger.warning("schedule_not_fired", schedule=name, error=str(error))
+            self._logger.warning("schedule_not_fired", schedule=name, reason=str(error))
             return
         self._firing[name] = at_us
         done.add_done_callback(lambda done: self._told(name, at_us, missed, done))
@@ -204,7 +204,7 @@ class Schedules:
         if done.cancelled():
             return
         if (error := done.exception()) is not None:  # the log had no room: it is tried again
-            self._logger.warning("schedule_not_fired", schedule=name, error=str(error))
+            self._logger.warning("schedule_not_fired", schedule=name, reason=str(error))
             return
         self.fired += 1
         self.missed += missed

@@ -31,8 +31,8 @@ def read_events_untrusted(message: pb.PublishEvents, producer: bytes, now_us: in
         raise TooLarge("too many events in one message: send several", have=len(events), limit=PUBLISH_EVENTS_MAX)
     if message.HasField("sequence") and not producer:
         raise UsageError("a sequence needs a producer_id in open")
-    if message.HasField("sequence") and not all(event.timestamp_us for event in events):
-        raise UsageError("events with a sequence need timestamps: what is sent again must be the same")
+    if (message.HasField("sequence") or message.later) and not all(event.timestamp_us for event in events):
+        raise UsageError("events with a sequence, or for a later time, need timestamps")
     return Batch.from_columns(
         [event.payload for event in events],
         [event.timestamp_us or now_us for event in events],

@@ -505,20 +505,22 @@ class PublishBatch(_message.Message):
     def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., batch: _Optional[bytes] = ..., copies: _Optional[int] = ..., later: bool = ...) -> None: ...
 
 class PublishEvents(_message.Message):
-    __slots__ = ("request", "topic", "partition", "events", "copies", "sequence")
+    __slots__ = ("request", "topic", "partition", "events", "copies", "sequence", "later")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LATER_FIELD_NUMBER: _ClassVar[int]
     request: int
     topic: str
     partition: int
     events: _containers.RepeatedCompositeFieldContainer[PlainEvent]
     copies: int
     sequence: int
-    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., events: _Optional[_Iterable[_Union[PlainEvent, _Mapping]]] = ..., copies: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
+    later: bool
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., events: _Optional[_Iterable[_Union[PlainEvent, _Mapping]]] = ..., copies: _Optional[int] = ..., sequence: _Optional[int] = ..., later: bool = ...) -> None: ...
 
 class PlainEvent(_message.Message):
     __slots__ = ("payload", "key", "headers", "timestamp_us", "offset")
