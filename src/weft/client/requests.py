@@ -309,6 +309,7 @@ class Server(HandedClient):
         self._idle = asyncio.Event()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
+        self.on_closed: Callable[[Server], None] = lambda _: None
         self._number = calls.serve(self)
 
     async def opened(self) -> None:
@@ -333,6 +334,7 @@ class Server(HandedClient):
             except TimeoutError:
                 LOG.warning("%d requests to %s are not finished", len(self._requests), self.pattern)
         self._calls.stop(self._number, gone=True)
+        self.on_closed(self)
         self.lost()
         if not self._ended.done():
             self._ended.set_result(None)
