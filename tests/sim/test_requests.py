@@ -80,7 +80,7 @@ def test_a_planted_lie_is_found(lie: Callable[[], AbstractContextManager[Any]], 
 
 
 def asked_once(book: RequestBook, *servers: str) -> AskedOnce:
-    node: Any = mock.Mock(node_id=NodeId("a"), life=1, running=True)
+    node: Any = mock.Mock(node_id=NodeId("a"), life=1, running=True, stopping=False)
     for server in servers:
         book.serves(node, server, parse_pattern("ask.*"))
     asked = AskedOnce(b"q 1", SUM, "q", node, 1, 0.0, 4.0, book.known_at(node, SUM))

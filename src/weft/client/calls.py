@@ -191,7 +191,7 @@ class ClientCalls:
         return self._link
 
     async def _run(self) -> None:
-        """One stream after the other, as long as somebody serves; without that, until it is lost."""
+        """One stream after the other, until the client is closed or no other node can mend it."""
         backoff = self._nodes.backoff()
         attempts = self._nodes.attempts("calls", backoff, self._nodes.last_good)
         reason: object = "connection lost"
@@ -212,8 +212,6 @@ class ClientCalls:
             if avoided or not backoff.failures:
                 backoff.failed()
                 attempts = self._nodes.attempts("calls", backoff, None if avoided else address, avoided)
-            if not self._servers and self._opening is not None and self._opening.done():
-                return
 
     async def _run_at(self, address: str) -> None:
         call: Duplex[pb.CallsRequest, pb.CallsReply]

@@ -340,6 +340,7 @@ class Client:
 
     def _serve(self, pattern: str, handler: RequestHandler | None, concurrency: int) -> Server:
         server = Server(self._calls, pattern, handler, concurrency, self._publish_with)
+        server.on_closed = self._servers.discard
         self._servers.add(server)
         return server
 
@@ -590,7 +591,7 @@ class Client:
             return
         self._is_closed = True
         try:
-            await asyncio.gather(*(server.close() for server in self._servers))
+            await asyncio.gather(*(server.close() for server in list(self._servers)))
             await self._calls.close()
             await asyncio.gather(*(subscription.close() for subscription in self._subscriptions))
             await self._publisher.close(self._nodes.options.close_timeout_s)

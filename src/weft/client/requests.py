@@ -209,8 +209,7 @@ class Request:
         """Send an answer; ``last=False`` if more follow. The receipt of its event if the request is durable."""
         data = payload.encode() if isinstance(payload, str) else bytes(payload)
         self._check_open()
-        if len(data) > self._link.payload_bytes_max:
-            raise UsageError("the reply is too large", have=len(data), limit=self._link.payload_bytes_max)
+        self._check_size(data)
         receipt = None
         if self.durable:
             receipt = await self._publish(self._inbox(), data, self._reply_headers(headers))
@@ -218,20 +217,30 @@ class Request:
         if not last:
             await self._room.acquire()
             self._check_open()
-        await self._answer(data, headers or {}, last=last, event="" if receipt is None else str(receipt))
+        self._answer(data, headers or {}, last=last, event="" if receipt is None else str(receipt))
+        await self._link.room()
         return receipt
 
     async def end(self) -> None:
         """No more replies follow."""
         if not self._over:
-            await self._answer(b"", {END: "1"}, last=True)
+            self._answer(b"", {END: "1"}, last=True)
 
     async def fail(self, reason: str) -> None:
         """It cannot be done; the asker is told why."""
-        if not self._over:
-            await self._answer(reason[:ERROR_CHARS_MAX].encode(errors="replace"), {}, last=True, failed=True)
+        self.fail_now(reason)
 
-    async def _answer(
+    def fail_now(self, reason: str) -> None:
+        """The same at once."""
+        if not self._over:
+            self._answer(reason[:ERROR_CHARS_MAX].encode(errors="replace"), {}, last=True, failed=True)
+
+    def reply_now(self, payload: bytes) -> None:
+        """The only answer to a request that is not durable, at once."""
+        self._check_size(payload)
+        self._answer(payload, {}, last=True)
+
+    def _answer(
         self, payload: bytes, headers: Mapping[str, str], *, last: bool, failed: bool = False, event: str = ""
     ) -> None:
         answer = pb.CallsAnswer(
@@ -242,7 +251,10 @@ class Request:
             self._over = True
             self._calls.answered(self._handle)
             self._on_end(self._handle)
-        await self._link.room()
+
+    def _check_size(self, payload: bytes) -> None:
+        if len(payload) > self._link.payload_bytes_max:
+            raise UsageError("the reply is too large", have=len(payload), limit=self._link.payload_bytes_max)
 
     def _check_open(self) -> None:
         if self._over or self._link.lost:
@@ -288,6 +300,7 @@ class Server(HandedClient):
         self.slots = concurrency
         self._calls = calls
         self._handler = handler
+        self._is_async = inspect.iscoroutinefunction(handler) or inspect.isasyncgenfunction(handler)
         self._publish = publish
         self._loop = asyncio.get_running_loop()
         self._requests: dict[int, Request] = {}
@@ -296,6 +309,7 @@ class Server(HandedClient):
         self._idle = asyncio.Event()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
+        self.on_closed: Callable[[Server], None] = lambda _: None
         self._number = calls.serve(self)
 
     async def opened(self) -> None:
@@ -320,6 +334,7 @@ class Server(HandedClient):
             except TimeoutError:
                 LOG.warning("%d requests to %s are not finished", len(self._requests), self.pattern)
         self._calls.stop(self._number, gone=True)
+        self.on_closed(self)
         self.lost()
         if not self._ended.done():
             self._ended.set_result(None)
@@ -373,7 +388,28 @@ class Server(HandedClient):
             self._waiting.append(request)
             self._arrived.set()
         else:
-            request.task = begin(self._loop, self._work(request, self._handler), f"weft serve {self.pattern}")
+            self._begin(request, self._handler)
+
+    def _begin(self, request: Request, handler: Handler) -> None:
+        """What a plain function returns is answered in the same turn of the loop; all else has a task."""
+        result: Any = None
+        is_called = not request.durable and not self._is_async
+        if is_called:
+            try:
+                result = handler(request)
+                if isinstance(result, bytes | str):
+                    if not request.is_over:
+                        request.reply_now(result.encode() if isinstance(result, str) else result)
+                    return
+            except Exception as error:
+                self._failed(request, error)
+                return
+        work = self._work(request, (lambda _: result) if is_called else handler)
+        request.task = begin(self._loop, work, f"weft serve {self.pattern}")
+
+    def _failed(self, request: Request, error: Exception) -> None:
+        LOG.warning("could not handle a request to %s: %r", request.topic, error)
+        request.fail_now(f"{type(error).__name__}: {error}")
 
     def over(self, handle: int) -> None:
         request = self._requests.get(handle)
@@ -401,8 +437,7 @@ class Server(HandedClient):
         except Closed:
             LOG.info("nobody waits for the reply to a request to %s any more", request.topic)
         except Exception as error:
-            LOG.warning("could not handle a request to %s: %r", request.topic, error)
-            await request.fail(f"{type(error).__name__}: {error}")
+            self._failed(request, error)
 
 
 async def answered(request: Request, handler: Handler) -> None:

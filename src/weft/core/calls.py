@@ -277,6 +277,8 @@ class Calls:
 
     def _pick(self, topic: Topic, slots: dict[NodeId, int]) -> NodeId:
         """By turns, each as often as it can do more than others (smooth weighted round robin)."""
+        if len(slots) == 1:
+            return next(iter(slots))
         weights = {node: max(count - self._outside[node, topic], 0) for node, count in slots.items()}
         if not any(weights.values()):
             weights = {node: max(count, 1) for node, count in slots.items()}

@@ -72,6 +72,8 @@ class FakeMesh:
         member: str,
         holding: Holding,
         owner: str = "",
+        *,
+        window: int = 0,
     ) -> int:
         self.subscriber = subscriber
         self.holding = holding

@@ -3,6 +3,9 @@
 The core delivers as far as the credit goes; here wait the batches that it has delivered, at most that much. Events are
 taken out of them a few at a time, as far as the client's window goes. When a group gives streams of this member to
 another one, what waits of them is dropped, and the group is told once nothing of them is on its way any more.
+
+A member that settles each event by itself may refuse one: a failure with ``retry`` in its data has it come again later,
+and after too many tries it becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from weft.core.messages import AddCredit, Delivered, Handled, Start, StreamKey
+from weft.core.messages import Acked, AddCredit, Delivered, Handled, Nacked, Settled, Start, StreamKey
+from weft.core.policy import RETRY_S_MAX
 from weft.errors import PeerError, WeftError
 from weft.gateway.exmp.values import events_json
-from weft.limits import MIB
+from weft.limits import ERROR_TEXT_CHARS_MAX, MIB
 from weft.model import Batch, EventId, Pattern, Position
 from weft.port.held import Holding
 from weft.port.node import MeshNode
@@ -57,6 +61,10 @@ class Sent:
     next_offset: int
     credit_bytes: int
 
+    @property
+    def event(self) -> tuple[StreamKey, int]:
+        return self.key, self.next_offset - 1
+
 
 class Feed:
     """``changed`` is called when there may be something to send, ``over`` once when the subscription has ended by
@@ -71,8 +79,12 @@ class Feed:
         changed: Callable[[], None],
         over: Callable[[Feed, WeftError], None],
         closed: Callable[[], None] = lambda: None,
+        settles: bool = False,
     ) -> None:
+        """``settles``: each event by itself."""
         self.name = name
+        self._settles = settles
+        self._acked: list[tuple[StreamKey, int]] = []  # since the last report
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._mesh = mesh
         self._holding = holding
@@ -98,7 +110,10 @@ class Feed:
         """Raise what the node refuses it with; ``ready`` tells whether the core does."""
         self._group = group
         credit = min(EXMP_CREDIT_BYTES, self._mesh.limits.credit_bytes_max)
-        self._subscription = self._mesh.subscribe(self, pattern, start, credit, group, member, self._holding, owner)
+        window = self._window if self._settles else 0
+        self._subscription = self._mesh.subscribe(
+            self, pattern, start, credit, group, member, self._holding, owner, window=window
+        )
 
     def close(self) -> None:
         """No more events; what is on its way counts as not handled."""
@@ -118,6 +133,14 @@ class Feed:
         """The next event to send, unless there is none or the window is full. ``answered`` gets its answer."""
         if self._is_over or len(self._sent) >= self._window:
             return None
+        in_hands = {sent.event for sent in self._sent} if self._settles else set()
+        while (event := self._next(in_hands)) is not None:
+            if "subscription" in event:
+                return event
+        return None
+
+    def _next(self, in_hands: set[tuple[StreamKey, int]]) -> JsonObject | None:
+        """The next event; without the number of the subscription, it is passed over: the client still has it."""
         hand = self._in_hand
         if hand is None:
             if not self._waiting:
@@ -127,9 +150,13 @@ class Feed:
             self._events.extend(hand.take())
         event = self._events.popleft()
         is_last = hand.is_done and not self._events
-        self._sent.append(Sent(hand.key, event["offset"] + 1, len(hand.batch.data) if is_last else 0))
+        credit_bytes = len(hand.batch.data) if is_last else 0
         if is_last:
             self._in_hand = None
+        if (hand.key, event["offset"]) in in_hands:
+            self._credit_due_bytes += credit_bytes
+            return event
+        self._sent.append(Sent(hand.key, event["offset"] + 1, credit_bytes))
         event["subscription"] = self.name
         return event
 
@@ -141,10 +168,14 @@ class Feed:
             case Success():
                 sent = self._sent.popleft()
                 self._credit_due_bytes += sent.credit_bytes
-                if self._group:
+                if self._settles:
+                    self._acked.append(sent.event)
+                elif self._group:
                     self._handled[sent.key] = sent.next_offset
                 self._report_soon()
                 self._changed()
+            case Failure(description, _, data) if self._settles and data is not None and "retry" in data:
+                self._refuse(description, data["retry"])
             case Failure(description):
                 self.ended(NotHandled(f"the client answered an event with a failure: {description}"))
             case BadAnswer():
@@ -153,6 +184,33 @@ class Feed:
                 pass  # the link ends, and this with it
             case _:
                 assert_never(answer)
+
+    def _refuse(self, reason: str, retry: object) -> None:
+        """It comes again: ``retry`` true when the group's policy says, or after so many seconds."""
+        is_number = isinstance(retry, int | float) and not isinstance(retry, bool)
+        if retry is not True and not (is_number and 0 <= float(str(retry)) <= RETRY_S_MAX):
+            self.ended(NotHandled(f"retry is true or seconds up to {RETRY_S_MAX:g}, not {str(retry)[:40]}"))
+            return
+        sent = self._sent.popleft()
+        self._credit_due_bytes += sent.credit_bytes
+        (stream, epoch), offset = sent.event
+        delay_s = None if retry is True else float(str(retry))
+        nack = Nacked(stream, epoch, offset, delay_s, reason[:ERROR_TEXT_CHARS_MAX])
+        self._mesh.tell(Settled(self._subscription, self._take_acked(), (nack,), self._taken_over))
+        self._report_soon()
+        self._changed()
+
+    def _take_acked(self) -> tuple[Acked, ...]:
+        """What was handled since the last time, as runs of each stream."""
+        acked, self._acked = sorted(self._acked), []
+        runs: list[Acked] = []
+        for (stream, epoch), offset in acked:
+            last = runs[-1] if runs else None
+            if last is not None and (last.stream, last.epoch, last.end) == (stream, epoch, offset):
+                runs[-1] = Acked(stream, epoch, last.first, offset + 1)
+            else:
+                runs.append(Acked(stream, epoch, offset, offset + 1))
+        return tuple(runs)
 
     # --- what the node says --------------------------------------------------------------------------------------
 
@@ -177,7 +235,10 @@ class Feed:
         self._report_soon()
 
     def withdrawn(self, event: EventId, rest: bool) -> None:
-        raise AssertionError("members that answer events in order refuse none")
+        """The refusal was taken. With ``rest``, what waits here of the stream behind it comes again after it."""
+        if rest:
+            self._drop({(event.stream, event.epoch)})
+            self._report_soon()
 
     def ended(self, error: WeftError) -> None:
         if self._is_over:
@@ -213,10 +274,13 @@ class Feed:
         if self._parting:
             self._parting &= {sent.key for sent in self._sent}
         takes_over = self._taken_over != self._generation and not self._parting
-        if not self._handled and not takes_over:
+        if not self._handled and not self._acked and not takes_over:
             return
         if takes_over:
             self._taken_over = self._generation
+        if self._settles:
+            self._mesh.tell(Settled(self._subscription, self._take_acked(), (), self._taken_over))
+            return
         handled, self._handled = self._handled, {}
         positions = tuple(Position(stream, epoch, offset) for (stream, epoch), offset in handled.items())
         self._mesh.tell(Handled(self._subscription, positions, self._taken_over))

@@ -97,6 +97,8 @@ async def subscribe(session: ClientSession, data: JsonObject | None) -> JsonObje
     start, window = start_untrusted(fields), within("window", fields.window, 1, EXMP_WINDOW_MAX)
     if fields.member and not fields.group:
         raise UsageError("a member is one of a group: name that too")
+    if fields.settle and not fields.group:
+        raise UsageError("events are settled one by one in a group: name that too")
     session.credential.caller.check_subscribe(pattern)
     if fields.group:
         await check_group(session.mesh.groups, session.credential.caller, fields.group)
@@ -110,7 +112,7 @@ async def subscribe(session: ClientSession, data: JsonObject | None) -> JsonObje
     if fields.group:
         usage.use_group(session.mesh.groups, fields.group)
     usage.subscribe()
-    feed = session.new_feed(window, usage.unsubscribed)
+    feed = session.new_feed(window, usage.unsubscribed, fields.settle)
     try:
         feed.open(pattern, start, fields.group, member, caller.owner)
         session.feeds[feed.name] = feed

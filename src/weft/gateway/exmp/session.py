@@ -366,9 +366,10 @@ class ClientSession:
 
     # --- subscriptions -------------------------------------------------------------------------------------------
 
-    def new_feed(self, window: int, closed: Callable[[], None]) -> Feed:
+    def new_feed(self, window: int, closed: Callable[[], None], settles: bool) -> Feed:
         holding = self.mesh.held.holding(self.credential.caller.who, Use.SUBSCRIBE, FEED_PART)
-        return Feed(self.mesh, holding, next(self._feed_names), window, self.pump_soon, self.feed_over, closed)
+        name = next(self._feed_names)
+        return Feed(self.mesh, holding, name, window, self.pump_soon, self.feed_over, closed, settles)
 
     def pump_soon(self) -> None:
         """Send what feeds have, once for all that happened in this turn."""

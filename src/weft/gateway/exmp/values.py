@@ -75,6 +75,7 @@ class SubscribeFields(Fields):
     start: Literal["latest", "earliest"] | None = None
     start_timestamp_us: int | None = None
     start_positions: list[str] | None = None
+    settle: bool = False  # each event by itself: a failure with ``retry`` has it come again
     window: int = 64  # events on their way to a client that does not say: a round trip on a LAN is covered
 
 
@@ -126,7 +127,7 @@ def key_untrusted(fields: PublishFields) -> bytes | None:
 def payload_untrusted(fields: PublishFields | RequestFields) -> bytes:
     payload = bytes_untrusted("payload", fields.payload, fields.payload_base64)
     if payload is None:
-        raise BadFields("what is to be said? payload (text) or payload_base64")
+        raise BadFields("what is to be published? payload (text) or payload_base64")
     return payload
 
 

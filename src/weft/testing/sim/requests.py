@@ -100,7 +100,7 @@ class RequestBook:
             if asked.payload in self.handed:
                 raise Violation(f"{asker} hears that nobody serves {asked.payload!r}, which was handed out")
             there = asked.servers & self.known_at(asked.node, asked.topic)
-            if there:
+            if there and not asked.node.stopping:  # else its servers get no more
                 raise Violation(f"{asker} hears that nobody serves {asked.topic}, and {sorted(there)} did so there")
         if self.at_rest:
             raise Violation(f"in a mesh at rest, {asker} hears of {asked.payload!r}: {error}")
@@ -139,6 +139,11 @@ class SimServer:
     def serves(self) -> bool:
         return self.node is not None and self.node.running and self.node.life == self._life
 
+    @property
+    def _here(self) -> str:
+        """Who leaves and comes back was not there throughout."""
+        return f"{self.name}, time {self._sessions}"
+
     def run(self) -> None:
         """Be somewhere, as far as possible."""
         if not self.serves:
@@ -160,14 +165,14 @@ class SimServer:
                 self._schedule.note(self.name, f"is refused by {node.node_id}: {error}")
                 self.node = None
                 return
-            self._book.serves(node, self.name, self.pattern)
+            self._book.serves(node, self._here, self.pattern)
 
         node.loop.run_on(join)
 
     def _leave(self) -> None:
         node = self.node
         assert node is not None, "it serves"
-        self._book.serves(node, self.name, None)
+        self._book.serves(node, self._here, None)
         self.node = None
         node.loop.run_on(partial(node.machinery.calls.leave, self))
 
@@ -205,7 +210,7 @@ class SimServer:
     def ended(self, error: WeftError) -> None:
         node = self.node
         if node is not None:
-            self._book.serves(node, self.name, None)
+            self._book.serves(node, self._here, None)
         self.node = None
 
 
