@@ -147,8 +147,8 @@ def _topic(number: int) -> str:
 
 
 async def topics(stage: Stage) -> None:
-    client, count = stage.client, stage.count(100_000)
-    async with stage.measured("100,000 topics of 200 characters are made"):
+    client, count = stage.client, stage.count(99_000)  # and a few more: a group has 100,000 positions at most
+    async with stage.measured("99,000 topics of 200 characters are made"):
         for first in range(0, count, 1000):
             await asyncio.gather(*(client.publish(_topic(first + number), b"x") for number in range(1000)))
     async with stage.measured("topics"):
