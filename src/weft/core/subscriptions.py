@@ -22,7 +22,7 @@ from weft.model.batch_header import HEADER_BYTES, end_offset
 
 PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
 STEP_BYTES_MAX: Final = 8 * MIB  # read for all of them in one step: some milliseconds
-STEP_STREAMS_MAX: Final = 512  # looked at for all of them in one step: likewise
+STEP_STREAMS_MAX: Final = 256  # looked at for all of them in one step: likewise
 POSITIONS_AT_ONCE: Final = 2_048  # that a subscription begins at, taken in in one step: likewise
 SHARED_BYTES_MIN: Final = 64 * KIB  # batches that are looked for among those that others still hold
 

@@ -78,7 +78,7 @@ def test_members_that_change_while_streams_are_still_looked_at(
                 told.add(change)
         told.update(owners.work(looked)[1])
         assert all(owner in members for _, owner in owners.items())
-    done, changed = owners.work(1000)
+    done, changed = owners.work(10_000)
     assert done
     told.update(changed)
     expected = {key: owner_of(key, members) for key in keys}

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from weft.core.groups.events import GROUP_STREAMS_KEPT_MAX, text_of
@@ -87,23 +86,26 @@ class Owners:
         else:
             self._best, self._jobs = {}, deque()
 
-    def work(self, streams_max: int) -> tuple[bool, list[StreamKey]]:
-        """Look at so many streams: whether that was all, and which of them belong to somebody else now."""
+    def work(self, most: int) -> tuple[bool, list[StreamKey]]:
+        """Look at so many streams, or at fewer of many members: whether that was all, and which of them belong to
+        somebody else now."""
         changed: list[StreamKey] = []
-        while self._jobs and streams_max > 0:
+        while self._jobs and most > 0:
             job = self._jobs[0]
-            some = list(islice(job.left, streams_max))
-            streams_max -= max(len(some), 1)
-            if not some:
+            key = next(job.left, None)
+            if key is None:
                 self._jobs.popleft()
-            for key in some:
-                known = self._best.get(key)
-                if known is not None and known[1] not in self._members:
-                    del self._best[key]
-                    self._able.elect(key, self._best)
+                continue
+            known = self._best.get(key)
+            if known is not None and known[1] not in self._members:
+                del self._best[key]
+                self._able.elect(key, self._best)
+                changed.append(key)
+                most -= self._able.cost
+            else:
+                if job.new.elect(key, self._best, self._members):
                     changed.append(key)
-                elif job.new.elect(key, self._best, self._members):
-                    changed.append(key)
+                most -= job.new.cost
         return not self._jobs, changed
 
 
@@ -114,6 +116,7 @@ class _Able:
         self._by_pattern: dict[Pattern, list[tuple[int, GroupMember]]] = {}
         for each in members:
             self._by_pattern.setdefault(each.pattern, []).append((_digest(each.name), each))
+        self.cost = 1 + sum(map(len, self._by_pattern.values())) // 4  # of one election, beside one member's
 
     def elect(
         self,
