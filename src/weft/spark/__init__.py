@@ -26,7 +26,7 @@ from weft.spark.option_values import BadOption
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CONNECTION_OPTIONS", "BadOption", "Connection", "register"]
+__all__ = ["CONNECTION_OPTIONS", "BadOption", "Connection", "register", "view"]
 
 
 def register(spark: SparkSession) -> None:
@@ -34,3 +34,12 @@ def register(spark: SparkSession) -> None:
     from weft.spark.source import WeftSource  # needs pyspark; the rest of this room is of use without it
 
     spark.dataSource.register(WeftSource)
+
+
+def view(spark: SparkSession, name: str, subscribe: str, **options: str) -> None:
+    """Give topics a name in SQL, for this session: ``view(spark, "temperatures", "plant.*.temp", context="prod")``.
+
+    ``options`` are those of ``format("weft")``. A name that there is, is given to these topics instead.
+    """
+    register(spark)
+    spark.read.format("weft").options(subscribe=subscribe, **options).load().createOrReplaceTempView(name)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import threading
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.pipelines.s3 import ACCESS_KEY, S3, SECRET_KEY
 from weft.pipelines.lake.access import StoreAccess
@@ -112,3 +116,23 @@ def test_stores_that_cannot_be_used_say_so_in_a_sentence(s3: S3, tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"cannot make the directory .*file: File exists"):
         open_store(parse_address(str(tmp_path / "file")), StoreAccess()).check(writing=True)
+
+
+@pytest.mark.req("LAK-01")
+@pytest.mark.parametrize("cloud", ["gs://bucket/t", "abfss://lake@weft.dfs.core.windows.net/t"])
+def test_other_clouds_understand_our_settings(cloud: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No endpoint of theirs is here: it is seen that they take the settings, and that we tell what is wrong."""
+    key = rsa.generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    service = {"client_email": "a@b", "private_key": key.decode(), "private_key_id": "1", "disable_oauth": True}
+    (tmp_path / "service.json").write_text(json.dumps(service))
+    monkeypatch.setenv("WEFT_ACCOUNT_KEY", base64.b64encode(bytes(32)).decode())
+    away = {"endpoint": "http://127.0.0.1:1"}
+    secret = (
+        {"service_account": str(tmp_path / "service.json")}
+        if cloud.startswith("gs")
+        else {"account_key": "env:WEFT_ACCOUNT_KEY"}
+    )
+    with pytest.raises(StoreError, match="cannot be listed: no answer from the endpoint"):
+        open_store(parse_address(cloud), StoreAccess(**away, **secret)).check(writing=True)
