@@ -28,6 +28,8 @@ def happened(world: World) -> Counter[str]:
             "links without heartbeats": sum(node.health_lost for node in world.nodes.values()),
             "syncs that met a full disk": sum(node.disk.store.refusals for node in world.nodes.values()),
             "nodes that failed": sum(node.failures for node in world.nodes.values()),
+            "copies that began in the middle": sum(node.begun for node in world.nodes.values()),
+            "pieces of the past": sum(node.pasts for node in world.nodes.values()),
             "plain peers": len(world.desk.plain),
             "events lost on the way from plain peers": sum(len(peer.lost) for peer in world.desk.plain.values()),
             "events that plain peers forgot": sum(len(peer.forgotten) for peer in world.desk.plain.values()),

@@ -321,10 +321,14 @@ class GroupWork:
         # Where it begins is where the group stands from now on, should it go before it has handled anything.
         begun = [each for each in positions_of(found) if self._is_new(subscription, each)]
         # Where the place is still being looked for, all that is known is that it is not before the beginning.
-        begins = {key: found.get(key, self._log.info(*key).start) for key in places}
+        begins = {key: found.get(key, self._beginning(key)) for key in places}
         positions = positions_of(begins)
         effects = self.groups.handled(subscription.id, begun, 0, now_s)
         return [Assigned(subscription.id, assignment.generation, positions), *self.perform(effects, now_s)]
+
+    def _beginning(self, key: StreamKey) -> int:
+        info = self._log.info(*key)
+        return info.start if info.late_us is None else 0  # its past may be fetched
 
     def _place(self, subscription: Subscription, key: StreamKey, now_s: float) -> int | Search:
         """Where a member begins in a stream; it goes on where it reads already."""
@@ -333,12 +337,12 @@ class GroupWork:
             return subscription.cursors[key]
         info = self._log.info(stream, epoch)
         if isinstance(subscription.ration, MemberRation):
-            subscription.ration.expire(key, info.start, now_s)
+            subscription.ration.expire(key, self._beginning(key), now_s)
         position = self.groups.position(subscription.group, key)
         if position is None:
             start = self._starts[subscription.id].get(key)
             return subscription.beginnings.later(info) if start is None else start
-        if position < info.start:
+        if position < info.start and not self._subscriptions.pasts.lacks(info, offset=position):
             raise PositionExpired(
                 f"group {subscription.group} stands at offset {position} of {stream}, which has expired",
                 epoch=epoch,

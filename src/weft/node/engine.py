@@ -23,7 +23,16 @@ from weft.membership import Members
 from weft.model import NodeId
 from weft.node.clients import ClientEffect
 
-PeerEffect = core.SendCopies | core.SendAcks | core.SendResume | core.SendPlain | core.SendPlainAck
+PeerEffect = (
+    core.SendCopies
+    | core.SendAcks
+    | core.SendResume
+    | core.SendBegins
+    | core.SendPastRequest
+    | core.SendPast
+    | core.SendPlain
+    | core.SendPlainAck
+)
 MemberNews = (
     membership.MemberChanged
     | membership.MemberForgotten
@@ -173,8 +182,8 @@ class Engine:
     def _perform(self, effects: Iterable[core.Effect]) -> None:
         for effect in effects:
             match effect:
-                case core.TellInterest(patterns, capped, summary):
-                    self.feed_member(membership.SetInterest(patterns, capped, summary))
+                case core.TellInterest(patterns, capped, summary, since_us):
+                    self.feed_member(membership.SetInterest(patterns, capped, summary, since_us))
                 case core.DropLink(peer, reason):
                     self.links.disconnect(peer, reason)
                 case core.DamageFound(error):
@@ -182,6 +191,8 @@ class Engine:
                 case core.EventsGone() | core.PeerRefused():
                     self._news(effect)
                 case core.SendCopies() | core.SendAcks() | core.SendResume() | core.SendPlain() | core.SendPlainAck():
+                    self.links.send(effect)
+                case core.SendBegins() | core.SendPastRequest() | core.SendPast():
                     self.links.send(effect)
                 case core.BucketsFound():
                     self._buckets_found()

@@ -59,7 +59,7 @@ class LinkInputs:
 
     def link_up(self, peer: NodeId, hello: Hello, plain: bool) -> None:
         self._engine.feed_member(membership.LinkUp(peer, gossips=not plain))
-        self._engine.feed(core.LinkUp(peer, plain))
+        self._engine.feed(core.LinkUp(peer, plain, past=not plain and Feature.PAST in hello.features))
         if self._keys is not None and not plain and Feature.KEYS in hello.features:
             self._keys.link_up(peer)
 

@@ -41,6 +41,7 @@ CLIENTS: Final = ClientLimits(
 # Clocks differ by a minute, and run at different speeds. Values and what was deleted are forgotten as soon as may be.
 KV: Final = KvSettings(skew_ms_max=100_000, grace_s=150.0, cache_bytes_max=200)
 MESH: Final = "sim"
+PAST_TIMEOUT_S: Final = 80.0  # longer than all troubles together: until then, everybody may come back
 MEMBERSHIP: Final = membership.Settings(unreachable_s=15.0, dead_retention_s=12.0)
 
 
@@ -83,6 +84,7 @@ class World:
         self.kv = KvBook(self.truth, lambda: self.running)
         self.kv_clients: list[SimKvClient] = []
         self.liars: list[Liar] = []
+        self.truth.is_gone = self._is_gone
         self._hardware = hardware
         self._chance = chance_of(seed, "hardware")
 
@@ -118,6 +120,7 @@ class World:
             ack_timeout_s=3.0,
             copies_timeout_s=5.0,
             interest=InterestSettings(patterns_max=hardware.patterns_max),
+            past_timeout_s=PAST_TIMEOUT_S,
             groups=GroupSettings(release_timeout_s=3.0, expire_after_s=hardware.expire_after_s),
         )
         links = LinkSettings(
@@ -170,6 +173,23 @@ class World:
         if not node.retired or node.log.epoch != epoch:
             return None
         return max((self.truth.durable[each.node_id].get(key, 0) for each in self.running), default=0)
+
+    def _is_gone(self, key: StreamKey, offset: int) -> bool:
+        """Of copies that began in the middle: no node has it, and none will. Of a log that was lost with its disk,
+        copies are not put together again."""
+        stream, epoch = key
+        is_lost = (stream.origin, epoch) in self.truth.lost
+        begins_later = False
+        for node in self.nodes.values():
+            if node.retired or (node.running and node.log.find(*key) is None):
+                continue
+            if not node.running:
+                return False
+            info = node.log.info(*key)
+            if info.start <= offset and not is_lost:
+                return False
+            begins_later = begins_later or (info.late_us is not None and offset < info.start)
+        return begins_later
 
     def disagreement(self) -> str:
         """Which link is missing, or who does not know of all running nodes exactly what they say of themselves."""

@@ -10,7 +10,10 @@ from typing import Protocol, TypeAlias
 from weft.core.messages import (
     FramesDropped,
     ReceivedAcks,
+    ReceivedBegins,
     ReceivedCopies,
+    ReceivedPast,
+    ReceivedPastRequest,
     ReceivedPlain,
     ReceivedPlainAck,
     ReceivedResume,
@@ -23,7 +26,17 @@ from weft.security.key_exchange import KeyTalk
 from weft.wire.mesh.features import Feature, Hello
 from weft.wire.mesh.lives import Life
 
-LinkInput: TypeAlias = ReceivedCopies | ReceivedAcks | ReceivedResume | ReceivedPlain | ReceivedPlainAck | FramesDropped
+LinkInput: TypeAlias = (
+    ReceivedCopies
+    | ReceivedAcks
+    | ReceivedResume
+    | ReceivedBegins
+    | ReceivedPastRequest
+    | ReceivedPast
+    | ReceivedPlain
+    | ReceivedPlainAck
+    | FramesDropped
+)
 
 
 @dataclass(frozen=True, slots=True)

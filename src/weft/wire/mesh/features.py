@@ -37,6 +37,7 @@ class Feature(StrEnum):
     CLOSING = "closing"  # saying goodbye
     KEYS = "keys"  # API keys of the mesh; not for nodes without certificates
     SIGNED = "signed"  # states of nodes with their signatures
+    PAST = "past"  # copies that begin in the middle, and get their past when somebody wants it
 
 
 @dataclass(frozen=True, slots=True)
