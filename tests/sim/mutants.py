@@ -39,7 +39,7 @@ from weft.core.messages import (
     Synced,
     TellInterest,
 )
-from weft.core.past import Need, Pasts
+from weft.core.past import Pasts
 from weft.core.plain import PLAIN_EPOCH
 from weft.core.topics import EVERYWHERE, is_own, selects
 from weft.errors import StorageError
@@ -368,15 +368,6 @@ class TakesAPieceForThePast(Pasts):
         return replace(past, first=last.base_offset, batches=(last,), late_us=None)
 
 
-class NeverAsksAgain(Pasts):
-    """Asks for the past once; what is lost on the way, or not there yet, does not come."""
-
-    def _ask(self, key: StreamKey, need: Need, now_s: float) -> list[Effect]:
-        asked = need.asked
-        effects = super()._ask(key, need, now_s)
-        return [] if asked is not None and need.tries > 1 else effects
-
-
 # --- groups ----------------------------------------------------------------------------------------------------------
 
 
@@ -439,5 +430,4 @@ MUTANTS: Final = (
     IgnoresDrops,
     SkipsThePast,
     TakesAPieceForThePast,
-    NeverAsksAgain,
 )
