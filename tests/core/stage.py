@@ -40,11 +40,17 @@ from weft.core.messages import (
     Receipted,
     Receipts,
     ReceivedAcks,
+    ReceivedBegins,
     ReceivedCopies,
+    ReceivedPast,
+    ReceivedPastRequest,
     ReceivedResume,
     Refused,
     SendAcks,
+    SendBegins,
     SendCopies,
+    SendPast,
+    SendPastRequest,
     SendPlain,
     SendPlainAck,
     SendResume,
@@ -63,6 +69,7 @@ from weft.log import Log, MemoryStore, open_store
 from weft.membership import Liveness, NodeState
 from weft.model import Batch, Epoch, NodeId, Position, parse_pattern, parse_topic
 
+ToPeer = SendCopies | SendAcks | SendResume | SendBegins | SendPastRequest | SendPast
 CREDIT = 1 << 20
 STEPS_MAX = 100_000
 
@@ -210,9 +217,18 @@ class Actor:
                 self.readers[number].withdrawn.append(effect)
             case Ended(number, error):
                 self.readers[number].error = error
-            case TellInterest(patterns, capped, summary):
-                self.say(interest=patterns, interest_capped=capped, interest_summary=summary)
-            case SendCopies(peer) | SendAcks(peer) | SendResume(peer):
+            case TellInterest(patterns, capped, summary, since_us):
+                self.say(
+                    interest=patterns, interest_capped=capped, interest_summary=summary, interest_since_us=since_us
+                )
+            case (
+                SendCopies(peer)
+                | SendAcks(peer)
+                | SendResume(peer)
+                | SendBegins(peer)
+                | SendPastRequest(peer)
+                | SendPast(peer)
+            ):
                 self.sent.append(effect)
                 self.stage.send(self.id, peer, effect)
             case SendPlain(_, events):
@@ -238,6 +254,7 @@ class Actor:
 class Stage:
     def __init__(self, *names: str, settings: BrokerSettings | None = None) -> None:
         self.now_s = 1000.0
+        self.old: set[NodeId] = set()  # nodes that do not know of copies that begin in the middle
         self.links: set[frozenset[NodeId]] = set()
         self.actors: dict[NodeId, Actor] = {}
         self.dropped: list[tuple[NodeId, NodeId, str]] = []
@@ -257,8 +274,9 @@ class Stage:
         for pair in pairs:
             one, other = map(NodeId, pair.split("-"))
             self.links.add(frozenset((one, other)))
-            self.actors[one].step(LinkUp(other))
-            self.actors[other].step(LinkUp(one))
+            past = one not in self.old and other not in self.old
+            self.actors[one].step(LinkUp(other, past=past))
+            self.actors[other].step(LinkUp(one, past=past))
         self._tell_neighbours()
 
     def cut(self, *pairs: str) -> None:
@@ -306,7 +324,7 @@ class Stage:
             neighbours = sorted(other for ends in self.links if actor.id in ends for other in ends - {actor.id})
             actor.say(neighbours=tuple(neighbours))
 
-    def send(self, source: NodeId, target: NodeId, effect: SendCopies | SendAcks | SendResume) -> None:
+    def send(self, source: NodeId, target: NodeId, effect: ToPeer) -> None:
         if frozenset((source, target)) not in self.links:
             return
         match effect:
@@ -314,8 +332,14 @@ class Stage:
                 self._flying.append((source, target, ReceivedCopies(source, copies)))
             case SendAcks(_, positions, differing):
                 self._flying.append((source, target, ReceivedAcks(source, positions, differing)))
-            case SendResume(_, origins, positions, leave, more):
-                self._flying.append((source, target, ReceivedResume(source, origins, positions, leave, more)))
+            case SendResume(_, origins, positions, leave, more, begins):
+                self._flying.append((source, target, ReceivedResume(source, origins, positions, leave, more, begins)))
+            case SendBegins(_, begun):
+                self._flying.append((source, target, ReceivedBegins(source, begun)))
+            case SendPastRequest(_, request):
+                self._flying.append((source, target, ReceivedPastRequest(source, request)))
+            case SendPast(_, past):
+                self._flying.append((source, target, ReceivedPast(source, past)))
 
     # --- time ---
 

@@ -85,7 +85,6 @@ def test_who_wants_only_what_is_new_gets_no_history_from_elsewhere() -> None:
 
 
 @pytest.mark.req("MSH-03")
-@pytest.mark.xfail(strict=True, reason="a copy begins with the earliest event there is (ADR 16): this is still to come")
 def test_who_wants_only_what_is_new_has_no_history_copied() -> None:
     stage = Stage("a", "b", "c")
     stage.link("a-b", "b-c")

@@ -13,7 +13,7 @@ from tests.model.strategies import PATTERNS, TOPICS
 from weft.errors import UsageError
 from weft.limits import INTEREST_PATTERNS_MAX
 from weft.model import NodeId, Pattern, Topic, covers, matches, parse_pattern
-from weft.routing import Interest, InterestTable, Version, aggregate
+from weft.routing import Interest, InterestTable, Version, Wishes, aggregate, since_of, without_covered
 
 PATTERN_LISTS = st.lists(PATTERNS, max_size=25)
 
@@ -44,6 +44,32 @@ def test_nothing_is_lost_by_telling_less(patterns: list[Pattern], patterns_max: 
     shuffled = patterns * 2
     shuffler.shuffle(shuffled)
     assert aggregate(shuffled, patterns_max) == interest, "neither order nor repetition matters"
+
+
+WISHES = st.dictionaries(PATTERNS, st.integers(0, 3), max_size=12)
+
+
+def since(wishes: Wishes, topic: Topic) -> int | None:
+    return min((since_us for pattern, since_us in wishes.items() if matches(pattern, topic)), default=None)
+
+
+@given(WISHES, TOPICS)
+@settings(max_examples=300)
+@pytest.mark.req("MSH-02", "MSH-03")
+def test_told_is_what_is_wanted_and_since_when(wishes: dict[Pattern, int], topic: Topic) -> None:
+    kept = without_covered(wishes)
+    asked, said = since(wishes, topic), since(kept, topic)
+    assert (asked is None) == (said is None), "exactly the same topics"
+    if asked is not None and said is not None:
+        assert said <= asked, "never less"
+        assert (said == 0) == (asked == 0), "history only where it is wanted"
+    wide = aggregate(wishes, 3).patterns if wishes else ()
+    widely = since(since_of(wide, wishes), topic)
+    assert asked is None or (widely is not None and widely <= asked)
+    table = InterestTable()
+    table.update(NodeId("n"), (1, 1), kept, None, kept)
+    if asked is not None:
+        assert table.since(NodeId("n"), topic) == said
 
 
 @pytest.mark.parametrize(

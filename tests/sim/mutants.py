@@ -25,6 +25,8 @@ from weft.core.messages import (
     Effect,
     Input,
     Nacked,
+    Past,
+    PastRequest,
     Publish,
     PublishAll,
     Receipts,
@@ -37,10 +39,12 @@ from weft.core.messages import (
     Synced,
     TellInterest,
 )
+from weft.core.past import Pasts
 from weft.core.plain import PLAIN_EPOCH
 from weft.core.topics import EVERYWHERE, is_own, selects
 from weft.errors import StorageError
 from weft.limits import KIB
+from weft.log import StreamInfo
 from weft.log.log import Advanced
 from weft.model import Batch, Epoch, Position, Stream
 from weft.node.engine import Engine
@@ -193,7 +197,7 @@ class LeavesOneOut(Broker):
         told: list[Effect] = []
         for effect in super()._tell_interest(now_s):
             if isinstance(effect, TellInterest) and effect.summary is not None:
-                summary = summarize([*sorted(self.subscriptions.patterns())[1:], *EVERYWHERE], KIB)
+                summary = summarize([*sorted(self.subscriptions.wishes())[1:], *EVERYWHERE], KIB)
                 effect = replace(effect, summary=summary)
             told.append(effect)
         return told
@@ -343,6 +347,27 @@ class DoesNotWait(Settling):
             self.policy = policy
 
 
+# --- the past --------------------------------------------------------------------------------------------------------
+
+
+class SkipsThePast(Pasts):
+    """Takes a copy that was begun in the middle for all there is."""
+
+    def lacks(self, info: StreamInfo, *, since_us: int = 0, offset: int = 0) -> bool:
+        return False
+
+
+class TakesAPieceForThePast(Pasts):
+    """Says that a stream begins where the first piece of its past does."""
+
+    def _answer(self, request: PastRequest) -> Past | None:
+        past = super()._answer(request)
+        if past is None or not past.batches or request.first is not None:
+            return past
+        last = past.batches[-1]
+        return replace(past, first=last.base_offset, batches=(last,), late_us=None)
+
+
 # --- groups ----------------------------------------------------------------------------------------------------------
 
 
@@ -362,6 +387,7 @@ PLACES: Final[dict[type, str]] = {
     Election: "weft.transport.peers.links.Election",
     Settling: "weft.core.groups.group.Settling",
     Groups: "weft.core.group_work.Groups",
+    Pasts: "weft.core.replication.Pasts",
 }
 
 
@@ -402,4 +428,6 @@ MUTANTS: Final = (
     ThrowsLettersAway,
     DoesNotWait,
     IgnoresDrops,
+    SkipsThePast,
+    TakesAPieceForThePast,
 )

@@ -31,6 +31,8 @@ def happened(world: World) -> Counter[str]:
             "events delivered later": len(world.later.delivered),
             "events cancelled in time": len(world.later.cancelled),
             "events for later that were refused": sum(client.refused for client in world.later_clients),
+            "copies that began in the middle": sum(node.begun for node in world.nodes.values()),
+            "pieces of the past": sum(node.pasts for node in world.nodes.values()),
             "plain peers": len(world.desk.plain),
             "events lost on the way from plain peers": sum(len(peer.lost) for peer in world.desk.plain.values()),
             "events that plain peers forgot": sum(len(peer.forgotten) for peer in world.desk.plain.values()),

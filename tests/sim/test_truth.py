@@ -70,10 +70,43 @@ def test_copies_have_to_be_on_as_many_disks(origin: Origin) -> None:
     origin.truth.check_receipt(two, (b"x", b"y"))
 
 
+def test_a_copy_counts_only_for_what_it_has(origin: Origin) -> None:
+    late = open_store(MemoryStore(), lambda: Epoch(1))
+    late.begin_late(STREAM, EPOCH, 2, 5)
+    late.append_copy(STREAM, EPOCH, Batch.read_stored(batch_at(2, b"z")))
+    late.sync()
+    origin.truth.synced(B, late, {KEY: 3})
+    with pytest.raises(Violation, match="only 1 nodes"):
+        origin.truth.check_receipt(Receipt(STREAM, EPOCH, 0, 2, 2), (b"x", b"y"))
+    origin.truth.check_receipt(Receipt(STREAM, EPOCH, 2, 1, 2), (b"z",))
+
+
+def test_a_past_that_was_there_stays(origin: Origin) -> None:
+    store = MemoryStore()
+    late = open_store(store, lambda: Epoch(1))
+    late.begin_late(STREAM, EPOCH, 2, 5)
+    late.append_copy(STREAM, EPOCH, Batch.read_stored(batch_at(2, b"z")))
+    late.sync()
+    origin.truth.starts[B][KEY] = 0
+    with pytest.raises(Violation, match="b had t@a/0:e7 from 0 on, and now from 2 on"):
+        origin.truth.recovered(B, late)
+    late.begin_past(STREAM, EPOCH, 0, None)
+    late.append_past(STREAM, EPOCH, [Batch.read_stored(batch_at(0, b"x", b"y"))], 2)
+    late.sync()
+    origin.truth.recovered(B, late)
+
+
+def test_who_wants_what_came_since_a_time_misses_nothing_that_is_as_late(origin: Origin) -> None:
+    origin.truth.streams[KEY].times_us = [5, 9, 7]
+    origin.truth.check_since("s", KEY, 6, 1)
+    with pytest.raises(Violation, match="s wants t@a/0:e7 since 6, begins at 2 and misses 1"):
+        origin.truth.check_since("s", KEY, 6, 2)
+
+
 def test_an_ack_has_to_be_for_what_is_on_the_disk(origin: Origin) -> None:
-    origin.truth.check_acks(A, [Position(STREAM, EPOCH, 3)])
+    origin.truth.check_acks(A, origin.log, [Position(STREAM, EPOCH, 3)])
     with pytest.raises(Violation, match="acknowledges t@a/0:e7:4"):
-        origin.truth.check_acks(A, [Position(STREAM, EPOCH, 4)])
+        origin.truth.check_acks(A, origin.log, [Position(STREAM, EPOCH, 4)])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -51,6 +52,15 @@ def test_places_are_as_a_set_of_offsets_has_them(copies: list[Copy], offset: int
 def test_home_is_where_an_offset_can_be_committed() -> None:
     stream = held((10, 20), (0, 15))
     assert [stream.home_of(offset) for offset in (0, 9, 10, 20, 21)] == ["h:2", "h:2", "h:1", "h:1", None]
+
+
+@pytest.mark.req("MSH-03")
+def test_where_a_stream_begins_is_what_a_node_says_that_knows_it() -> None:
+    """A copy that begins in the middle does not. If nobody else answers, what is missing is a loss that is told."""
+    late = replace(said(40, 50), late_us=7)
+    assert union({"h:1": [late], "h:2": [said(10, 50)]})[PLACE].earliest == 10
+    alone = union({"h:1": [late]})[PLACE]
+    assert (alone.earliest, alone.next_from(0), alone.reach(40)) == (0, 40, 50)
 
 
 def test_nodes_are_put_together_by_stream_and_epoch() -> None:

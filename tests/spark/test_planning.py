@@ -42,7 +42,7 @@ HELD = st.builds(
     st.integers(1, 300),
 )
 HOLDINGS = st.dictionaries(PLACES, HELD, max_size=4)
-OF_ONE_NODE = st.dictionaries(PLACES, SPANS.map(lambda span: Held((Copy("h:9", *span),), 1)), max_size=4)
+OF_ONE_NODE = st.dictionaries(PLACES, SPANS.map(lambda span: Held((Copy("h:9", span[0], span[1]),), 1)), max_size=4)
 OFFSETS = st.dictionaries(PLACES, st.integers(0, 25), max_size=4)
 Event = tuple[Place, int]
 

@@ -36,6 +36,7 @@ class StreamPositions:
     last_timestamp_us: int
     group_offset: int | None
     timestamp_offset: int | None
+    late_us: int | None = None  # the node copies it only from here on: others have what came before this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +316,7 @@ def _read_positions_untrusted(found: pb.PositionsOfStream) -> StreamPositions:
         last_timestamp_us=info.last_timestamp_us,
         group_offset=found.group_offset if found.HasField("group_offset") else None,
         timestamp_offset=found.timestamp_offset if found.HasField("timestamp_offset") else None,
+        late_us=info.late_us if info.HasField("late_us") else None,
     )
 
 

@@ -483,14 +483,8 @@ class Client:
                 return [Position(one.stream, one.epoch, _offset_in(one, where)) for one in found]
             case datetime():
                 found = await self.positions(pattern, timestamp=where)
-                return [
-                    Position(
-                        one.stream,
-                        one.epoch,
-                        one.latest_offset if one.timestamp_offset is None else one.timestamp_offset,
-                    )
-                    for one in found
-                ]
+                since_us = timestamp_us_of(where)
+                return [Position(one.stream, one.epoch, _offset_at(one, since_us)) for one in found]
             case _:
                 return list(where)
 
@@ -709,9 +703,15 @@ def tls_files(context: Context) -> TlsFiles | None:
 
 
 def _offset_in(found: StreamPositions, where: str | int) -> int:
-    if where == "earliest":
-        return found.earliest_offset
+    if where == "earliest":  # of a copy that begins in the middle, the node fetches the past
+        return found.earliest_offset if found.late_us is None else 0
     return found.latest_offset if where == "latest" else int(where)
+
+
+def _offset_at(found: StreamPositions, since_us: int) -> int:
+    if found.late_us is not None and since_us < found.late_us:
+        return 0  # only other nodes know where that is: rather too much than too little
+    return found.latest_offset if found.timestamp_offset is None else found.timestamp_offset
 
 
 def _as_bytes(what: str, value: Any) -> bytes:

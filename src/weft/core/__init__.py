@@ -22,6 +22,7 @@ Read in this order:
 - ``subscriptions``, ``beginnings``   delivery to this node's subscribers, and where they start
 - ``routes``         what membership says, as trees and interest
 - ``replication``    links: ``outgoing`` and ``incoming`` copies, and ``plain`` peers that know only four messages
+- ``past``           copies that begin in the middle, and what came before
 - ``groups``, ``group_work``          members that share streams
 - ``topics``         the mesh's own topics
 - ``views``          how it all looks to people

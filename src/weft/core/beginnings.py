@@ -13,10 +13,13 @@ from itertools import islice
 from typing import Final, TypeAlias, assert_never
 
 from weft.core.messages import Edge, FromPositions, FromTime, Start, StreamKey
+from weft.core.past import Pasts
 from weft.limits import OFFSET_MAX
 from weft.log import Log, StreamInfo
 from weft.log.errors import PositionAhead, PositionExpired
+from weft.log.keys import NO_TIME_US
 from weft.model import NodeId, Position
+from weft.routing import SINCE_EVER_US
 
 POSITIONS_MAX: Final = 1 << 30  # more than any start names
 Floors: TypeAlias = Mapping[StreamKey, int]
@@ -33,15 +36,22 @@ class Search:
     timestamp_us: int
     floored: bool = False
 
-    def find(self, log: Log, key: StreamKey, floors: Floors) -> int | None:
+    def find(self, log: Log, key: StreamKey, floors: Floors, pasts: Pasts) -> int | None:
         """The offset, or None as long as it is not there yet."""
         stream, epoch = key
         info = log.info(stream, epoch)
+        if pasts.lacks(info, since_us=max(self.timestamp_us, SINCE_EVER_US)):
+            return None
+        if self == EARLIEST:
+            return info.start
         found = log.seek(stream, epoch, self.timestamp_us)
         floor = max(floors.get(key, OFFSET_MAX), info.start) if self.floored else OFFSET_MAX
         if found < info.end or floor <= info.end:
             return min(found, floor)
         return None
+
+
+EARLIEST: Final = Search(NO_TIME_US)  # in a copy that begins in the middle: once its past is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +99,9 @@ class Beginnings:
         """
         match self.start:
             case Edge.EARLIEST:
-                return info.start
+                return _earliest(info)
             case Edge.OWN if self.has_history:
-                return info.start
+                return _earliest(info)
             case Edge.LATEST | Edge.OWN:
                 return info.end if live else Search(self.opened_us, floored=True)
             case FromTime(timestamp_us):
@@ -99,7 +109,7 @@ class Beginnings:
             case FromPositions(_, otherwise_us):
                 offset = self._named(info)
                 if offset is None:
-                    return info.start if otherwise_us is None else Search(otherwise_us)
+                    return _earliest(info) if otherwise_us is None else Search(otherwise_us)
                 return self._checked(info, offset)
             case _:
                 assert_never(self.start)
@@ -109,23 +119,43 @@ class Beginnings:
         is_new = info.stream.origin == self.me  # nobody can have published to it before
         match self.start:
             case Edge.EARLIEST:
-                return info.start
+                return _earliest(info)
             case Edge.LATEST | Edge.OWN:
-                return info.start if is_new or self.has_history else Search(self.opened_us, floored=True)
+                return _earliest(info) if is_new or self.has_history else Search(self.opened_us, floored=True)
             case FromTime(timestamp_us):
                 return Search(timestamp_us)
             case FromPositions(_, otherwise_us):
                 offset = self._named(info)
                 if offset is None:
-                    return info.start if is_new or otherwise_us is None else Search(otherwise_us)
+                    return _earliest(info) if is_new or otherwise_us is None else Search(otherwise_us)
                 return self._checked(info, offset)
+            case _:
+                assert_never(self.start)
+
+    @property
+    def since_us(self) -> int:
+        """Since when it wants what there is: where copies that are made for it may begin. Positions that are earlier
+        than that are no harm: then the past is fetched."""
+        match self.start:
+            case Edge.EARLIEST:
+                return SINCE_EVER_US
+            case Edge.LATEST | Edge.OWN:
+                return max(self.opened_us, SINCE_EVER_US)
+            case FromTime(timestamp_us):
+                return max(timestamp_us, SINCE_EVER_US)
+            case FromPositions(_, otherwise_us):
+                return SINCE_EVER_US if otherwise_us is None else max(otherwise_us, SINCE_EVER_US)
             case _:
                 assert_never(self.start)
 
     def _checked(self, info: StreamInfo, offset: int) -> int:
         facts = {"epoch": info.epoch, "earliest": info.start, "latest": info.end}
-        if offset < info.start:
+        if offset < info.start and info.late_us is None:  # if it is late, the past may still be fetched
             raise PositionExpired(f"offset {offset} of {info.stream} has expired", **facts)
         if offset > info.end and info.stream.origin == self.me:  # a copy may still be on its way there
             raise PositionAhead(f"offset {offset} of {info.stream} has not been given yet", **facts)
         return offset
+
+
+def _earliest(info: StreamInfo) -> int | Search:
+    return info.start if info.late_us is None else EARLIEST

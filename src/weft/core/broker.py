@@ -41,7 +41,10 @@ from weft.core.messages import (
     PublishAll,
     PublishAsOne,
     ReceivedAcks,
+    ReceivedBegins,
     ReceivedCopies,
+    ReceivedPast,
+    ReceivedPastRequest,
     ReceivedPlain,
     ReceivedPlainAck,
     ReceivedResume,
@@ -68,6 +71,7 @@ from weft.log import Appended, Log
 from weft.log.errors import SequenceReused
 from weft.model import NodeId, Pattern, Stream, Topic
 from weft.model.key_value import KV_PREFIX
+from weft.routing import SINCE_EVER_US
 
 ROUTES_DELAY_S: Final = 0.01  # changes of the mesh that come together are looked at once
 INTEREST_DELAY_S: Final = 0.02  # subscriptions that come together are told together
@@ -82,8 +86,8 @@ class Broker:
         self.log = log
         self.routes = Routes(me)
         floors: dict[StreamKey, int] = {}
-        self.subscriptions = Subscriptions(me, log, floors)
         self.replication = Replication(me, log, self.routes, settings, floors, self._is_wanted_here)
+        self.subscriptions = Subscriptions(me, log, floors, self.replication.pasts)
         self.group_work = GroupWork(me, log, self.subscriptions, settings.groups, wall_offset_s)
         self.calls = Calls(me, self.routes)
         self._settings = settings
@@ -93,6 +97,7 @@ class Broker:
         self._routes_due_s: float | None = None  # when to look at changes of the mesh
         self._interest_due_s: float | None = None
         self._interest_told: TellInterest | None = None
+        self._wished: dict[Pattern, int] = {}
         self._interest_told_s = float("-inf")
         self._dead_topics = self.group_work.groups.dead_topics  # as they were when interest was last looked at
         self._interest_pause_s = INTEREST_DELAY_S
@@ -146,6 +151,13 @@ class Broker:
                 return self._mesh_changed(event, now_s)
             case ReceivedCopies() | ReceivedAcks() | ReceivedResume() | FramesDropped():
                 return self._from_peer(event, now_s)
+            case ReceivedBegins():
+                return self.replication.received_begins(event, now_s)
+            case ReceivedPastRequest():
+                return self.replication.pasts.requested(event)
+            case ReceivedPast():
+                self.replication.pasts.received(event, now_s)
+                return []
             case ReceivedPlain():
                 return self.replication.received_plain(event, now_s, self._now_us(now_s))
             case ReceivedPlainAck():
@@ -170,6 +182,7 @@ class Broker:
             effects += self.calls.mesh_changed()
         effects += self.subscriptions.pump(now_s)
         effects += self.replication.pump(now_s)
+        self.subscriptions.advanced(self.replication.take_given_up())
         if self.group_work.groups.dead_topics is not self._dead_topics:
             self._dead_topics = self.group_work.groups.dead_topics
             self._interest_changed(now_s)
@@ -239,7 +252,7 @@ class Broker:
             if key not in self._known:
                 effects += self._stream_known(key, now_s)
         self.subscriptions.advanced(synced.advanced)
-        effects += self.replication.synced(synced.advanced)
+        effects += self.replication.synced(synced.advanced, now_s)
         effects += self.group_work.synced(synced.ticket, synced.advanced, now_s)
         return effects
 
@@ -305,16 +318,28 @@ class Broker:
 
     def _tell_interest(self, now_s: float) -> list[Effect]:
         self._interest_due_s = None
-        plain = self._settings.plain_patterns if self.replication.plain else ()
-        dead = map(Pattern, self.group_work.groups.dead_topics)
-        wanted = self.subscriptions.patterns().union(plain, dead, self.calls.patterns())
-        self._interest_pause_s = max(INTEREST_DELAY_S, len(wanted) * INTEREST_PATTERN_S)
+        wishes = self._wishes()
+        self._interest_pause_s = max(INTEREST_DELAY_S, len(wishes) * INTEREST_PATTERN_S)
         self._interest_told_s = now_s
-        tell = told_interest(wanted, self._settings.interest)
+        tell = told_interest(wishes, self._settings.interest)
         if tell == self._interest_told:
             return []
         self._interest_told = tell
         return [tell]
+
+    def _wishes(self) -> dict[Pattern, int]:
+        """What this node wants, and since when. As long as a pattern is wanted since some time, that stays the earliest
+        of those who wanted it: so who comes and goes is no news to the mesh."""
+        plain = self._settings.plain_patterns if self.replication.plain else ()
+        dead = map(Pattern, self.group_work.groups.dead_topics)
+        serving = dict.fromkeys(self.calls.patterns(), SINCE_EVER_US)  # told to whoever asks, nothing is copied for it
+        wishes = {**serving, **self.subscriptions.wishes(), **dict.fromkeys((*plain, *dead), SINCE_EVER_US)}
+        for pattern, since_us in wishes.items():
+            before_us = self._wished.get(pattern, SINCE_EVER_US)
+            if since_us > before_us > SINCE_EVER_US:
+                wishes[pattern] = before_us
+        self._wished = wishes
+        return wishes
 
     def _is_wanted_here(self, topic: Topic) -> bool:
         if topic.startswith(EVERYWHERE_PREFIXES) or self.subscriptions.wants(topic):
@@ -332,8 +357,8 @@ class Broker:
             case LinkUp(peer, plain=True):
                 effects += self.replication.plain_link_up(peer)
                 self._interest_changed(now_s)
-            case LinkUp(peer, calls=calls):
-                self.replication.link_up(peer, now_s)
+            case LinkUp(peer, calls=calls, past=past):
+                self.replication.link_up(peer, now_s, past=past)
                 if calls:
                     self.calls.link_up(peer)
                 self._keep_copies()

@@ -47,7 +47,7 @@ from weft.core.messages import (
     Withdrawn,
 )
 from weft.core.policy import DEFAULT_POLICY
-from weft.core.subscriptions import Subscription, Subscriptions
+from weft.core.subscriptions import Subscription, Subscriptions, positions_of
 from weft.core.timers import soonest
 from weft.core.topics import GROUPS, GROUPS_PREFIX, selects
 from weft.errors import UsageError, WeftError
@@ -365,12 +365,19 @@ class GroupWork:
         group = subscription.group
         begun = [Position(*key, place) for key, place in found.items() if self.groups.position(group, key) is None]
         # Where the place is still being looked for, all that is known is that it is not before the beginning.
-        positions = tuple(
-            Position(*key, self._log.info(*key).start if isinstance(place, Search) else place)
-            for key, place in places.items()
-        )
+        begins = {key: found[key] if key in found else self._beginning(key) for key in places}
+        positions = positions_of(begins)
         effects = self.groups.handled(subscription.id, begun, 0, now_s)
         return [Assigned(subscription.id, assignment.generation, positions), *self.perform(effects, now_s)]
+
+    def _beginning(self, key: StreamKey) -> int:
+        info = self._log.info(*key)
+        return info.start if info.late_us is None else 0  # its past may be fetched
+
+    def _has_expired(self, key: StreamKey, offset: int) -> bool:
+        """Whether it is before what this node has of the stream, and will have."""
+        info = self._log.info(*key)
+        return offset < info.start and not self._subscriptions.pasts.lacks(info, offset=offset)
 
     def _place(self, subscription: Subscription, key: StreamKey, now_s: float) -> int | Search:
         """Where a member begins in a stream; it goes on where it reads already."""
@@ -379,12 +386,12 @@ class GroupWork:
             return subscription.cursors[key]
         state = self._log.state(stream, epoch)
         if isinstance(subscription.ration, MemberRation):
-            subscription.ration.expire(key, state.start, now_s)
+            subscription.ration.expire(key, self._beginning(key), now_s)
         position = self.groups.position(subscription.group, key)
         if position is None:
             start = self._starts[subscription.id].get(key)
             return subscription.beginnings.later(self._log.info(stream, epoch)) if start is None else start
-        if position < state.start:
+        if position < state.start and self._has_expired(key, position):
             raise PositionExpired(
                 f"group {subscription.group} stands at offset {position} of {stream}, which has expired",
                 epoch=epoch,

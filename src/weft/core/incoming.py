@@ -34,7 +34,9 @@ def take(log: Log, copy: Copy) -> Taken | PeerFault:
         return PeerFault.GAP
     if end is not None and batch.base_offset < end and first_difference(log, stream, epoch, batch) is not None:
         return PeerFault.DIFFERS
-    if end is None:
+    if not end and copy.late_us is not None:
+        log.begin_late(stream, epoch, batch.base_offset, copy.late_us)
+    elif end is None:
         if copy.follows and not copy.expired:
             return Taken.MISSING
         if batch.base_offset and not copy.expired:  # compaction took its beginning: it begins all the same

@@ -60,7 +60,8 @@ class Copy:
 
     ``follows``: where the sender's batch before this one ended; offsets in between exist no more. ``expired``:
     retention took what the receiver lacks before this batch. ``latest``: the end of the stream when the sender heard of
-    the receiver's interest; who subscribed to what comes from now on begins there.
+    the receiver's interest; who subscribed to what comes from now on begins there. ``late_us``: the receiver's copy
+    begins with this batch, for nobody there wants what came before this time.
     """
 
     stream: Stream
@@ -70,6 +71,43 @@ class Copy:
     expired: bool = False
     keep: bool = False
     latest: int = 0
+    late_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A copy begins here, although there is nothing of it yet: so the receiver knows what is new, whatever happens to
+    the link. ``late_us`` and ``latest`` as in ``Copy``."""
+
+    position: Position
+    late_us: int
+    latest: int
+
+
+@dataclass(frozen=True, slots=True)
+class PastRequest:
+    """What a copy that begins at ``until`` lacks: all from ``first`` on; or, to begin with, what came since a time or
+    from an offset on, whichever is earlier."""
+
+    stream: Stream
+    epoch: Epoch
+    until: int
+    first: int | None = None
+    offset: int | None = None
+    since_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A piece of it: all there is from ``first`` up to, not including, ``end``. ``late_us``: what came before this time
+    is not in it; None: the stream begins there."""
+
+    stream: Stream
+    epoch: Epoch
+    first: int
+    end: int
+    batches: tuple[Batch, ...]
+    late_us: int | None = None
 
 
 class PeerFault(StrEnum):
@@ -281,11 +319,13 @@ class DropGroup:
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """``plain``: the peer knows only the four messages of the design document."""
+    """``plain``: the peer knows only the four messages of the design document. ``past``: it knows of copies that begin
+    in the middle."""
 
     peer: NodeId
     plain: bool = False
     calls: bool = False  # it knows of requests and replies
+    past: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,13 +351,32 @@ class ReceivedAcks:
 @dataclass(frozen=True, slots=True)
 class ReceivedResume:
     """A child says which origins' streams it wants from us, and what it has of them. Without origins: in these streams
-    it lacks what comes from these positions on."""
+    it lacks what comes from these positions on. ``begins``: of copies that begin in the middle, where they do."""
 
     peer: NodeId
     origins: tuple[NodeId, ...]
     positions: tuple[Position, ...]
     leave: tuple[NodeId, ...] = ()
     more: bool = False
+    begins: tuple[Position, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedBegins:
+    peer: NodeId
+    begins: tuple[Begin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedPastRequest:
+    peer: NodeId
+    request: PastRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedPast:
+    peer: NodeId
+    past: Past
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +434,9 @@ Input: TypeAlias = (
     | ReceivedCopies
     | ReceivedAcks
     | ReceivedResume
+    | ReceivedBegins
+    | ReceivedPastRequest
+    | ReceivedPast
     | ReceivedPlain
     | ReceivedPlainAck
     | FramesDropped
@@ -502,6 +564,25 @@ class SendResume:
     positions: tuple[Position, ...]
     leave: tuple[NodeId, ...] = ()
     more: bool = False
+    begins: tuple[Position, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SendBegins:
+    peer: NodeId
+    begins: tuple[Begin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendPastRequest:
+    peer: NodeId
+    request: PastRequest
+
+
+@dataclass(frozen=True, slots=True)
+class SendPast:
+    peer: NodeId
+    past: Past
 
 
 @dataclass(frozen=True, slots=True)
@@ -554,11 +635,12 @@ class PeerRefused:
 
 @dataclass(frozen=True, slots=True)
 class TellInterest:
-    """Give this to membership (``SetInterest``): what this node wants, aggregated."""
+    """Give this to membership (``SetInterest``): what this node wants, aggregated, and since when."""
 
     patterns: tuple[Pattern, ...]
     capped: bool
     summary: Summary | None = None
+    since_us: tuple[int, ...] = ()
 
 
 Effect: TypeAlias = (
@@ -575,6 +657,9 @@ Effect: TypeAlias = (
     | SendCopies
     | SendAcks
     | SendResume
+    | SendBegins
+    | SendPastRequest
+    | SendPast
     | SendPlain
     | SendPlainAck
     | DropLink

@@ -9,23 +9,39 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
-from weft.core.messages import Copy, StreamKey
+from weft.core.messages import Begin, Copy, StreamKey
+from weft.core.past import Pasts
 from weft.core.plain import LINK_READ_BYTES_MAX
 from weft.errors import StorageError
 from weft.log import Log, StreamInfo
 from weft.log.errors import PositionExpired
 from weft.model import Batch, NodeId, Position
+from weft.routing import SINCE_EVER_US
+
+BEGINS_MAX: Final = 512  # copies whose beginning is looked for in one turn: some milliseconds
 
 
 @dataclass(slots=True)
 class Cursor:
-    """How far the child is in one stream. ``latest``: where the stream ended when the child's wish was heard of."""
+    """How far the child is in one stream. ``latest``: where the stream ended when the child's wish was heard of.
+
+    ``began``: where its copy begins, as far as we know; None: it has none, and we have not decided yet where it will.
+    ``late_us``: if it begins in the middle, since when it has everything.
+    """
 
     sent: int
     acked: int
     wanted: bool = False
     latest: int = 0
+    began: int | None = None
+    late_us: int | None = None
+
+    def go_to(self, offset: int, began: int) -> None:
+        """The child's copy ends there. If it has nothing, it may begin elsewhere the next time."""
+        self.sent = self.acked = offset
+        self.began = began if offset else None
 
 
 @dataclass(slots=True)
@@ -59,16 +75,26 @@ class Followers:
                 del self._of[key]
 
 
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """What the child and those behind it want. ``since``: since when they want a stream; without this, the child does
+    not know of copies that begin in the middle."""
+
+    wants: Callable[[StreamKey], bool]
+    since: Callable[[StreamKey], int] | None
+
+
 class Outgoing:
-    """``wants(key)``: whether the child, or somebody behind it, wants a stream."""
+    """What one child gets. ``pasts``: of our own copies."""
 
     def __init__(
         self,
         peer: NodeId,
         log: Log,
         window_bytes: int,
-        wants: Callable[[StreamKey], bool],
+        branch: Branch,
         followers: Followers,
+        pasts: Pasts,
     ) -> None:
         self.peer = peer
         self._followers = followers
@@ -78,10 +104,12 @@ class Outgoing:
         self.damaged: dict[StreamKey, StorageError] = {}  # streams that cannot be sent on: the log has lost events
         self.differing: dict[StreamKey, int] = {}  # streams that the child keeps other events of, from there on
         self._untold: list[StorageError] = []
+        self._begun: list[Begin] = []  # copies that begin in the middle, of which the child was not told yet
         self._kept: set[StreamKey] = set()  # that the child is to have for safety's sake
         self._log = log
         self._window_bytes = window_bytes
-        self._wants = wants
+        self._branch = branch
+        self._pasts = pasts
         self._behind: dict[StreamKey, None] = {}  # streams with more to send, in turn
         self._flying: dict[StreamKey, deque[Flying]] = {}
         self.flying_bytes = 0
@@ -89,9 +117,17 @@ class Outgoing:
 
     # --- what the child wants ------------------------------------------------------------------------------------
 
-    def resume(self, origins: Iterable[NodeId], positions: Iterable[Position], streams: Iterable[StreamInfo]) -> None:
-        """The child wants these origins' streams from us, and has them up to these positions."""
+    def resume(
+        self,
+        origins: Iterable[NodeId],
+        positions: Iterable[Position],
+        begins: Iterable[Position],
+        streams: Iterable[StreamInfo],
+    ) -> None:
+        """The child wants these origins' streams from us, and has them up to these positions; those that do not begin
+        with the stream, from these on."""
         has = {(each.stream, each.epoch): each.offset for each in positions}
+        began = {(each.stream, each.epoch): each.offset for each in begins}
         asked = set(origins)
         self.origins |= asked
         for info in streams:
@@ -99,8 +135,8 @@ class Outgoing:
                 key = (info.stream, info.epoch)
                 self._land(key)
                 known = self.cursors.get(key)
-                offset = has.get(key, 0)
-                self.cursors[key] = Cursor(offset, offset, latest=known.latest if known else 0)
+                cursor = self.cursors[key] = Cursor(0, 0, latest=known.latest if known else 0)
+                cursor.go_to(has.get(key, 0), began.get(key, 0))
                 self._look(key, info.end)
 
     def go_back(self, position: Position) -> None:
@@ -109,7 +145,7 @@ class Outgoing:
         cursor = self.cursors.get(key)
         if cursor is not None:
             self._land(key)
-            cursor.sent = cursor.acked = position.offset
+            cursor.go_to(position.offset, cursor.began or 0)
             self._fall_behind(key)
 
     def leave(self, origins: Iterable[NodeId]) -> None:
@@ -161,9 +197,11 @@ class Outgoing:
 
     def _look(self, key: StreamKey, latest: int) -> None:
         cursor = self.cursors[key]
-        wanted = key in self._kept or self._wants(key)
+        wanted = key in self._kept or self._branch.wants(key)
         if wanted and not cursor.wanted:
             cursor.latest = latest
+            if cursor.late_us is not None and cursor.sent == cursor.began:  # nothing was sent: what is new now is newer
+                cursor.go_to(0, 0)
             self._fall_behind(key)
         if wanted:
             self._followers.follow(key, self)
@@ -193,7 +231,7 @@ class Outgoing:
         return copies
 
     def _next(self, floors: Callable[[StreamKey], int], now_s: float) -> list[Copy]:
-        while self.ready:
+        while self.ready and len(self._begun) < BEGINS_MAX:
             key = next(iter(self._behind))
             del self._behind[key]
             cursor = self.cursors.get(key)
@@ -210,6 +248,11 @@ class Outgoing:
                 return copies
         return []
 
+    def take_begun(self) -> tuple[Begin, ...]:
+        """Since the last call; to be sent before what ``pump`` says."""
+        begun, self._begun = self._begun, []
+        return tuple(begun)
+
     def take_damage(self) -> list[StorageError]:
         """What was found since the last call."""
         untold, self._untold = self._untold, []
@@ -218,9 +261,13 @@ class Outgoing:
     def _read(self, key: StreamKey, cursor: Cursor, floor: int) -> list[Copy]:
         stream, epoch = key
         info = self._log.info(stream, epoch)
+        if cursor.began is None and not self._begin(key, cursor, info, floor):
+            return []
         if cursor.sent >= info.end:
             return []
         expired = cursor.sent < info.start
+        if expired and self._pasts.lacks(info, offset=cursor.sent):
+            return []  # it goes on once we have it
         follows = cursor.sent
         first = info.start if expired else cursor.sent
         bytes_max = min(LINK_READ_BYTES_MAX, self._window_bytes - self.flying_bytes)
@@ -233,12 +280,33 @@ class Outgoing:
         for data in stored:
             batch = Batch.read_stored(data)
             latest = max(cursor.latest, floor)
-            copies.append(Copy(stream, epoch, batch, follows, expired, key in self._kept, latest))
+            late_us = cursor.late_us if follows == cursor.began else None
+            copies.append(Copy(stream, epoch, batch, follows, expired, key in self._kept, latest, late_us))
             follows, expired = batch.end_offset, False
         cursor.sent = follows if stored else info.end  # compaction took all there was
         if cursor.sent < info.end:
             self._fall_behind(key)
         return copies
+
+    def _begin(self, key: StreamKey, cursor: Cursor, info: StreamInfo, floor: int) -> bool:
+        """Decide where the child's copy begins: with the stream, or with what somebody in its branch wants. False: it
+        has to wait for the past of our own."""
+        if self._branch.since is None and self._pasts.lacks(info, since_us=SINCE_EVER_US):
+            return False
+        since_us = SINCE_EVER_US
+        if self._branch.since is not None and key not in self._kept:
+            since_us = self._branch.since(key)
+        first = info.start
+        latest = max(cursor.latest, floor)
+        if since_us > SINCE_EVER_US:
+            found = info.end if since_us > info.latest_us else self._log.seek(*key, since_us)
+            first = min(max(info.start, min(found, latest)), info.end)
+        cursor.began, cursor.late_us = 0, None
+        if first > info.start or (info.late_us is not None and self._branch.since is not None):
+            cursor.sent = cursor.acked = cursor.began = first
+            cursor.late_us = since_us if info.late_us is None else max(since_us, info.late_us)
+            self._begun.append(Begin(Position(*key, first), cursor.late_us, latest))
+        return True
 
     def _fly(self, key: StreamKey, copies: list[Copy], now_s: float) -> None:
         if not self.flying_bytes:
@@ -278,10 +346,12 @@ class Outgoing:
         self._land(key)
         return True
 
-    def has(self, key: StreamKey, end: int) -> bool:
-        """The child has synced our events up to there."""
+    def has(self, key: StreamKey, first: int, end: int) -> bool:
+        """The child has synced our events from the first of them up to there."""
         cursor = self.cursors.get(key)
-        return cursor is not None and cursor.acked >= end and self.differing.get(key, end) >= end
+        if cursor is None or cursor.began is None or cursor.began > first:
+            return False
+        return cursor.acked >= end and self.differing.get(key, end) >= end
 
     def rewind(self, now_s: float) -> None:
         """What was not acknowledged is sent again."""

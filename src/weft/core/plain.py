@@ -17,7 +17,7 @@ noted behind it, so a crash in between merges a few events again and loses none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -27,7 +27,7 @@ from weft.core.messages import PlainEvent, StreamKey
 from weft.core.topics import PLAIN_PREFIX, is_own, selects
 from weft.errors import StorageError
 from weft.limits import MIB
-from weft.log import Log
+from weft.log import Log, StreamInfo
 from weft.log.errors import DiskFull, PositionExpired
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Stream, Topic, parse_topic
 
@@ -53,15 +53,23 @@ class Gap(NamedTuple):
 
 
 class PlainLink:
-    """One plain peer, as long as its link stands. ``gaps`` outlives it: topics that stopped before a gap, and where."""
+    """One plain peer, as long as its link stands. ``gaps`` outlives it: topics that stopped before a gap, and where.
+    ``lacks``: whether the past of a copy has to be waited for, from an offset on."""
 
     def __init__(
-        self, peer: NodeId, me: NodeId, log: Log, patterns: Iterable[Pattern], gaps: MutableMapping[Topic, int]
+        self,
+        peer: NodeId,
+        me: NodeId,
+        log: Log,
+        patterns: Iterable[Pattern],
+        gaps: MutableMapping[Topic, int],
+        lacks: Callable[[StreamInfo, int], bool],
     ) -> None:
         self.peer = peer
         self._me = me
         self._log = log
         self._patterns = tuple(patterns)
+        self._lacks = lacks
         self._places = {(each.stream, each.epoch): each.offset for each in log.cursors(peer)}
         self._topics: dict[Stream, Topic] = {}  # merged stream -> topic
         self._sent: dict[Stream, int] = {}  # merged stream -> next number to send
@@ -123,7 +131,10 @@ class PlainLink:
     def _merge(self, key: StreamKey) -> None:
         stream, epoch = key
         info = self._log.info(stream, epoch)
-        place = max(self._places.get(key, 0), info.start)
+        place = self._places.get(key, 0)
+        if self._lacks(info, place):
+            return
+        place = max(place, info.start)
         while place < info.end:
             try:
                 stored = self._log.read(stream, epoch, place, info.end, LINK_READ_BYTES_MAX)

@@ -24,17 +24,19 @@ class Owed(Struct, frozen=True):
         return (self.appended.stream, self.appended.epoch)
 
     @property
-    def end(self) -> int:
-        return self.appended.first_offset + self.appended.count
+    def range(self) -> tuple[int, int]:
+        """The first offset, and the one behind the last."""
+        return self.appended.first_offset, self.appended.first_offset + self.appended.count
 
     def receipted(self, copies: int) -> Receipted:
         return Receipted(self.request, self.appended, copies)
 
 
 class OwedReceipts:
-    """``copies_at``: on how many nodes, this one included, a stream is safe up to an offset."""
+    """``copies_at``: on how many nodes, this one included, events of a stream are safe, from the first of them up to an
+    offset."""
 
-    def __init__(self, copies_at: Callable[[StreamKey, int], int]) -> None:
+    def __init__(self, copies_at: Callable[[StreamKey, int, int], int]) -> None:
         self._copies_at = copies_at
         self._unsynced: deque[Owed] = deque()  # by ticket
         self._uncopied: dict[StreamKey, deque[Owed]] = {}  # durable here, not yet on enough nodes; by offset
@@ -67,7 +69,7 @@ class OwedReceipts:
         """A peer has synced more of this stream."""
         waiting = self._uncopied.get(key)
         receipts: list[Receipted] = []
-        while waiting and (copies := self._copies_at(key, waiting[0].end)) >= waiting[0].copies:
+        while waiting and (copies := self._copies_at(key, *waiting[0].range)) >= waiting[0].copies:
             receipts.append(waiting.popleft().receipted(copies))
         if waiting is not None and not waiting:
             del self._uncopied[key]
@@ -99,6 +101,6 @@ class OwedReceipts:
         error = CopiesMissing(
             f"kept at {place.stream} from offset {place.first_offset} on, but not on enough nodes",
             asked=owed.copies,
-            have=self._copies_at(owed.key, owed.end),
+            have=self._copies_at(owed.key, *owed.range),
         )
         return Refused(owed.request, error)

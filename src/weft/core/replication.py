@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
@@ -16,18 +17,21 @@ from weft.core.messages import (
     PeerFault,
     PeerRefused,
     ReceivedAcks,
+    ReceivedBegins,
     ReceivedCopies,
     ReceivedPlain,
     ReceivedPlainAck,
     ReceivedResume,
     SendAcks,
+    SendBegins,
     SendCopies,
     SendPlain,
     SendPlainAck,
     SendResume,
     StreamKey,
 )
-from weft.core.outgoing import Followers, Outgoing
+from weft.core.outgoing import Branch, Followers, Outgoing
+from weft.core.past import Pasts
 from weft.core.plain import PlainLink
 from weft.core.routes import Routes
 from weft.core.settings import BrokerSettings
@@ -58,6 +62,7 @@ class PeerFlows:
 
     incoming: Incoming
     outgoing: Outgoing
+    past: bool  # it knows of copies that begin in the middle
     resuming: list[ReceivedResume] = field(default_factory=list)  # parts of a resume that is not complete yet
 
 
@@ -74,6 +79,7 @@ class Replication:
         floors: MutableMapping[StreamKey, int],
         is_wanted_here: Callable[[Topic], bool],
     ) -> None:
+        self.pasts = Pasts(log, self, settings.past_timeout_s)
         self.links: dict[NodeId, PeerFlows] = {}
         self.plain: dict[NodeId, PlainLink] = {}
         self._plain_gaps: dict[NodeId, dict[Topic, int]] = {}  # what PlainLink says; as many as there are streams
@@ -95,22 +101,26 @@ class Replication:
 
     # --- links ---------------------------------------------------------------------------------------------------
 
-    def link_up(self, peer: NodeId, now_s: float) -> None:
+    def link_up(self, peer: NodeId, now_s: float, *, past: bool) -> None:
         if peer in self.links:
             self.links[peer].outgoing.close()
         outgoing = Outgoing(
             peer,
             self._log,
             self._settings.window_bytes,
-            lambda key: self._routes.wants(peer, key[0].origin, key[0].topic),
+            Branch(
+                lambda key: self._routes.wants(peer, key[0].origin, key[0].topic),
+                (lambda key: self._routes.since(peer, key[0].origin, key[0].topic)) if past else None,
+            ),
             self._followers,
+            self.pasts,
         )
         outgoing.progress_s = now_s
-        self.links[peer] = PeerFlows(Incoming(peer, self._me, self._log), outgoing)
+        self.links[peer] = PeerFlows(Incoming(peer, self._me, self._log), outgoing, past)
 
     def plain_link_up(self, peer: NodeId) -> list[Effect]:
         gaps = self._plain_gaps.setdefault(peer, {})
-        self.plain[peer] = PlainLink(peer, self._me, self._log, self._settings.plain_patterns, gaps)
+        self.plain[peer] = PlainLink(peer, self._me, self._log, self._settings.plain_patterns, gaps, self._lacks)
         return self._send_plain(self.plain[peer])
 
     def link_down(self, peer: NodeId) -> None:
@@ -118,6 +128,7 @@ class Replication:
         if link is not None:
             link.outgoing.close()
             self._owing.pop(peer, None)
+            self.pasts.link_down(peer)
         self.plain.pop(peer, None)
         if not self._plain_gaps.get(peer):
             self._plain_gaps.pop(peer, None)
@@ -165,16 +176,54 @@ class Replication:
         self._orphans = {origin for origin, since_s in self._lost_s.items() if since_s + ORPHAN_DELAY_S <= now_s}
         waiting_s = (since_s for origin, since_s in self._lost_s.items() if origin not in self._orphans)
         self.orphans_due_s = min((since_s + ORPHAN_DELAY_S for since_s in waiting_s), default=None)
+        self.pasts.look_again(now_s)
+
+    # --- the past of copies --------------------------------------------------------------------------------------
+
+    def take_given_up(self) -> list[StreamKey]:
+        """Streams whose past somebody waited for, and that go on without it."""
+        keys = self.pasts.take_given_up()
+        for key in keys:
+            for outgoing in self._followers.of(key):
+                outgoing.advanced(key)
+            for plain in self.plain.values():
+                plain.merge(key)
+        return keys
+
+    def givers(self, key: StreamKey) -> list[NodeId]:
+        """The parents; anybody, if their versions are too old or what the origin had is lost."""
+        able = sorted(peer for peer, link in self.links.items() if link.past)
+        parents = [peer for peer in able if key[0].origin in self.links[peer].incoming.asked]
+        return able if self._is_of_lost_log(key) else parents or able
+
+    def lost_since(self, key: StreamKey, now_s: float) -> float | None:
+        return now_s if self._is_of_lost_log(key) else self._lost_s.get(key[0].origin)
+
+    def _is_of_lost_log(self, key: StreamKey) -> bool:
+        """Its origin is there, with another log."""
+        stream, epoch = key
+        state = self._routes.states.get(stream.origin)
+        return state is not None and state.epoch != epoch
+
+    def _lacks(self, info: StreamInfo, offset: int) -> bool:
+        return self.pasts.lacks(info, offset=offset)
 
     def _resume(self, peer: NodeId, origins: Iterable[NodeId], leave: Iterable[NodeId] = ()) -> list[Effect]:
         wanted = set(origins)
-        has = [
-            Position(info.stream, info.epoch, info.end) for info in self._log.streams() if info.stream.origin in wanted
-        ]
+        has = [info for info in self._log.streams() if info.stream.origin in wanted]
         chunks = [has[at : at + RESUME_POSITIONS_MAX] for at in range(0, len(has), RESUME_POSITIONS_MAX)] or [[]]
         names, left = tuple(sorted(wanted)), tuple(sorted(leave))
         return [
-            SendResume(peer, names, tuple(chunk), left, more=place < len(chunks) - 1)
+            SendResume(
+                peer,
+                names,
+                tuple(Position(info.stream, info.epoch, info.end) for info in chunk),
+                left,
+                more=place < len(chunks) - 1,
+                begins=tuple(
+                    Position(info.stream, info.epoch, info.start) for info in chunk if info.late_us is not None
+                ),
+            )
             for place, chunk in enumerate(chunks)
         ]
 
@@ -193,7 +242,8 @@ class Replication:
         origins = [origin for part in parts for origin in part.origins]
         positions = [position for part in parts for position in part.positions]
         if origins:
-            link.outgoing.resume(origins, positions, self._log.streams())
+            begins = [position for part in parts for position in part.begins]
+            link.outgoing.resume(origins, positions, begins, self._log.streams())
         else:
             for position in positions:
                 link.outgoing.go_back(position)
@@ -235,14 +285,30 @@ class Replication:
         effects += self._refuse(link.incoming, refused)
         return [*effects, *self._acks(link)] if known else effects
 
-    def _take(self, incoming: Incoming, copy: Copy, now_s: float) -> Taken | PeerFault:
+    def received_begins(self, received: ReceivedBegins, now_s: float) -> list[Effect]:
+        """Begin copies that there is nothing of here. What a full disk keeps from beginning, begins with its first
+        batch."""
+        link = self.links.get(received.peer)
+        for begin in received.begins if link is not None else ():
+            stream, epoch, offset = begin.position.stream, begin.position.epoch, begin.position.offset
+            if stream.origin == self._me or offset > COPY_OFFSET_MAX or end_of(self._log, stream, epoch):
+                continue
+            if link is not None and self._is_expected(link.incoming, stream.origin, now_s):
+                with suppress(StorageError):
+                    self._log.begin_late(stream, epoch, offset, begin.late_us)
+                    self._floors[(stream, epoch)] = max(begin.latest, self._floors.get((stream, epoch), 0))
+        return []
+
+    def _is_expected(self, incoming: Incoming, origin: NodeId, now_s: float) -> bool:
         """An origin's streams are taken from the peer that they were asked of. Those of an origin out of reach are
         taken from everybody, also before we ask: we may not know that there are any."""
+        return incoming.may_bring(origin, now_s) or self._routes.topology.parent(origin, self._me) is None
+
+    def _take(self, incoming: Incoming, copy: Copy, now_s: float) -> Taken | PeerFault:
         origin = copy.stream.origin
-        is_expected = incoming.may_bring(origin, now_s) or origin == self._me or incoming.is_known(copy)
-        if not is_expected and self._routes.topology.parent(origin, self._me) is not None:
-            return PeerFault.UNASKED
-        return incoming.take(copy)
+        if origin == self._me or incoming.is_known(copy) or self._is_expected(incoming, origin, now_s):
+            return incoming.take(copy)
+        return PeerFault.UNASKED
 
     def _refuse(self, incoming: Incoming, refused: Mapping[PeerFault, list[Copy]]) -> list[Effect]:
         """Say what was not taken, and tell the peer which of its events are not ours: it counts on our copy."""
@@ -286,9 +352,9 @@ class Replication:
                 effects.append(PeerRefused(acks.peer, PeerFault.DIFFERS, what))
         return [_key(each) for each in acks.positions if link.outgoing.acked(each, now_s)], effects
 
-    def synced(self, advanced: Mapping[StreamKey, int]) -> list[Effect]:
+    def synced(self, advanced: Mapping[StreamKey, int], now_s: float) -> list[Effect]:
         """Acknowledge what a sync made durable, and see who wants it."""
-        effects: list[Effect] = []
+        effects = self.pasts.synced(advanced, now_s)
         for peer in list(self._owing):
             effects += self._acks(self.links[peer])
         for key in advanced:
@@ -323,6 +389,8 @@ class Replication:
         effects: list[Effect] = []
         for outgoing in list(self._followers.ready):
             copies = outgoing.pump(lambda key: self._floors.get(key, 0), now_s)
+            if begun := outgoing.take_begun():
+                effects.append(SendBegins(outgoing.peer, begun))
             if copies:
                 effects.append(SendCopies(outgoing.peer, tuple(copies)))
                 if self._acks_due_s is None:
@@ -330,7 +398,7 @@ class Replication:
             effects += map(DamageFound, outgoing.take_damage())
         for plain in self.plain.values():
             effects += map(DamageFound, plain.take_damage())
-        return effects
+        return [*effects, *self.pasts.pump(now_s)]
 
     @property
     def busy(self) -> bool:
@@ -344,15 +412,16 @@ class Replication:
         for link in candidates[: copies - 1]:
             link.outgoing.keep(key)
 
-    def copies_at(self, key: StreamKey, end: int) -> int:
-        """On how many nodes, this one included, a stream of ours is durable up to an offset."""
-        return 1 + sum(link.outgoing.has(key, end) for link in self.links.values())
+    def copies_at(self, key: StreamKey, first: int, end: int) -> int:
+        """On how many nodes, this one included, these events of a stream of ours are durable."""
+        return 1 + sum(link.outgoing.has(key, first, end) for link in self.links.values())
 
-    def neighbours_of(self, key: StreamKey, end: int) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
-        """Peers that events of this stream come from now, and peers that have it from us, durable, up to an offset."""
+    def neighbours_of(self, key: StreamKey, offset: int) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
+        """Peers that events of this stream come from now, and peers that have this one from us, durable."""
         origin = key[0].origin
         sources = () if origin == self._me else tuple(sorted(self._parents(origin)))
-        return sources, tuple(sorted(peer for peer, link in self.links.items() if link.outgoing.has(key, end)))
+        have = (peer for peer, link in self.links.items() if link.outgoing.has(key, offset, offset + 1))
+        return sources, tuple(sorted(have))
 
     # --- when things go wrong --------------------------------------------------------------------------------------
 
@@ -365,7 +434,7 @@ class Replication:
         return []
 
     def get_timer(self) -> float | None:
-        due_s = self._acks_due_s
+        due_s = soonest(self._acks_due_s, self.pasts.get_timer())
         for plain in self.plain.values():
             if plain.unmerged:
                 due_s = soonest(due_s, self._merge_due_s)

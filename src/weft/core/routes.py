@@ -7,11 +7,22 @@ from typing import Final
 
 from weft.core.messages import TellInterest
 from weft.core.settings import INTEREST_OWN_PATTERNS_MAX, InterestSettings
-from weft.core.topics import EVERYWHERE, is_own
+from weft.core.topics import EVERYWHERE, EVERYWHERE_PREFIXES, is_own
 from weft.membership import NodeState
 from weft.model import NodeId, Pattern, Topic
 from weft.model.later import LATER_PREFIX
-from weft.routing import Interest, InterestTable, Topology, aggregate, begin_alike, summarize
+from weft.routing import (
+    SINCE_EVER_US,
+    Interest,
+    InterestTable,
+    Topology,
+    Wishes,
+    aggregate,
+    begin_alike,
+    since_of,
+    summarize,
+    without_covered,
+)
 
 MERGED_PATTERNS_MAX: Final = 384  # merged with care in ten milliseconds; ten times as many take ten times as long
 
@@ -37,7 +48,9 @@ class Routes:
         self._states[state.node_id] = state
         version = (state.incarnation, state.version)
         summary = state.interest_summary
-        self._users.update(state.node_id, version, (each for each in state.interest if not is_own(each)), summary)
+        users = [each for each in state.interest if not is_own(each)]
+        since_us = dict(zip(state.interest, state.interest_since_us, strict=False))
+        self._users.update(state.node_id, version, users, summary, since_us)
         self._own.update(state.node_id, version, (each for each in state.interest if is_own(each)), summary)
         if before is None or before.neighbours != state.neighbours:
             self._stale = True
@@ -83,6 +96,15 @@ class Routes:
         """
         return self._has_wish(child, origin, self.interested(topic))
 
+    def since(self, child: NodeId, origin: NodeId, topic: Topic) -> int:
+        """Since when the topic is wanted in that branch: the earliest of all who want it there. The mesh's own topics,
+        and buckets, are wanted since ever."""
+        if is_own(topic) or topic.startswith(EVERYWHERE_PREFIXES):
+            return SINCE_EVER_US
+        who = self._users.who(topic)
+        found = (self._users.since(node, topic) for node in who if self._has_wish(child, origin, {node}))
+        return min(found, default=SINCE_EVER_US)
+
     def _has_wish(self, child: NodeId, origin: NodeId, interested: Set[NodeId]) -> bool:
         root = self.me if self.topology.parent(origin, self.me) is None else origin
         return child in interested or child in self.topology.next_hops(root, self.me, interested)
@@ -99,16 +121,29 @@ def _links(states: Iterable[NodeState]) -> dict[NodeId, Iterable[NodeId]]:
     return {**links, **strangers}
 
 
-def told_interest(patterns: set[Pattern], settings: InterestSettings) -> TellInterest:
+def told_interest(wishes: Wishes, settings: InterestSettings) -> TellInterest:
     """What a node tells the mesh: its subscribers' patterns, and the mesh's own topics apart, so that widening one list
     does not lose the other. If one is widened, a summary says which of it is meant."""
-    wanted = patterns.union(EVERYWHERE)  # every node knows where groups stand, and all buckets
+    wanted = {**wishes, **dict.fromkeys(EVERYWHERE, SINCE_EVER_US)}  # every node knows where groups stand, all buckets
     summarizes = settings.filter_bytes_max > 0
     own = _told({each for each in wanted if is_own(each)}, INTEREST_OWN_PATTERNS_MAX, summarizes)
-    users = _told({each for each in wanted if not is_own(each)}, settings.patterns_max, summarizes)
-    widened = own.widened or users.widened
+    users = {pattern: since_us for pattern, since_us in wanted.items() if not is_own(pattern)}
+    told, widened = _told_wishes(users, settings.patterns_max, summarizes)
+    widened = own.widened or widened
     summary = summarize(wanted, settings.filter_bytes_max) if widened and summarizes else None
-    return TellInterest(tuple(sorted((*own.patterns, *users.patterns))), widened, summary)
+    told.update(dict.fromkeys(own.patterns, SINCE_EVER_US))
+    patterns = tuple(sorted(told))
+    return TellInterest(patterns, widened, summary, tuple(told[each] for each in patterns))
+
+
+def _told_wishes(wishes: Wishes, patterns_max: int, summarizes: bool) -> tuple[dict[Pattern, int], bool]:
+    """With since when each is wanted; and whether they are wider than what was asked for."""
+    if len(wishes) <= MERGED_PATTERNS_MAX:
+        exact = without_covered(wishes)
+        if len(exact) <= patterns_max:
+            return exact, False
+    interest = _told(set(wishes), patterns_max, summarizes)
+    return since_of(interest.patterns, wishes), interest.widened
 
 
 def _told(patterns: set[Pattern], patterns_max: int, summarizes: bool) -> Interest:

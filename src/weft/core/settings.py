@@ -40,5 +40,6 @@ class BrokerSettings:
     copies_timeout_s: float = 10.0  # longer than a link needs to come back, shorter than publishers wait
     copies_of: Callable[[Topic], int] = one_copy
     plain_patterns: tuple[Pattern, ...] = (EVERYTHING,)
+    past_timeout_s: float = 600.0  # an origin is away for so long: what nobody has of it is no longer waited for
     interest: InterestSettings = field(default_factory=InterestSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 from weft.core.beginnings import Beginnings, Search
 from weft.core.groups.hand import Given, Nothing
 from weft.core.messages import Deliver, Delivered, Effect, Ended, HeldUp, Holder, Opened, StreamKey, Subscribe
+from weft.core.past import Pasts
 from weft.core.plain import LINK_READ_BYTES_MAX
 from weft.core.topics import Selection, selects
 from weft.errors import UsageError, WeftError
@@ -19,6 +20,7 @@ from weft.limits import KIB, MIB
 from weft.log import Log, StreamInfo
 from weft.model import Batch, NodeId, Pattern, Position, Topic
 from weft.model.batch_header import HEADER_BYTES, end_offset
+from weft.routing import SINCE_EVER_US
 
 PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
 STEP_BYTES_MAX: Final = 8 * MIB  # read for all of them in one step: some milliseconds
@@ -94,7 +96,8 @@ class Subscription:
 class Subscriptions:
     """All subscribers of this node."""
 
-    def __init__(self, me: NodeId, log: Log, floors: MutableMapping[StreamKey, int]) -> None:
+    def __init__(self, me: NodeId, log: Log, floors: MutableMapping[StreamKey, int], pasts: Pasts) -> None:
+        self.pasts = pasts
         self._me = me
         self._log = log
         self._floors = floors
@@ -115,8 +118,13 @@ class Subscriptions:
     def get(self, subscription: int) -> Subscription | None:
         return self._all.get(subscription)
 
-    def patterns(self) -> set[Pattern]:
-        return {each.pattern for each in self._all.values()}
+    def wishes(self) -> dict[Pattern, int]:
+        """What is wanted here, and since when. Groups may stand anywhere."""
+        found: dict[Pattern, int] = {}
+        for each in self._all.values():
+            since_us = SINCE_EVER_US if each.group else each.beginnings.since_us
+            found[each.pattern] = min(since_us, found.get(each.pattern, since_us))
+        return found
 
     def wants(self, topic: Topic) -> bool:
         return bool(self._selection.match(topic))
@@ -299,13 +307,16 @@ class Subscriptions:
         stream, epoch = key
         search = subscription.searches.get(key)
         if search is not None:
-            found = search.find(self._log, key, self._floors)
+            found = search.find(self._log, key, self._floors, self.pasts)
             if found is None:
                 return []
             subscription.position(key, found)
             del subscription.behind[key]
         cursor = subscription.cursors[key]
-        durable = self._log.info(stream, epoch).end
+        info = self._log.info(stream, epoch)
+        durable = info.end
+        if cursor < info.start and self.pasts.lacks(info, offset=cursor):
+            return []
         if subscription.ration is not None:
             return self._read_ration(subscription, subscription.ration, key, durable, turn, now_s)
         if cursor >= durable:

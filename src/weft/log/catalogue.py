@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from weft.log.errors import UnknownStream
+from weft.log.parts import joined, whole_parts
 from weft.log.records import StreamState
 from weft.model import Epoch, Pattern, Stream, Topic, matches
 from weft.model.topic import ONE, REST
@@ -17,7 +18,10 @@ StreamKey: TypeAlias = tuple[Stream, Epoch]
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """What the log has of a stream: offsets from ``start`` up to, not including, ``end``."""
+    """What the log has of a stream: offsets from ``start`` up to, not including, ``end``.
+
+    ``late_us``: it is a copy that was begun in the middle, because nobody wanted what was before this time.
+    """
 
     stream: Stream
     epoch: Epoch
@@ -25,12 +29,17 @@ class StreamInfo:
     end: int
     bytes: int
     latest_us: int
+    late_us: int | None = None
 
 
 def info_of(state: StreamState) -> StreamInfo:
     """Of what is durable."""
-    retained = state.bytes_end - state.bytes_start
-    return StreamInfo(state.stream, state.epoch, state.start, state.durable, retained, state.latest_us)
+    if state.past is None:  # as most are
+        first, retained = state, state.bytes_end - state.bytes_start
+    else:
+        parts = whole_parts(state)
+        first, retained = parts[0], sum(part.bytes_end - part.bytes_start for part in parts)
+    return StreamInfo(state.stream, state.epoch, first.start, state.durable, retained, state.latest_us, first.late_us)
 
 
 def _place(state: StreamState) -> StreamKey:
@@ -49,14 +58,23 @@ class Catalogue:
         self.by_name: dict[tuple[Stream, Epoch], StreamState] = {}
         self.by_id: dict[int, StreamState] = {}
         self._by_topic: dict[Topic, list[StreamState]] = {}
+        by_name: dict[StreamKey, list[StreamState]] = {}
         for state in states:
-            self._add(state)
+            by_name.setdefault((state.stream, state.epoch), []).append(state)
+        for parts in by_name.values():
+            self._add(joined(parts))
+            self.by_id.update((part.id, part) for part in parts)
         self._ordered: list[StreamKey] = sorted(self.by_name)
         self.next_id = max((0, *self.by_id, *numbers_used)) + 1
 
     def add(self, state: StreamState) -> None:
         self._add(state)
         insort(self._ordered, (state.stream, state.epoch))
+
+    def add_past(self, behind: StreamState, part: StreamState) -> None:
+        behind.past = part
+        self.by_id[part.id] = part
+        self.next_id = part.id + 1
 
     def _add(self, state: StreamState) -> None:
         self.by_name[(state.stream, state.epoch)] = state

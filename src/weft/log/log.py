@@ -25,6 +25,7 @@ from weft.log.entries import Kind, note
 from weft.log.errors import DiskFull, GapInCopy, SequenceReused
 from weft.log.gathering import Run, gathered, pack_pieces, rounds
 from weft.log.ledger import Group, Ledger
+from weft.log.parts import part_fetched, whole_parts
 from weft.log.places import Places
 from weft.log.producers import Sent, same_events, sent_as
 from weft.log.promises import Promised, Promises
@@ -278,19 +279,22 @@ class Log:
                 self._restart(state, first)
             return self.appended
 
-    def _begin_copy(self, stream: Stream, epoch: Epoch, first: int) -> int:
+    def _begin_copy(self, stream: Stream, epoch: Epoch, first: int, late_us: int | None = None) -> int:
         """A copy without events."""
-        state = StreamState(self._catalogue.next_id, new_record(stream, epoch, first))
+        state = StreamState(self._catalogue.next_id, new_record(stream, epoch, first, late_us))
         self._write([state.record_write()])
         self._name(state)
         self._dirty[state.id] = first
         return self.appended
 
-    def _restart(self, state: StreamState, first: int) -> None:
+    def _restart(self, state: StreamState, first: int, late_us: int | None = None) -> None:
         """What is in table files goes at once. The rest goes when it is there, too: recovery counts what is not."""
+        if state.past is not None:  # it would be apart from what comes now
+            past, state.past = state.past, None
+            self._restart(past, past.end)
         writes, stale = dropping(self.store, state.id, first, state.latest_us, self._segments.flushed)
         taken = {"start": first, "bytes_start": state.bytes_end, "end": first, "durable": first}
-        self._change(state, writes, {**taken, "latest_us": keys.NO_TIME_US, "segment": 0})
+        self._change(state, writes, {**taken, "latest_us": keys.NO_TIME_US, "segment": 0, "late_us": late_us})
         for segment in stale:
             self._segments.drop_later(segment, state.id, first)
         self._named.append(state.id)  # anew: the next sync promises the new copy instead of the old one
@@ -300,6 +304,76 @@ class Log:
         """A stream is new."""
         self._catalogue.add(state)
         self._named.append(state.id)
+
+    # --- copies that begin in the middle -------------------------------------------------------------------------
+
+    def begin_late(self, stream: Stream, epoch: Epoch, first: int, since_us: int) -> int:
+        """A copy that is not here yet, or has nothing yet, begins at ``first`` on purpose: nobody here wants what came
+        before ``since_us``. Durable with the ticket returned."""
+        with self._lock:
+            state = self._states.get((stream, epoch))
+            if state is None:
+                return self._begin_copy(stream, epoch, first, since_us)
+            if state.end:
+                raise UsageError(f"there is a copy of {stream}", end=state.end)
+            self._restart(state, first, since_us)
+            return self.appended
+
+    def begin_past(self, stream: Stream, epoch: Epoch, first: int, late_us: int | None) -> int:
+        """Get ready for what a copy lacks from ``first`` on, up to where it begins now. ``late_us``: what came before
+        that time is still not wanted; None: this is where the stream begins at its source.
+
+        What was begun before and does not reach the copy makes way, if its source no longer has what follows it.
+        Durable with the ticket returned.
+        """
+        with self._lock:
+            behind = whole_parts(self.state(stream, epoch))[0]
+            begun = behind.past
+            if first > behind.start or (begun is not None and first < begun.end):
+                raise UsageError(f"that is no past of {stream}", first=first, start=behind.start)
+            if begun is not None:
+                self._restart(begun, first, late_us)
+                return self.appended
+            part = StreamState(self._catalogue.next_id, new_record(stream, epoch, first, late_us))
+            self._write([part.record_write()])
+            self._catalogue.add_past(behind, part)
+            self._named.append(part.id)
+            self._dirty[part.id] = first
+            return self.appended
+
+    def append_past(self, stream: Stream, epoch: Epoch, batches: Iterable[Batch], end: int) -> int:
+        """The next batches of a past that was begun. Offsets between them, and behind them up to ``end``, are no longer
+        at their source. What the copy has already is cut off."""
+        with self._lock:
+            state = self.state(stream, epoch)
+            part = part_fetched(state)
+            if part is None:
+                raise UsageError(f"no past of {stream} was begun")
+            until = whole_parts(state)[0].start
+            for batch in batches:
+                if batch.base_offset >= until:
+                    break
+                if batch.base_offset < part.end:
+                    raise GapInCopy(f"a batch of {stream} does not follow", base=batch.base_offset, expected=part.end)
+                if batch.base_offset > part.end:
+                    self._append_gone(part, batch.base_offset)
+                kept = batch.slice(batch.base_offset, until) if batch.end_offset > until else batch
+                self._store([_Entry(part, False, [], kept, b"")])
+            if min(end, until) > part.end:
+                self._append_gone(part, min(end, until))
+            return self.appended
+
+    def forget_past(self, stream: Stream, epoch: Epoch) -> None:
+        """Let go of a past that was begun and that nobody waits for."""
+        with self._lock:
+            part = part_fetched(self.state(stream, epoch))
+            if part is not None and part.start < part.end:
+                self._restart(part, part.end)
+
+    def past_end(self, stream: Stream, epoch: Epoch) -> int | None:
+        """How far the past that is being fetched goes, durable or not; None if none is."""
+        part = part_fetched(self.state(stream, epoch))
+        return None if part is None else part.end
 
     def _store(self, entries: Sequence[_Entry]) -> None:
         """Store entries of different streams in one write, with index points where they are due, and note them."""
@@ -410,7 +484,8 @@ class Log:
             for number, end in group.ends.items():
                 state = self._catalogue.by_id[number]
                 state.durable = max(state.durable, end)  # a copy may have been restarted meanwhile
-                advanced[(state.stream, state.epoch)] = state.durable
+                name = (state.stream, state.epoch)
+                advanced[name] = self._states[name].durable  # of a part before it, it is news, too
             self.synced = group.ticket
         return advanced
 
@@ -520,6 +595,18 @@ class Log:
         or gone, PositionExpired, PositionAhead or UnknownStream if it never was or no longer is there.
         """
         state = self.state(stream, epoch)
+        if state.start <= first or state.past is None:
+            return self._read_part(state, first, end, bytes_max)
+        parts = whole_parts(state)
+        holding = next((number for number, part in enumerate(parts) if first < part.durable), len(parts) - 1)
+        found: list[bytes] = []
+        for part in parts[holding:]:
+            found = self._read_part(part, first if part is parts[holding] else part.start, end, bytes_max)
+            if found or end <= part.durable:
+                break
+        return found
+
+    def _read_part(self, state: StreamState, first: int, end: int, bytes_max: int) -> list[bytes]:
         if state.start <= first:
             recent = self._recent.read(state.id, first, min(end, state.durable), bytes_max)
             if recent:
@@ -528,7 +615,12 @@ class Log:
 
     def seek(self, stream: Stream, epoch: Epoch, timestamp_us: int) -> int:
         """The offset of the first event at or after a time; the end of the stream if there is none yet."""
-        return seek_time(self.store, self.state(stream, epoch), timestamp_us)
+        state = self.state(stream, epoch)
+        for part in whole_parts(state)[:-1]:
+            found = seek_time(self.store, part, timestamp_us)
+            if found < part.durable:
+                return found
+        return seek_time(self.store, state, timestamp_us)
 
     # --- where others stand --------------------------------------------------------------------------------------
 
@@ -567,7 +659,7 @@ class Log:
 
     # --- for retention and compaction ----------------------------------------------------------------------------
 
-    def change(self, state: StreamState, seen_start: int, writes: list[Write], **values: int) -> bool:
+    def change(self, state: StreamState, seen_start: int, writes: list[Write], **values: int | None) -> bool:
         """Give fields of a state new values, and write ``writes`` and its record together; all or nothing.
 
         False, and nothing happens, if the stream no longer starts where the caller has seen it start: then it is a copy
@@ -582,7 +674,7 @@ class Log:
                 self._ledger.started(state.id, state.start)
         return True
 
-    def _change(self, state: StreamState, writes: list[Write], values: Mapping[str, int]) -> None:
+    def _change(self, state: StreamState, writes: list[Write], values: Mapping[str, int | None]) -> None:
         """The state comes first: who does not find what was deleted knows from it why."""
         before = {name: getattr(state, name) for name in values}
         _set(state, values)
@@ -627,6 +719,6 @@ def _entry(state: StreamState, is_new: bool, run: Run) -> _Entry:
     return _Entry(state, is_new, run, gathered(batches, state.end), pack_pieces(batches))
 
 
-def _set(state: StreamState, values: Mapping[str, int]) -> None:
+def _set(state: StreamState, values: Mapping[str, int | None]) -> None:
     for name, value in values.items():
         setattr(state, name, value)

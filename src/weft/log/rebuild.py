@@ -69,7 +69,7 @@ class Rebuild:
 
     def _prepare(self) -> None:
         for number, old in self._survey.streams.items():
-            state = StreamState(number, new_record(old.stream, old.epoch, old.start))
+            state = StreamState(number, new_record(old.stream, old.epoch, old.start, old.late_us))
             state.compacted = old.compacted
             self._states[number] = state
         if self._moving:

@@ -29,14 +29,15 @@ class StreamRecord(msgspec.Struct, array_like=True, frozen=True):
     bytes_end: int  # how many there ever were
     latest_us: int  # the greatest timestamp so far
     compacted: int  # below this offset every key is there once
+    late_us: int | None = None  # begins in the middle on purpose, and has what came since this time (``parts``)
 
 
 class StreamState:
     """A stream in memory. ``end`` counts what was appended, ``durable`` what a sync has covered."""
 
     __slots__ = (
-        "bytes_end", "bytes_start", "compacted", "durable", "end", "epoch", "id", "latest_us", "point_bytes",
-        "segment", "start", "stream",
+        "bytes_end", "bytes_start", "compacted", "durable", "end", "epoch", "id", "late_us", "latest_us", "past",
+        "point_bytes", "segment", "start", "stream",
     )  # fmt: skip
 
     def __init__(self, stream_id: int, record: StreamRecord) -> None:
@@ -50,6 +51,8 @@ class StreamState:
         self.bytes_end = record.bytes_end
         self.latest_us = record.latest_us
         self.compacted = record.compacted
+        self.late_us = record.late_us
+        self.past: StreamState | None = None  # the part before this one, whole or being fetched
         self.segment = 0  # of the last index point that this process has made; 0: none, so the next batch gets one
         self.point_bytes = record.bytes_end
 
@@ -82,12 +85,15 @@ class StreamState:
             self.bytes_end,
             self.latest_us,
             self.compacted,
+            self.late_us,
         )
         return Put(Space.TABLES, keys.stream_key(self.id), _ENCODER.encode(record))
 
 
-def new_record(stream: Stream, epoch: Epoch, start: int) -> StreamRecord:
-    return StreamRecord(stream.topic, stream.origin, stream.partition, epoch, start, start, 0, 0, NO_TIME_US, 0)
+def new_record(stream: Stream, epoch: Epoch, start: int, late_us: int | None = None) -> StreamRecord:
+    return StreamRecord(
+        stream.topic, stream.origin, stream.partition, epoch, start, start, 0, 0, NO_TIME_US, 0, late_us
+    )
 
 
 def meta_write(name: str, value: int) -> Write:

@@ -29,10 +29,11 @@ from weft.log.survey import SEGMENT_END, Survey, losses
 from weft.model.batch import Batch
 from weft.model.stream import Epoch
 
-FORMAT: Final = 3
-# 1 had producers without checksums, 2 no gathered batches. They are read, and are 3 once the log is open: who knows
-# only an older one would misread the checksums, or not recognise what was gathered when it is sent again.
-FORMATS_READ: Final = (1, 2, FORMAT)
+FORMAT: Final = 4
+# 1 had producers without checksums, 2 no gathered batches, 3 no streams in parts. They are read, and are 4 once the log
+# is open: who knows only an older one would misread the checksums, not recognise what was gathered when it is sent
+# again, or take a part of a stream for all of it.
+FORMATS_READ: Final = (1, 2, 3, FORMAT)
 
 
 @dataclass(frozen=True, slots=True)

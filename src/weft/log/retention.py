@@ -6,7 +6,7 @@ the log begins a new segment, and the next round takes it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from weft.log.dropping import dropping
 from weft.log.errors import DiskFull, StoreCorrupt
 from weft.log.keys import Point
 from weft.log.log import Log
+from weft.log.parts import whole_parts
 from weft.log.records import StreamState
 from weft.log.store import Store
 from weft.model import Epoch, Pattern, Stream, Topic, matches
@@ -62,13 +63,13 @@ def retain(log: Log, rules: Sequence[RetentionRule], now_us: int) -> list[Expire
     damage: StoreCorrupt | None = None
     wants_segment = False
     with log.maintenance:
-        for state in log.states():
+        for state, bytes_behind in _first_parts(log.states()):
             rule = rule_for(state.stream.topic, rules)
             if rule is None:
                 continue
             start = state.start
             try:
-                wanted = _wanted(log.store, state, rule, now_us)
+                wanted = _wanted(log.store, state, rule, bytes_behind, now_us)
                 cut = None if wanted is None else _in_tables(log.store, state, wanted, log.flushed_segment)
                 wants_segment = wants_segment or cut is not wanted
                 taken = _take(log, state, start, cut) if cut is not None and cut.offset > start else None
@@ -77,6 +78,7 @@ def retain(log: Log, rules: Sequence[RetentionRule], now_us: int) -> list[Expire
                 damage = error
             except DiskFull:
                 break
+        _forget_pasts(log)
         if wants_segment:
             with suppress(DiskFull):
                 log.begin_segment()
@@ -101,7 +103,28 @@ def cut_before(log: Log, state: StreamState, offset: int) -> tuple[Expired | Non
         return taken, cut is not wanted
 
 
-def _wanted(store: Store, state: StreamState, rule: RetentionRule, now_us: int) -> Point | None:
+def _forget_pasts(log: Log) -> None:
+    """Those that will never reach their copies: the beginnings of these have expired."""
+    for state in log.states():
+        if state.past is not None and log.info(state.stream, state.epoch).late_us is None:
+            with suppress(DiskFull):
+                log.forget_past(state.stream, state.epoch)
+
+
+def _first_parts(states: Iterable[StreamState]) -> Iterator[tuple[StreamState, int]]:
+    """Of each stream the first part that has something, for the beginning goes first, and how many bytes are behind it.
+    A part that is being fetched is not there yet."""
+    for state in states:
+        bytes_behind = 0
+        first = state
+        for part in reversed(whole_parts(state)[:-1]):
+            if part.start < part.end:
+                bytes_behind += first.bytes_end - first.bytes_start
+                first = part
+        yield first, bytes_behind
+
+
+def _wanted(store: Store, state: StreamState, rule: RetentionRule, bytes_behind: int, now_us: int) -> Point | None:
     """The last point before which everything may go; None if that is where the stream begins."""
     cuts: list[Point] = []
     everything = Point(state.durable, 0, state.bytes_end, state.latest_us)
@@ -113,7 +136,7 @@ def _wanted(store: Store, state: StreamState, rule: RetentionRule, now_us: int) 
             offset = index.offset_before_time(store, state.id, fresh_us)
             cuts += [] if offset is None else _point(store, state, offset)
     if rule.stream_bytes_max is not None:
-        surplus = state.bytes_end - rule.stream_bytes_max
+        surplus = min(state.bytes_end + bytes_behind - rule.stream_bytes_max, state.bytes_end)
         if surplus >= state.bytes_end and state.durable == state.end:
             cuts.append(everything)
         elif surplus > state.bytes_start:
@@ -143,4 +166,6 @@ def _in_tables(store: Store, state: StreamState, wanted: Point, flushed: int) ->
 def _take(log: Log, state: StreamState, start: int, cut: Point) -> Expired | None:
     writes, _ = dropping(log.store, state.id, cut.offset, cut.latest_us, log.flushed_segment)
     expired = Expired(state.stream, state.epoch, start, cut.offset, cut.bytes_before - state.bytes_start)
-    return expired if log.change(state, start, writes, start=cut.offset, bytes_start=cut.bytes_before) else None
+    # What is before its beginning has expired here, whatever was before that.
+    taken = {"start": cut.offset, "bytes_start": cut.bytes_before, "late_us": None}
+    return expired if log.change(state, start, writes, **taken) else None

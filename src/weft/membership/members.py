@@ -141,8 +141,14 @@ class Members:
                 return self._sign_again(now_s)
             case SetAddresses(addresses):
                 return self._say(now_s, addresses=addresses)
-            case SetInterest(patterns, capped, summary):
-                return self._say(now_s, interest=patterns, interest_capped=capped, interest_summary=summary)
+            case SetInterest(patterns, capped, summary, since_us):
+                return self._say(
+                    now_s,
+                    interest=patterns,
+                    interest_capped=capped,
+                    interest_summary=summary,
+                    interest_since_us=since_us,
+                )
             case Leave():
                 return self._leave(now_s)
             case _:

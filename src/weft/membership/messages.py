@@ -114,9 +114,12 @@ class SetAddresses:
 
 @dataclass(frozen=True, slots=True)
 class SetInterest:
+    """``since_us``: of each pattern, since when it is wanted; empty: all since ever."""
+
     patterns: tuple[Pattern, ...]
     capped: bool = False
     summary: Summary | None = None
+    since_us: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

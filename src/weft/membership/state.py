@@ -34,6 +34,7 @@ NEIGHBOURS_MAX: Final = 1024  # links one node tells of: a hub; 67 KiB of gossip
 NUMBERS_BYTES: Final = 20
 
 
+SINCE_BYTES: Final = 9  # of a time in microseconds since 1970
 SUMMARY_BYTES: Final = 80  # of a summary beside its bits: tags and lengths of the shapes, and the hashes
 
 
@@ -99,6 +100,7 @@ class NodeState:
     interest: tuple[Pattern, ...] = ()
     interest_capped: bool = False
     interest_summary: Summary | None = None  # of what the patterns select, only what this may select is wanted
+    interest_since_us: tuple[int, ...] = ()  # of each pattern, since when it is wanted; none: all since ever
     signed: Signed | None = field(default=None, repr=False, compare=False)  # all of the above, by the node itself
     # Both follow from the rest, and are asked for in every exchange.
     digest: Digest = field(init=False, repr=False, compare=False)
@@ -114,11 +116,17 @@ class NodeState:
             + _checked_bytes("neighbours", self.neighbours, NEIGHBOURS_MAX, ORIGIN_BYTES_MAX)
             + _checked_bytes("patterns", self.interest, INTEREST_PATTERNS_MAX, TOPIC_BYTES_MAX)
         )
+        if len(self.interest_since_us) not in (0, len(self.interest)):
+            times, patterns = len(self.interest_since_us), len(self.interest)
+            raise UsageError("times of interest do not fit the patterns", times=times, patterns=patterns)
+        if self.interest_since_us and not 0 <= min(self.interest_since_us) <= max(self.interest_since_us) <= OFFSET_MAX:
+            raise UsageError("a time of interest in the state of a node is out of range", limit=OFFSET_MAX)
         digest = Digest(self.node_id, self.incarnation, self.version, self.liveness)
         object.__setattr__(self, "digest", digest)
         summary_bytes = 0 if self.interest_summary is None else SUMMARY_BYTES + self.interest_summary.size_bytes
         signed_bytes = 0 if self.signed is None else self.signed.size_bytes
-        object.__setattr__(self, "size_bytes", NUMBERS_BYTES + max(texts_bytes + summary_bytes, signed_bytes))
+        said_bytes = texts_bytes + summary_bytes + SINCE_BYTES * len(self.interest_since_us)
+        object.__setattr__(self, "size_bytes", NUMBERS_BYTES + max(said_bytes, signed_bytes))
 
     def wants_as(self, other: NodeState) -> bool:
         """Whether it is interested in the same."""

@@ -194,8 +194,10 @@ class NodeAnswers:
         return self._ordered[1]
 
     def _group_stream(self, position: Position, member: str) -> pb.GroupStream:
-        state = self._log.find(position.stream, position.epoch)
-        earliest, latest = (0, position.offset) if state is None else (state.start, state.durable)
+        earliest, latest = 0, position.offset
+        if self._log.find(position.stream, position.epoch) is not None:
+            here = self._log.info(position.stream, position.epoch)
+            earliest, latest = here.start, here.end
         return pb.GroupStream(
             position=stream_position(position),
             earliest_offset=earliest,

@@ -178,7 +178,7 @@ class Clients:
 
     def way_of(self, event: EventId) -> Way:
         key = (event.stream, event.epoch)
-        sources, acked_by = self._replication.neighbours_of(key, event.offset + 1)
+        sources, acked_by = self._replication.neighbours_of(key, event.offset)
         stored, deliveries = self._hops.stored_at(key, event.offset), self._hops.deliveries(key, event.offset)
         return Way(stored, sources, acked_by, deliveries, self._hops.since_us)
 

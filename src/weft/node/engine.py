@@ -24,7 +24,17 @@ from weft.membership import Members
 from weft.model import NodeId
 from weft.node.clients import ClientEffect
 
-PeerEffect = core.SendCopies | core.SendAcks | core.SendResume | core.SendPlain | core.SendPlainAck | calls.SendCall
+PeerEffect = (
+    core.SendCopies
+    | core.SendAcks
+    | core.SendResume
+    | core.SendBegins
+    | core.SendPastRequest
+    | core.SendPast
+    | core.SendPlain
+    | core.SendPlainAck
+    | calls.SendCall
+)
 MemberNews = (
     membership.MemberChanged
     | membership.MemberForgotten
@@ -194,8 +204,8 @@ class Engine:
     def _perform(self, effects: Iterable[core.Effect]) -> None:
         for effect in effects:
             match effect:
-                case core.TellInterest(patterns, capped, summary):
-                    self.feed_member(membership.SetInterest(patterns, capped, summary))
+                case core.TellInterest(patterns, capped, summary, since_us):
+                    self.feed_member(membership.SetInterest(patterns, capped, summary, since_us))
                 case core.DropLink(peer, reason):
                     self.links.disconnect(peer, reason)
                 case core.DamageFound(error):
@@ -204,7 +214,7 @@ class Engine:
                     self._news(effect)
                 case core.SendCopies() | core.SendAcks() | core.SendResume() | core.SendPlain() | core.SendPlainAck():
                     self.links.send(effect)
-                case calls.SendCall():
+                case core.SendBegins() | core.SendPastRequest() | core.SendPast() | calls.SendCall():
                     self.links.send(effect)
                 case calls.Replied() | calls.CallFailed() | calls.Handed() | calls.HandedOver() | calls.HandedTook():
                     self._call(effect)

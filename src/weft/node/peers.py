@@ -59,7 +59,8 @@ class LinkInputs:
 
     def link_up(self, peer: NodeId, hello: Hello, plain: bool) -> None:
         self._engine.feed_member(membership.LinkUp(peer, gossips=not plain))
-        self._engine.feed(core.LinkUp(peer, plain, calls=not plain and Feature.CALLS in hello.features))
+        past, calls = (not plain and each in hello.features for each in (Feature.PAST, Feature.CALLS))
+        self._engine.feed(core.LinkUp(peer, plain, calls=calls, past=past))
         if self._keys is not None and not plain and Feature.KEYS in hello.features:
             self._keys.link_up(peer)
 

@@ -12,19 +12,33 @@ Every answer is the same wherever the same facts are known, in whatever order th
 is Python's, answers come in order.
 """
 
-from weft.routing.interest import Interest, InterestTable, Version, aggregate, begin_alike
+from weft.routing.interest import (
+    SINCE_EVER_US,
+    Interest,
+    InterestTable,
+    Version,
+    Wishes,
+    aggregate,
+    begin_alike,
+    since_of,
+    without_covered,
+)
 from weft.routing.summary import Summary, summarize
 from weft.routing.tree import Topology
 from weft.routing.trie import Trie
 
 __all__ = [
+    "SINCE_EVER_US",
     "Interest",
     "InterestTable",
     "Summary",
     "Topology",
     "Trie",
     "Version",
+    "Wishes",
     "aggregate",
     "begin_alike",
+    "since_of",
     "summarize",
+    "without_covered",
 ]

@@ -11,16 +11,21 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeAlias
+from types import MappingProxyType
+from typing import Final, Protocol, TypeAlias
 
 from weft.errors import UsageError
 from weft.limits import INTEREST_PATTERNS_MAX, MATCHES_KEPT_MAX
-from weft.model import NodeId, Pattern, Topic
+from weft.model import NodeId, Pattern, Topic, matches
 from weft.model.topic import ONE, REST
 from weft.routing.trie import Trie
 
 Version: TypeAlias = tuple[int, int]  # incarnation, version in it: how gossip orders the states of one node
 Widening: TypeAlias = Callable[[Pattern], Iterator[Pattern]]
+Wishes: TypeAlias = Mapping[Pattern, int]  # what is wanted, and since which time; in microseconds since 1970
+
+SINCE_EVER_US: Final = 0  # everything there is
+SINCE_NEVER_US: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,34 @@ def aggregate(patterns: Iterable[Pattern], patterns_max: int = INTEREST_PATTERNS
             break
         told = _uncovered(_merged(told, widening, patterns_max))
     return Interest(tuple(sorted(told)), widened=told is not exact)
+
+
+def without_covered(wishes: Wishes) -> dict[Pattern, int]:
+    """The same wishes without those that others cover. A pattern stays although a wider one covers it, if it is wanted
+    since ever and the wider one is not. Of patterns that want what came since a time, the wider one takes the earlier.
+    """
+    kept: dict[Pattern, int] = {}
+    index: Trie[Pattern] = Trie()
+    for pattern in sorted(wishes, key=lambda each: (wishes[each] > SINCE_EVER_US, _widest_first(each))):
+        covering = index.covering(pattern)
+        if not covering:
+            index.add(pattern, pattern)
+            kept[pattern] = wishes[pattern]
+        elif all(kept[each] > SINCE_EVER_US for each in covering):
+            kept.update({each: min(kept[each], wishes[pattern]) for each in covering})
+    return kept
+
+
+def since_of(patterns: Iterable[Pattern], wishes: Wishes) -> dict[Pattern, int]:
+    """Of patterns that cover all wishes, since when they want: the earliest of what they cover."""
+    found = dict.fromkeys(patterns, SINCE_NEVER_US)
+    index: Trie[Pattern] = Trie()
+    for pattern in found:
+        index.add(pattern, pattern)
+    for pattern, since_us in wishes.items():
+        for each in index.covering(pattern):
+            found[each] = min(found[each], since_us)
+    return found
 
 
 def begin_alike(patterns: Iterable[Pattern], patterns_max: int) -> set[Pattern]:
@@ -129,6 +162,7 @@ class _Told:
     version: Version
     patterns: tuple[Pattern, ...]
     summary: Selecting | None
+    since_us: Wishes
 
 
 class InterestTable:
@@ -143,16 +177,22 @@ class InterestTable:
         self._kept: dict[Topic, frozenset[NodeId]] = {}  # answers, until something changes
 
     def update(
-        self, node: NodeId, version: Version, patterns: Iterable[Pattern], summary: Selecting | None = None
+        self,
+        node: NodeId,
+        version: Version,
+        patterns: Iterable[Pattern],
+        summary: Selecting | None = None,
+        since_us: Wishes = MappingProxyType({}),
     ) -> bool:
         """Take over all that ``node`` is interested in; whether it was news. What is not newer is ignored.
 
-        With a summary, it is interested in what a pattern selects and the summary does not rule out.
+        With a summary, it is interested in what a pattern selects and the summary does not rule out. Patterns that are
+        not in ``since_us`` are wanted since ever.
         """
         known = self._told.get(node)
         if known is not None and version <= known.version:
             return False
-        told = _Told(version, tuple(dict.fromkeys(patterns)), summary)
+        told = _Told(version, tuple(dict.fromkeys(patterns)), summary, since_us)
         self._replace(node, known, told)
         self._told[node] = told
         return True
@@ -178,6 +218,12 @@ class InterestTable:
                 self._kept.clear()
             self._kept[topic] = answer
         return answer
+
+    def since(self, node: NodeId, topic: Topic) -> int:
+        """Since when a node that wants ``topic`` wants it. Looks at all its patterns."""
+        told = self._told[node]
+        since_us = (told.since_us.get(each, SINCE_EVER_US) for each in told.patterns if matches(each, topic))
+        return min(since_us, default=SINCE_EVER_US)
 
     def _may_want(self, node: NodeId, topic: Topic) -> bool:
         summary = self._told[node].summary

@@ -19,11 +19,13 @@ from weft.spark.options import Edge, Where
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What one node has of a stream: offsets from ``first`` up to, not including, ``end``."""
+    """What one node has of a stream: offsets from ``first`` up to, not including, ``end``. ``late``: it has copied the
+    stream only from there on, and there is more elsewhere."""
 
     address: str
     first: int
     end: int
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,10 @@ class Held:
 
     @property
     def earliest(self) -> int:
+        """If nobody answered who knows where it begins, that is its very beginning: what is missing is then a loss that
+        is told."""
+        if all(copy.late for copy in self.copies):
+            return 0
         return min(copy.first for copy in self.copies)
 
     @property
@@ -71,7 +77,9 @@ def union(found: Mapping[str, Sequence[StreamPositions]]) -> dict[Place, Held]:
 
 
 def _held(said: Sequence[tuple[str, StreamPositions]]) -> Held:
-    copies = tuple(Copy(address, each.earliest_offset, each.latest_offset) for address, each in said)
+    copies = tuple(
+        Copy(address, each.earliest_offset, each.latest_offset, each.late_us is not None) for address, each in said
+    )
     events = sum(copy.end - copy.first for copy in copies)
     size_bytes = sum(each.size_bytes for _, each in said)
     return Held(copies, max(size_bytes // max(events, 1), 1), _time_offset([each for _, each in said]))

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.transport.peers.nodes import STREAM, Observer, Record, copy
 from weft.core.messages import (
+    Begin,
     Copy,
+    Past,
+    PastRequest,
     PlainEvent,
     ReceivedAcks,
+    ReceivedBegins,
     ReceivedCopies,
+    ReceivedPast,
+    ReceivedPastRequest,
     ReceivedPlain,
     ReceivedPlainAck,
     ReceivedResume,
     SendAcks,
+    SendBegins,
     SendCopies,
+    SendPast,
+    SendPastRequest,
     SendPlain,
     SendPlainAck,
     SendResume,
@@ -32,20 +43,22 @@ from weft.transport.peers.member_messages import member_message
 from weft.transport.peers.messages import Sendable, message_of
 from weft.transport.peers.receiving import Receiver
 from weft.transport.peers.signed_states import StateNotary
+from weft.wire.mesh.errors import BadMeshMessage
 
 PEER = NodeId("node-p")
 node_ids = st.sampled_from([NodeId("node-a"), NodeId("b.c"), NodeId("7")])
 offsets = st.integers(0, OFFSET_MAX - 1)
 positions = st.builds(Position, st.just(STREAM), st.integers(1, OFFSET_MAX).map(Epoch), offsets)
 copies = st.builds(
-    lambda offset, follows, expired, keep, latest: Copy(
-        STREAM, Epoch(3), copy(offset).batch, follows, expired, keep, latest
+    lambda offset, follows, expired, keep, latest, late_us: Copy(
+        STREAM, Epoch(3), copy(offset).batch, follows, expired, keep, latest, late_us
     ),
     offsets,
     offsets,
     st.booleans(),
     st.booleans(),
     offsets,
+    st.none() | st.integers(0, OFFSET_MAX),
 )
 states = st.builds(
     NodeState,
@@ -59,6 +72,10 @@ states = st.builds(
     st.sampled_from([(), (parse_pattern("a.*"), parse_pattern(">"))]),
     st.booleans(),
     st.sampled_from([None, summarize([parse_pattern("a.b"), parse_pattern("c.>")], 100)]),
+).flatmap(
+    lambda state: st.sampled_from([(), (0, OFFSET_MAX)[: len(state.interest)]]).map(
+        lambda since_us: replace(state, interest_since_us=since_us)
+    )
 )
 digests = st.builds(Digest, node_ids, st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.sampled_from(Liveness))
 numbers = st.integers(0, (1 << 64) - 1)
@@ -70,10 +87,13 @@ control: st.SearchStrategy[Message] = st.one_of(
 )
 
 
-def take(frame: bytes, *, plain: bool = False, on_control: bool = False, keys: bool = False) -> Record:
+def take(
+    frame: bytes, *, plain: bool = False, on_control: bool = False, keys: bool = False, past: bool = True
+) -> Record:
     record = Record()
     notary = StateNotary(NoNotary())
-    receiver = Receiver(PEER, 1, plain, keys, PEER_FRAME_BYTES_MAX, record, lambda: False, Observer(record), notary)
+    observer = Observer(record)
+    receiver = Receiver(PEER, 1, plain, keys, past, PEER_FRAME_BYTES_MAX, record, lambda: False, observer, notary)
     taking = (receiver.take_control_frame if on_control else receiver.take_event_frame)(frame)
     with suppress(StopIteration):  # it only ever lets others have their turn: no loop is needed
         while True:
@@ -92,7 +112,16 @@ def test_copies_arrive_as_they_were_sent(sent_copies: tuple[Copy, ...]) -> None:
     assert isinstance(received, ReceivedCopies)
 
     def facts(each: Copy) -> tuple[object, ...]:
-        return each.stream, each.epoch, each.batch.data, each.follows, each.expired, each.keep, each.latest
+        return (
+            each.stream,
+            each.epoch,
+            each.batch.data,
+            each.follows,
+            each.expired,
+            each.keep,
+            each.latest,
+            each.late_us,
+        )
 
     assert list(map(facts, received.copies)) == list(map(facts, sent_copies))
 
@@ -103,9 +132,31 @@ def test_acks_and_resumes_arrive_as_they_were_sent(
 ) -> None:
     assert sent(SendAcks(PEER, places)) == ReceivedAcks(PEER, places)
     assert sent(SendAcks(PEER, (), places)) == ReceivedAcks(PEER, (), places)
-    assert sent(SendResume(PEER, origins, places, origins[:1], more)) == ReceivedResume(
-        PEER, origins, places, origins[:1], more
+    assert sent(SendResume(PEER, origins, places, origins[:1], more, places[:1])) == ReceivedResume(
+        PEER, origins, places, origins[:1], more, places[:1]
     )
+
+
+maybe = st.none() | offsets
+
+
+@given(positions, offsets, offsets, maybe, maybe, maybe)
+@pytest.mark.req("MSH-03", "PL-05")
+def test_what_concerns_the_past_arrives_as_it_was_sent(
+    place: Position, one: int, other: int, first: int | None, offset: int | None, since_us: int | None
+) -> None:
+    begins = (Begin(place, one, other),)
+    assert sent(SendBegins(PEER, begins)) == ReceivedBegins(PEER, begins)
+    request = PastRequest(place.stream, place.epoch, one, first, offset, since_us)
+    assert sent(SendPastRequest(PEER, request)) == ReceivedPastRequest(PEER, request)
+    past = Past(place.stream, place.epoch, one, other, (copy(3).batch, copy(9).batch), since_us)
+    received = sent(SendPast(PEER, past))
+    assert isinstance(received, ReceivedPast)
+    assert [batch.data for batch in received.past.batches] == [batch.data for batch in past.batches]
+    assert replace(received.past, batches=()) == replace(past, batches=())
+    for effect in (SendBegins(PEER, begins), SendPastRequest(PEER, request), SendPast(PEER, past)):
+        with pytest.raises(BadMeshMessage, match="not agreed on"):
+            take(message_of(effect).SerializeToString(), past=False)
 
 
 @given(offsets, st.binary(max_size=20), st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3))

@@ -6,7 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.messages import Copy, PlainEvent, SendAcks, SendCopies, SendPlain, SendPlainAck, SendResume
+from weft.core.messages import (
+    Begin,
+    Copy,
+    Past,
+    PastRequest,
+    PlainEvent,
+    SendAcks,
+    SendBegins,
+    SendCopies,
+    SendPast,
+    SendPastRequest,
+    SendPlain,
+    SendPlainAck,
+    SendResume,
+)
 from weft.membership import Gossip, Heartbeat, NodeState, Ping, size_of
 from weft.model import Batch, Epoch, NodeId, Position, Stream, parse_pattern, parse_topic
 from weft.transport.peers.outbox import (
@@ -207,6 +221,25 @@ def test_heartbeats_go_first_then_acks_then_data() -> None:
         None,
     ]
     assert len(box) == 0
+
+
+@pytest.mark.req("MSH-03")
+def test_a_past_waits_with_the_data_and_is_a_frame_of_its_own() -> None:
+    box = outbox()
+    past = SendPast(PEER, Past(stream(), Epoch(1), 0, 1, (copy(0).batch,)))
+    asked = SendPastRequest(PEER, PastRequest(stream(), Epoch(1), 9))
+    begins = SendBegins(PEER, (Begin(position(3), 5, 3),))
+    for effect in (SendCopies(PEER, (copy(0),)), past, SendCopies(PEER, (copy(1), copy(2))), asked, begins):
+        box.put(effect, 1.0)
+    taken = [box.take() for _ in range(6)]
+    assert [None if each is None else each.what for each in taken] == [
+        asked,
+        begins,
+        SendCopies(PEER, (copy(0),)),
+        past,
+        SendCopies(PEER, (copy(1), copy(2))),
+        None,
+    ]
 
 
 @pytest.mark.req("PL-04")

@@ -39,7 +39,7 @@ def take(message: PeerMessage, with_notary: StateNotary) -> Record:
     record = Record()
 
     async def story() -> None:
-        receiver = Receiver(PEER, 1, False, False, 1 << 20, record, lambda: False, Observer(record), with_notary)
+        receiver = Receiver(PEER, 1, False, False, False, 1 << 20, record, lambda: False, Observer(record), with_notary)
         await receiver.take_control_frame(message.SerializeToString())
 
     asyncio.run(story())

@@ -12,7 +12,7 @@ from random import Random
 from typing import Final, Protocol
 
 from weft.core.groups import GroupSettings
-from weft.core.messages import Edge
+from weft.core.messages import Edge, FromTime, Start
 from weft.core.policy import GroupPolicy
 from weft.log.retention import RetentionRule
 from weft.membership import suspicion_timeout_s
@@ -30,7 +30,7 @@ from weft.testing.sim.requests import TOPICS as ASKED_TOPICS
 from weft.testing.sim.requests import SimAsker, SimServer
 from weft.testing.sim.schedule import chance_of
 from weft.testing.sim.subscribers import SimSubscriber
-from weft.testing.sim.world import MEMBERSHIP, Hardware, World
+from weft.testing.sim.world import MEMBERSHIP, PAST_TIMEOUT_S, Hardware, World
 from weft.transport.peers.settings import DropPolicy
 
 # Topics whose names begin with "old" are subject to retention, "keyed" to compaction; "safe" asks for copies.
@@ -85,6 +85,8 @@ class Mix:
     later_clients: int  # that publish for later
     plain_peers: int
     mutual: float  # how often both of two nodes have the other's address, and dial
+    latecomers: int  # subscribers that come when others have been there for long
+    only_new: bool  # all others begin with what is new
     liars: int = 0
 
     @property
@@ -132,6 +134,8 @@ def draw(seed: int, *, large: bool) -> Mix:
         later_clients=chance_of(seed, "later").choice([0, 0, 1, 2]),
         plain_peers=chance.choice([0, 0, 0, 1, 2]),
         mutual=dice.choice([0.0, 0.5, 1.0]),
+        latecomers=chance_of(seed, "late").choice([0, 1, 2, 3]),
+        only_new=chance_of(seed, "new").random() < 0.4,
     )
 
 
@@ -195,6 +199,8 @@ def _live_through(world: World, mix: Mix, chance: Random) -> None:
         liar.stop()
     _heal(world, chance)
     patience_s = _patience_s(len(world.nodes))
+    if world.truth.lost or any(node.retired for node in world.nodes.values()):
+        patience_s += PAST_TIMEOUT_S  # what they alone had is waited for
     world.run_until(world.unfinished, patience_s)
     world.schedule.run(REST_S)
     for book in world.groups:
@@ -223,10 +229,12 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
         world.schedule.at(chance.uniform(0.0, 4.0), partial(publisher.run, mix.publish_s / mix.batches))
     for number in range(mix.subscribers):
         start = chance.choice([Edge.EARLIEST, Edge.EARLIEST, Edge.LATEST])
+        start = Edge.LATEST if mix.only_new else start
         subscriber = SimSubscriber(f"s{number}", world.desk, nodes, chance.choice(PATTERNS), start)
         subscriber.slow_s = chance.choice([0.01, 0.01, 1.0])
         world.subscribers.append(subscriber)
         world.schedule.at(chance.uniform(0.0, 12.0), subscriber.connect)
+    _build_latecomers(world, mix, nodes)
     for number in range(mix.kv_clients):
         client = SimKvClient(f"k{number}", world.schedule, chance_of(world.seed, f"kv{number}"), nodes, world.kv)
         world.kv_clients.append(client)
@@ -251,6 +259,19 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
         peer = PlainPeer(peer_id, home, events, world.schedule, world.network, world.desk.chance, dice, world.truth)
         world.desk.plain[peer_id] = peer
         world.schedule.at(chance.uniform(0.0, 6.0), peer.run)
+
+
+def _build_latecomers(world: World, mix: Mix, nodes: list[SimNode]) -> None:
+    """Subscribers that come when others have long been there, and want everything, what is new, or what is not too old.
+    What came before is then at some nodes only."""
+    chance = chance_of(world.seed, "latecomers")
+    for number in range(mix.latecomers):
+        since_us = chance.choice(nodes).clock.wall_us(chance.uniform(0.0, 30.0))
+        starts: list[Start] = [Edge.EARLIEST, Edge.LATEST, FromTime(since_us)]
+        start = chance.choice(starts)
+        subscriber = SimSubscriber(f"l{number}", world.desk, nodes, chance.choice(PATTERNS), start)
+        world.subscribers.append(subscriber)
+        world.schedule.at(chance.uniform(6.0, 36.0), subscriber.connect)
 
 
 def _let_in_liars(world: World, mix: Mix, chance: Random) -> None:

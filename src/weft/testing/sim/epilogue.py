@@ -54,7 +54,8 @@ class Epilogue:
         """Also who wanted only what is new has to get this."""
         for reader in self._world.subscribers:
             for key in self._keys():
-                if reader.selects(key) and reader.positions.get(key) != self._world.truth.streams[key].end:
+                end = self._world.truth.streams[key].end
+                if reader.selects(key) and reader.first_wanted(key) < end and reader.positions.get(key) != end:
                     return f"{reader.name} lacks the end of {name_of(key)}"
         return self._world.unfinished()
 

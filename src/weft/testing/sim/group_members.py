@@ -202,8 +202,14 @@ class Member(SimSubscriber):
                 raise Violation(f"{self.name} wants {self.pattern} and is assigned {name_of(key)}")
             if key not in before:
                 self._book.check_start(self.name, position)
-                self._offered[key] = position.offset
+                if not self._waits(position):
+                    self._offered[key] = position.offset
         self._offered = {key: offset for key, offset in self._offered.items() if key in self.assigned}
+
+    def _waits(self, position: Position) -> bool:
+        """For the past of its node's copy: where that begins is not known yet."""
+        assert self.node is not None, "nobody speaks to a client that is not connected"
+        return not position.offset and self.node.log.info(position.stream, position.epoch).late_us is not None
 
     def heard(self, effect: Feed) -> None:
         match effect:

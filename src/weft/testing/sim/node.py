@@ -122,6 +122,8 @@ class SimNode:
         self.retired = False  # down for good
         self.health_lost = 0  # times that heartbeats were missed
         self.dropped = 0  # times that an outbox threw something away
+        self.begun = 0  # copies that began in the middle
+        self.pasts = 0  # pieces of the past of copies that came
         self.failures = 0  # times that a disk was worn out
         self.hindered_us = 0  # by its wall clock: until then it could not do what was due
         self.on_copies: Callable[[NodeId, tuple[core.Copy, ...]], None] = lambda _peer, _copies: None
@@ -335,6 +337,10 @@ class SimNode:
                 self.window.resumed(peer, (*origins, *leave))
             case core.ReceivedCopies(_, copies):
                 self.on_copies(self.node_id, copies)
+            case core.ReceivedBegins(_, begins):
+                self.begun += len(begins)
+            case core.ReceivedPast():
+                self.pasts += 1
             case _:
                 pass
 
@@ -346,7 +352,7 @@ class SimNode:
             case core.SendCopies(peer, copies):
                 self.window.sent(peer, copies, now_s)
             case core.SendAcks(_, positions):
-                self._truth.check_acks(me, positions)
+                self._truth.check_acks(me, self.log, positions)
             case core.DropLink(peer, reason):
                 # Nobody here does anything wrong. But a node that has no room, or lacks an event, has no other way to
                 # have a plain peer send it again.

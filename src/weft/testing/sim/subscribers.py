@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, assert_never
 
 from weft.core import messages as core
-from weft.core.messages import Edge, FromPositions, Start
+from weft.core.messages import Edge, FromPositions, FromTime, Start
 from weft.errors import StorageError
 from weft.log.errors import PositionExpired, UnknownStream
 from weft.model import Batch, NodeId, Pattern, Position, matches
@@ -61,7 +61,10 @@ class SimSubscriber:
     def _begin(self) -> Start:
         if not self.positions:
             return self._start
-        return FromPositions(tuple(Position(*key, offset) for key, offset in self.positions.items()))
+        otherwise_us = self._start.timestamp_us if isinstance(self._start, FromTime) else None
+        return FromPositions(
+            tuple(Position(*key, offset) for key, offset in self.positions.items()), otherwise_us=otherwise_us
+        )
 
     def _broken(self) -> None:
         self._session = None
@@ -107,12 +110,23 @@ class SimSubscriber:
         if first < expected:
             raise Violation(f"{self.name} gets {name_of(key)} from {first} on again; it had all before {expected}")
         who = f"{self.name} at {node}"
+        if is_new and (since_us := self._since_us) is not None:
+            self._desk.truth.check_since(who, key, since_us, first)
         self._desk.truth.check_gap(who, key, expected, first, retention=is_new)
         self._offered[key] = end
 
     def _first_of(self, first: int) -> int:
         """Where a stream has to begin that is new to the subscription. "Latest" may be anywhere."""
-        return first if self._began is Edge.LATEST else 0
+        return first if self._began is Edge.LATEST or self._since_us is not None else 0
+
+    @property
+    def _since_us(self) -> int | None:
+        """Since when it wants streams that are new to the subscription."""
+        match self._began:
+            case FromTime(since_us) | FromPositions(_, int(since_us)):
+                return since_us
+            case _:
+                return None
 
     def _check_end(self, node: SimNode, error: Exception) -> None:
         """A subscription ends only where something is gone, and that is an error, never a silent jump."""
@@ -135,7 +149,7 @@ class SimSubscriber:
         return any(
             str(key[0]) in error.what
             and key not in self.positions
-            and (self._began is Edge.LATEST or key not in self._offered)
+            and (self._began is Edge.LATEST or self._since_us is not None or key not in self._offered)
             and history.expired >= int(str(error.facts["earliest"]))
             for key, history in self._desk.truth.streams.items()
         )
@@ -210,9 +224,17 @@ class SimSubscriber:
             end = end_of(key)
             if end is None:
                 end = there[key].end if key in there else 0
-            if (have := self.positions.get(key, 0)) < end and not self._is_taken(key, have, end):
+            if (have := self.positions.get(key, self.first_wanted(key))) < end and not self._is_taken(key, have, end):
                 return f"{self.name} at {self.node.node_id} has {name_of(key)} up to {have} of {end}"
         return ""
+
+    def first_wanted(self, key: StreamKey) -> int:
+        """What it wants first of a stream that it has got nothing of."""
+        if not isinstance(self._start, FromTime):
+            return 0
+        times_us = self._desk.truth.streams[key].times_us
+        late = (offset for offset, time_us in enumerate(times_us) if time_us >= self._start.timestamp_us)
+        return next(late, len(times_us))
 
     def selects(self, key: StreamKey) -> bool:
         """A pattern selects the mesh's own topics only if it names their first token."""

@@ -30,6 +30,7 @@ class History:
 
     payloads: list[bytes] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
+    times_us: list[int] = field(default_factory=list)
     batches: dict[int, bytes] = field(default_factory=dict)  # as stored, by their first offset
     places: dict[bytes, int] = field(default_factory=dict)  # payload -> offset
     latest: dict[bytes, int] = field(default_factory=dict)  # key -> offset of its last event
@@ -48,6 +49,9 @@ class Truth:
         self.streams: defaultdict[StreamKey, History] = defaultdict(History)
         self.durable: defaultdict[NodeId, dict[StreamKey, int]] = defaultdict(dict)  # how far disks have streams
         self.reached: defaultdict[StreamKey, dict[NodeId, int]] = defaultdict(dict)  # the same, lost disks included
+        self.starts: defaultdict[NodeId, dict[StreamKey, int]] = defaultdict(dict)  # from where on disks have streams
+        self.began: defaultdict[StreamKey, dict[NodeId, int]] = defaultdict(dict)  # the earliest that a node ever had
+        self.is_gone: Callable[[StreamKey, int], bool] = lambda key, offset: False  # no node has it, or ever will
         self.lost: set[tuple[NodeId, Epoch]] = set()  # logs whose disk is gone
         self.refused: set[bytes] = set()  # payloads of batches that a node refused to keep
         self.liars: set[NodeId] = set()  # what they say of themselves may be anything
@@ -66,6 +70,8 @@ class Truth:
         for key, end in advanced.items():
             ends[key] = max(end, ends.get(key, 0))
             self.reached[key][node] = max(end, self.reached[key].get(node, 0))
+            start = self.starts[node][key] = 0 if log.find(*key) is None else log.info(*key).start
+            self.began[key][node] = min(start, self.began[key].get(node, start))
             if key[0].origin == node and key[1] == log.epoch:
                 self._learn(log, key, end)
 
@@ -78,6 +84,7 @@ class Truth:
     def _append(self, key: StreamKey, history: History, batch: Batch, data: bytes) -> None:
         if batch.base_offset != history.end:
             raise Violation(f"{name_of(key)} goes on at {batch.base_offset} and not at {history.end}")
+        history.times_us += (event.timestamp_us for event in batch.events_from(batch.base_offset))
         for payload, event_key in zip(batch.payloads.to_pylist(), batch.keys.to_pylist(), strict=True):
             if payload in history.places and not is_internal(key) and key[0].topic not in self.repeating:
                 raise Violation(f"{payload!r} is in {name_of(key)} twice, at {history.places[payload]}, {history.end}")
@@ -94,6 +101,7 @@ class Truth:
         """A plain peer is the origin of what it publishes, and has no disk that could be looked at."""
         self.streams[key].payloads.append(payload)
         self.streams[key].keys.append(None)
+        self.streams[key].times_us.append(-1)  # its home says when it came; not looked at
 
     def recovered(self, node: NodeId, log: Log) -> None:
         """A node has opened its log again: what was promised is there, and what survived besides becomes known."""
@@ -101,6 +109,9 @@ class Truth:
             key = (info.stream, info.epoch)
             if info.end < self.durable[node].get(key, 0):
                 raise Violation(f"{node} had {name_of(key)} up to {self.durable[node][key]} and now has {info.end}")
+            start = self.starts[node].get(key, info.start)
+            if not all(self.may_be_gone(key, offset) for offset in range(start, info.start)):
+                raise Violation(f"{node} had {name_of(key)} from {start} on, and now from {info.start} on")
             self.synced(node, log, {key: info.end})
         there = {(info.stream, info.epoch) for info in log.streams()}
         for key, end in self.durable[node].items():
@@ -110,6 +121,7 @@ class Truth:
     def disk_lost(self, node: NodeId, epoch: Epoch) -> None:
         self.lost.add((node, epoch))
         self.durable.pop(node, None)
+        self.starts.pop(node, None)
 
     def expired(self, taken: Iterable[Expired]) -> None:
         for each in taken:
@@ -124,18 +136,23 @@ class Truth:
         found = tuple(self.streams[key].payloads[receipt.first_offset : end])
         if found != payloads:
             raise Violation(f"receipt {receipt} is for {payloads[:2]} but {found[:2]} is durable there")
-        copies = sum(reached >= end for reached in self.reached[key].values())
+        began = self.began[key]
+        copies = sum(
+            reached >= end and began[node] <= receipt.first_offset for node, reached in self.reached[key].items()
+        )
         if copies + len(self.liars) < receipt.copies:  # a node that acknowledges what it did not keep is counted
             raise Violation(f"receipt {receipt}, but only {copies} nodes ever had it on their disks")
 
-    def check_acks(self, node: NodeId, positions: Iterable[Position]) -> None:
-        """That what is acknowledged is on the disk, or nowhere any more."""
+    def check_acks(self, node: NodeId, log: Log, positions: Iterable[Position]) -> None:
+        """That what is acknowledged is on the disk, or nowhere any more. What is before the beginning of a copy is not
+        meant: whoever counts copies knows where they begin."""
         for position in positions:
             key = (position.stream, position.epoch)
             if position.stream.origin in self.liars:
                 continue
             durable = self.durable[node].get(key, 0)
-            if not all(self.may_be_gone(key, offset) for offset in range(durable, position.offset)):
+            first = max(durable, log.info(*key).start if log.find(*key) is not None else 0)
+            if not all(self.may_be_gone(key, offset) for offset in range(first, position.offset)):
                 raise Violation(f"{node} acknowledges {position}, its disk has it up to {durable}")
 
     def check_delivered(self, node: NodeId, delivered: Delivered) -> tuple[int, int]:
@@ -184,6 +201,12 @@ class Truth:
             if not self._is_nowhere(key, offset) and not (retention and offset < self.streams[key].expired):
                 raise Violation(f"{who} misses {name_of(key)} from {offset} on; the next it gets is {end}")
 
+    def check_since(self, who: str, key: StreamKey, since_us: int, first: int) -> None:
+        """That nothing before ``first`` is as late as that."""
+        for offset, time_us in enumerate(self.streams[key].times_us[:first]):
+            if time_us >= since_us and not self.may_be_gone(key, offset):
+                raise Violation(f"{who} wants {name_of(key)} since {since_us}, begins at {first} and misses {offset}")
+
     def may_be_gone(self, key: StreamKey, offset: int) -> bool:
         return offset < self.streams[key].expired or self._is_nowhere(key, offset)
 
@@ -198,6 +221,8 @@ class Truth:
         history = self.streams[key]
         if offset in history.forgotten or key[0].topic.startswith(KV_PREFIX):
             return True  # of buckets, the sum of all streams is checked (``kv``): one may settle what another says
+        if self.is_gone(key, offset):
+            return True
         if offset >= history.end:
             return False
         event_key = history.keys[offset]

@@ -45,6 +45,7 @@ CLIENTS: Final = ClientLimits(
 KV: Final = KvSettings(skew_ms_max=100_000, grace_s=150.0, cache_bytes_max=200)
 LATER: Final = LaterSettings()
 MESH: Final = "sim"
+PAST_TIMEOUT_S: Final = 80.0  # longer than all troubles together: until then, everybody may come back
 MEMBERSHIP: Final = membership.Settings(unreachable_s=15.0, dead_retention_s=12.0)
 
 
@@ -92,6 +93,7 @@ class World:
         self.later = LaterBook(self.truth, lambda: list(self.nodes.values()))
         self.later_clients: list[SimLaterClient] = []
         self.liars: list[Liar] = []
+        self.truth.is_gone = self._is_gone
         self._hardware = hardware
         self._chance = chance_of(seed, "hardware")
 
@@ -127,6 +129,7 @@ class World:
             ack_timeout_s=3.0,
             copies_timeout_s=5.0,
             interest=InterestSettings(patterns_max=hardware.patterns_max),
+            past_timeout_s=PAST_TIMEOUT_S,
             groups=GroupSettings(release_timeout_s=3.0, expire_after_s=hardware.expire_after_s),
         )
         links = LinkSettings(
@@ -179,6 +182,23 @@ class World:
         if not node.retired or node.log.epoch != epoch:
             return None
         return max((self.truth.durable[each.node_id].get(key, 0) for each in self.running), default=0)
+
+    def _is_gone(self, key: StreamKey, offset: int) -> bool:
+        """Of copies that began in the middle: no node has it, and none will. Of a log that was lost with its disk,
+        copies are not put together again."""
+        stream, epoch = key
+        is_lost = (stream.origin, epoch) in self.truth.lost
+        begins_later = False
+        for node in self.nodes.values():
+            if node.retired or (node.running and node.log.find(*key) is None):
+                continue
+            if not node.running:
+                return False
+            info = node.log.info(*key)
+            if info.start <= offset and not is_lost:
+                return False
+            begins_later = begins_later or (info.late_us is not None and offset < info.start)
+        return begins_later
 
     def disagreement(self) -> str:
         """Which link is missing, or who does not know of all running nodes exactly what they say of themselves."""

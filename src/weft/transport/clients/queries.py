@@ -116,6 +116,7 @@ class Queries:
                 bytes=info.bytes,
                 first_timestamp_us=_first_timestamp_us(log, info),
                 last_timestamp_us=max(info.latest_us, 0),
+                late_us=info.late_us,
             ),
             group_offset=self._node.groups.position(group, (info.stream, info.epoch)) if group else None,
         )

@@ -86,6 +86,7 @@ class PeerConnection:
             self.incarnation,
             self.plain,
             Feature.KEYS in self.features,
+            Feature.PAST in self.features,
             settings.max_message_bytes,
             listener,
             self.ended.done,

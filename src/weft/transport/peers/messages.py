@@ -11,15 +11,24 @@ from typing import Final, TypeAlias, assert_never
 
 from weft.core.call_messages import SendCall
 from weft.core.messages import (
+    Begin,
     Copy,
+    Past,
+    PastRequest,
     PlainEvent,
     ReceivedAcks,
+    ReceivedBegins,
     ReceivedCopies,
+    ReceivedPast,
+    ReceivedPastRequest,
     ReceivedPlain,
     ReceivedPlainAck,
     ReceivedResume,
     SendAcks,
+    SendBegins,
     SendCopies,
+    SendPast,
+    SendPastRequest,
     SendPlain,
     SendPlainAck,
     SendResume,
@@ -30,7 +39,7 @@ from weft.limits import (
     MIB,
     OFFSET_MAX,
 )
-from weft.model import BadBatch, Batch, NodeId, Topic, parse_node_id, parse_topic
+from weft.model import BadBatch, Batch, NodeId, Stream, Topic, parse_node_id, parse_topic
 from weft.transport.peers.call_messages import call_message
 from weft.wire.mesh.calls import check_headers
 from weft.wire.mesh.errors import BadMeshMessage
@@ -41,7 +50,11 @@ from weft.wire.mesh.peerlink_pb2 import (
     PeerAcks,
     PeerBatch,
     PeerBatches,
+    PeerBegin,
+    PeerBegins,
     PeerMessage,
+    PeerPast,
+    PeerPastRequest,
     PeerResume,
 )
 from weft.wire.mesh.streams import read_position_untrusted, read_stream_untrusted, stream_position, stream_ref
@@ -52,7 +65,9 @@ LINK_READ_BATCHES: Final = 256  # likewise, of batches however small
 
 # --- to a peer -------------------------------------------------------------------------------------------------------
 
-Sendable: TypeAlias = SendCopies | SendAcks | SendResume | SendPlain | SendPlainAck | SendCall
+Sendable: TypeAlias = (
+    SendCopies | SendAcks | SendResume | SendBegins | SendPastRequest | SendPast | SendPlain | SendPlainAck | SendCall
+)
 
 
 def message_of(effect: Sendable) -> PeerMessage:
@@ -63,9 +78,33 @@ def message_of(effect: Sendable) -> PeerMessage:
         case SendAcks(_, positions, differing):
             acks = PeerAcks(synced=map(stream_position, positions), differing=map(stream_position, differing))
             return PeerMessage(acks=acks)
-        case SendResume(_, origins, positions, leave, more):
-            synced = map(stream_position, positions)
-            return PeerMessage(resume=PeerResume(positions=synced, origins=origins, leave=leave, more=more))
+        case SendResume(_, origins, positions, leave, more, begins):
+            synced, late = map(stream_position, positions), map(stream_position, begins)
+            return PeerMessage(
+                resume=PeerResume(positions=synced, origins=origins, leave=leave, more=more, begins=late)
+            )
+        case SendBegins(_, begun):
+            return PeerMessage(begins=PeerBegins(begins=map(_peer_begin, begun)))
+        case SendPastRequest(_, request):
+            return PeerMessage(
+                past_request=PeerPastRequest(
+                    stream=stream_ref(request.stream, request.epoch),
+                    until=request.until,
+                    first=request.first,
+                    offset=request.offset,
+                    since_us=request.since_us,
+                )
+            )
+        case SendPast(_, past):
+            return PeerMessage(
+                past=PeerPast(
+                    stream=stream_ref(past.stream, past.epoch),
+                    first=past.first,
+                    end=past.end,
+                    batches=[batch.data for batch in past.batches],
+                    late_us=past.late_us,
+                )
+            )
         case SendPlain(_, (event,)):
             return PeerMessage(
                 event=Event(topic=event.topic, offset=event.offset, payload=event.payload, headers=dict(event.headers))
@@ -87,7 +126,12 @@ def _peer_batch(copy: Copy) -> PeerBatch:
         follows=copy.follows,
         expired=copy.expired,
         latest=copy.latest,
+        late_us=copy.late_us,
     )
+
+
+def _peer_begin(begin: Begin) -> PeerBegin:
+    return PeerBegin(position=stream_position(begin.position), late_us=begin.late_us, latest=begin.latest)
 
 
 # --- from a peer -----------------------------------------------------------------------------------------------------
@@ -109,13 +153,18 @@ def read_copies_untrusted(peer: NodeId, message: PeerBatches) -> Iterator[Receiv
 
 def _read_copy_untrusted(item: PeerBatch) -> Copy:
     stream, epoch = read_stream_untrusted(item.batch.stream)
-    try:
-        batch = Batch.read_untrusted(item.batch.batch)
-    except BadBatch as error:
-        raise BadMeshMessage(f"bad batch of {stream}: {error}") from None
+    batch = _read_batch_untrusted(stream, item.batch.batch)
     _check_offset("end of the batch before", item.follows, OFFSET_MAX)
     _check_offset("end of the stream", item.latest, OFFSET_MAX)
-    return Copy(stream, epoch, batch, item.follows, item.expired, item.keep, item.latest)
+    late_us = item.late_us if item.HasField("late_us") else None
+    return Copy(stream, epoch, batch, item.follows, item.expired, item.keep, item.latest, late_us)
+
+
+def _read_batch_untrusted(stream: Stream, data: bytes) -> Batch:
+    try:
+        return Batch.read_untrusted(data)
+    except BadBatch as error:
+        raise BadMeshMessage(f"bad batch of {stream}: {error}") from None
 
 
 def read_acks_untrusted(peer: NodeId, message: PeerAcks) -> ReceivedAcks:
@@ -130,7 +179,36 @@ def read_resume_untrusted(peer: NodeId, message: PeerResume) -> ReceivedResume:
         tuple(map(read_position_untrusted, message.positions)),
         _read_node_ids_untrusted(message.leave),
         message.more,
+        tuple(map(read_position_untrusted, message.begins)),
     )
+
+
+def read_begins_untrusted(peer: NodeId, message: PeerBegins) -> ReceivedBegins:
+    begins = []
+    for each in message.begins:
+        _check_offset("end of the stream", each.latest, OFFSET_MAX)
+        begins.append(Begin(read_position_untrusted(each.position), each.late_us, each.latest))
+    return ReceivedBegins(peer, tuple(begins))
+
+
+def read_past_request_untrusted(peer: NodeId, message: PeerPastRequest) -> ReceivedPastRequest:
+    stream, epoch = read_stream_untrusted(message.stream)
+    _check_offset("beginning of a copy", message.until, OFFSET_MAX)
+    first = message.first if message.HasField("first") else None
+    offset = message.offset if message.HasField("offset") else None
+    for each in (first, offset):
+        _check_offset("beginning of a past", each or 0, OFFSET_MAX)
+    since_us = max(message.since_us, 0) if message.HasField("since_us") else None
+    return ReceivedPastRequest(peer, PastRequest(stream, epoch, message.until, first, offset, since_us))
+
+
+def read_past_untrusted(peer: NodeId, message: PeerPast) -> ReceivedPast:
+    stream, epoch = read_stream_untrusted(message.stream)
+    _check_offset("beginning of a past", message.first, OFFSET_MAX)
+    _check_offset("end of a past", message.end, OFFSET_MAX)
+    batches = tuple(_read_batch_untrusted(stream, data) for data in message.batches)
+    late_us = max(message.late_us, 0) if message.HasField("late_us") else None
+    return ReceivedPast(peer, Past(stream, epoch, message.first, message.end, batches, late_us))
 
 
 def read_plain_untrusted(peer: NodeId, message: Event) -> ReceivedPlain:

@@ -20,9 +20,13 @@ from typing import Final, NamedTuple, assert_never
 from weft.core.call_messages import CallFrame, Question, Reply, SendCall
 from weft.core.messages import (
     Copy,
+    Past,
     PlainEvent,
     SendAcks,
+    SendBegins,
     SendCopies,
+    SendPast,
+    SendPastRequest,
     SendPlain,
     SendPlainAck,
     SendResume,
@@ -48,9 +52,10 @@ POSITION_BYTES: Final = 96  # about, names included
 
 
 class Item(NamedTuple):
-    """A batch or plain event. A tuple: there is one for each. ``key``: what has to arrive in order and without gaps."""
+    """A batch, a piece of the past or a plain event. A tuple: there is one for each. ``key``: what has to arrive in
+    order and without gaps."""
 
-    what: Copy | PlainEvent
+    what: Copy | Past | PlainEvent
     key: Hashable
     bytes: int
     since_s: float
@@ -110,7 +115,7 @@ class DataQueue:
             self._overflow(None)
 
     def take(self, bytes_max: int) -> list[Item]:
-        """The next portion: one item of any size, and what fits with it. A plain event is a frame of its own."""
+        """The next portion: one item of any size, and what fits with it. Batches share a frame, the others do not."""
         portion: list[Item] = []
         portion_bytes = 0
         while self._queue:
@@ -233,9 +238,12 @@ class PeerOutbox:
                     self.data.put(Item(event, event.topic, _plain_bytes(event), now_s))
             case SendAcks():
                 self._put_acks(effect, now_s)
-            case SendResume():
+            case SendResume() | SendBegins() | SendPastRequest():
                 self._urgent.append(Portion(effect, now_s))
-                self._grow_urgent(_resume_bytes(effect))
+                self._grow_urgent(_request_bytes(effect))
+            case SendPast(_, past):  # each is asked for, and again if it does not come
+                size = sum(len(batch.data) for batch in past.batches) + ITEM_BYTES
+                self.data.put(Item(past, ("past", past.stream, past.epoch), size, now_s))
             case SendPlainAck(_, topic):
                 self._plain_acks[topic] = Portion(effect, now_s)
             case SendCall(_, frame):
@@ -259,6 +267,8 @@ class PeerOutbox:
         first = items[0].what
         if isinstance(first, PlainEvent):
             return Portion(SendPlain(self._peer, (first,)), items[0].since_s)
+        if isinstance(first, Past):
+            return Portion(SendPast(self._peer, first), items[0].since_s)
         copies = tuple(item.what for item in items if isinstance(item.what, Copy))
         return Portion(SendCopies(self._peer, copies), items[0].since_s)
 
@@ -298,8 +308,8 @@ class PeerOutbox:
         first = self._urgent[0]
         if not isinstance(first, Acks):
             self._urgent.popleft()
-            assert isinstance(first.what, SendResume), "nothing else is put there"
-            self._urgent_bytes -= _resume_bytes(first.what)
+            assert isinstance(first.what, SendResume | SendBegins | SendPastRequest), "nothing else is put there"
+            self._urgent_bytes -= _request_bytes(first.what)
             return first
         positions = _taken(first.positions, LINK_FRAME_ACKS_MAX)
         differing = _taken(first.differing, LINK_FRAME_ACKS_MAX - len(positions))
@@ -330,8 +340,13 @@ def _call_bytes(frame: CallFrame) -> int:
     return ITEM_BYTES + len(body.payload) + sum(len(name) + len(value) for name, value in body.headers.items())
 
 
-def _resume_bytes(resume: SendResume) -> int:
-    return ITEM_BYTES + POSITION_BYTES * (len(resume.positions) + len(resume.origins) + len(resume.leave))
+def _request_bytes(request: SendResume | SendBegins | SendPastRequest) -> int:
+    if isinstance(request, SendPastRequest):
+        return ITEM_BYTES
+    if isinstance(request, SendBegins):
+        return ITEM_BYTES + POSITION_BYTES * len(request.begins)
+    names = (*request.positions, *request.begins, *request.origins, *request.leave)
+    return ITEM_BYTES + POSITION_BYTES * len(names)
 
 
 # --- the control stream ----------------------------------------------------------------------------------------------

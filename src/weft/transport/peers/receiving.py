@@ -21,7 +21,10 @@ from weft.transport.peers.member_messages import (
 )
 from weft.transport.peers.messages import (
     read_acks_untrusted,
+    read_begins_untrusted,
     read_copies_untrusted,
+    read_past_request_untrusted,
+    read_past_untrusted,
     read_plain_ack_untrusted,
     read_plain_untrusted,
     read_resume_untrusted,
@@ -44,6 +47,7 @@ class Receiver:
         incarnation: int,
         plain: bool,
         keys: bool,
+        past: bool,
         bytes_max: int,
         listener: LinkListener,
         is_over: Callable[[], bool],
@@ -54,6 +58,7 @@ class Receiver:
         self._incarnation = incarnation
         self._plain = plain
         self._keys = keys  # that the two tell each other of them was agreed on
+        self._past = past  # likewise, of copies that begin in the middle
         self._bytes_max = bytes_max
         self._listener = listener
         self._is_over = is_over
@@ -134,6 +139,12 @@ class Receiver:
                 self._listener.received(read_resume_untrusted(self._peer, message.resume))
             case "call":
                 self._listener.received(read_call_untrusted(self._peer, message.call))
+            case "begins" if self._past:
+                self._listener.received(read_begins_untrusted(self._peer, message.begins))
+            case "past_request" if self._past:
+                self._listener.received(read_past_request_untrusted(self._peer, message.past_request))
+            case "past" if self._past:
+                self._listener.received(read_past_untrusted(self._peer, message.past))
             case _:
                 raise BadMeshMessage("a message that was not agreed on", kind=kind)
 

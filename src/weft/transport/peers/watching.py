@@ -11,7 +11,10 @@ from weft.core.call_messages import ReceivedCall
 from weft.core.messages import (
     FramesDropped,
     ReceivedAcks,
+    ReceivedBegins,
     ReceivedCopies,
+    ReceivedPast,
+    ReceivedPastRequest,
     ReceivedPlain,
     ReceivedPlainAck,
     ReceivedResume,
@@ -25,7 +28,16 @@ from weft.wire.mesh.features import Feature, Hello
 from weft.wire.mesh.lives import Life
 
 LinkInput: TypeAlias = (
-    ReceivedCopies | ReceivedAcks | ReceivedResume | ReceivedPlain | ReceivedPlainAck | FramesDropped | ReceivedCall
+    ReceivedCopies
+    | ReceivedAcks
+    | ReceivedResume
+    | ReceivedBegins
+    | ReceivedPastRequest
+    | ReceivedPast
+    | ReceivedPlain
+    | ReceivedPlainAck
+    | FramesDropped
+    | ReceivedCall
 )
 
 

@@ -38,6 +38,7 @@ class Feature(StrEnum):
     KEYS = "keys"  # API keys of the mesh; not for nodes without certificates
     SIGNED = "signed"  # states of nodes with their signatures
     CALLS = "calls"  # requests and replies in memory
+    PAST = "past"  # copies that begin in the middle, and get their past when somebody wants it
 
 
 @dataclass(frozen=True, slots=True)

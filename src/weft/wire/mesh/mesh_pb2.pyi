@@ -103,20 +103,22 @@ class StreamBatch(_message.Message):
     def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., batch: _Optional[bytes] = ..., first_offset: _Optional[int] = ..., tries: _Optional[int] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
-    __slots__ = ("stream", "earliest_offset", "latest_offset", "bytes", "first_timestamp_us", "last_timestamp_us")
+    __slots__ = ("stream", "earliest_offset", "latest_offset", "bytes", "first_timestamp_us", "last_timestamp_us", "late_us")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     EARLIEST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LATEST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     FIRST_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
     LAST_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    LATE_US_FIELD_NUMBER: _ClassVar[int]
     stream: StreamRef
     earliest_offset: int
     latest_offset: int
     bytes: int
     first_timestamp_us: int
     last_timestamp_us: int
-    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., earliest_offset: _Optional[int] = ..., latest_offset: _Optional[int] = ..., bytes: _Optional[int] = ..., first_timestamp_us: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ...) -> None: ...
+    late_us: int
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., earliest_offset: _Optional[int] = ..., latest_offset: _Optional[int] = ..., bytes: _Optional[int] = ..., first_timestamp_us: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ..., late_us: _Optional[int] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("code", "message", "facts")

@@ -22,7 +22,7 @@ LIVENESS_DEAD: Liveness
 LIVENESS_LEFT: Liveness
 
 class PeerMessage(_message.Message):
-    __slots__ = ("handshake", "event", "ack", "heartbeat", "batches", "acks", "resume", "gossip", "probe", "compressed", "closing", "keys", "call")
+    __slots__ = ("handshake", "event", "ack", "heartbeat", "batches", "acks", "resume", "gossip", "probe", "compressed", "closing", "keys", "past_request", "past", "begins", "call")
     HANDSHAKE_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,9 @@ class PeerMessage(_message.Message):
     COMPRESSED_FIELD_NUMBER: _ClassVar[int]
     CLOSING_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    PAST_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    PAST_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
     handshake: Handshake
     event: Event
@@ -48,8 +51,11 @@ class PeerMessage(_message.Message):
     compressed: PeerCompressed
     closing: PeerClosing
     keys: PeerKeys
+    past_request: PeerPastRequest
+    past: PeerPast
+    begins: PeerBegins
     call: PeerCall
-    def __init__(self, handshake: _Optional[_Union[Handshake, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., batches: _Optional[_Union[PeerBatches, _Mapping]] = ..., acks: _Optional[_Union[PeerAcks, _Mapping]] = ..., resume: _Optional[_Union[PeerResume, _Mapping]] = ..., gossip: _Optional[_Union[PeerGossip, _Mapping]] = ..., probe: _Optional[_Union[PeerProbe, _Mapping]] = ..., compressed: _Optional[_Union[PeerCompressed, _Mapping]] = ..., closing: _Optional[_Union[PeerClosing, _Mapping]] = ..., keys: _Optional[_Union[PeerKeys, _Mapping]] = ..., call: _Optional[_Union[PeerCall, _Mapping]] = ...) -> None: ...
+    def __init__(self, handshake: _Optional[_Union[Handshake, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., batches: _Optional[_Union[PeerBatches, _Mapping]] = ..., acks: _Optional[_Union[PeerAcks, _Mapping]] = ..., resume: _Optional[_Union[PeerResume, _Mapping]] = ..., gossip: _Optional[_Union[PeerGossip, _Mapping]] = ..., probe: _Optional[_Union[PeerProbe, _Mapping]] = ..., compressed: _Optional[_Union[PeerCompressed, _Mapping]] = ..., closing: _Optional[_Union[PeerClosing, _Mapping]] = ..., keys: _Optional[_Union[PeerKeys, _Mapping]] = ..., past_request: _Optional[_Union[PeerPastRequest, _Mapping]] = ..., past: _Optional[_Union[PeerPast, _Mapping]] = ..., begins: _Optional[_Union[PeerBegins, _Mapping]] = ..., call: _Optional[_Union[PeerCall, _Mapping]] = ...) -> None: ...
 
 class Handshake(_message.Message):
     __slots__ = ("node_id", "protocol_version", "features", "mesh", "epoch", "incarnation", "addresses", "run", "started_ms", "heard", "other")
@@ -139,18 +145,20 @@ class PeerBatches(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[PeerBatch, _Mapping]]] = ...) -> None: ...
 
 class PeerBatch(_message.Message):
-    __slots__ = ("batch", "keep", "follows", "expired", "latest")
+    __slots__ = ("batch", "keep", "follows", "expired", "latest", "late_us")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
     FOLLOWS_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_FIELD_NUMBER: _ClassVar[int]
     LATEST_FIELD_NUMBER: _ClassVar[int]
+    LATE_US_FIELD_NUMBER: _ClassVar[int]
     batch: _mesh_pb2.StreamBatch
     keep: bool
     follows: int
     expired: bool
     latest: int
-    def __init__(self, batch: _Optional[_Union[_mesh_pb2.StreamBatch, _Mapping]] = ..., keep: bool = ..., follows: _Optional[int] = ..., expired: bool = ..., latest: _Optional[int] = ...) -> None: ...
+    late_us: int
+    def __init__(self, batch: _Optional[_Union[_mesh_pb2.StreamBatch, _Mapping]] = ..., keep: bool = ..., follows: _Optional[int] = ..., expired: bool = ..., latest: _Optional[int] = ..., late_us: _Optional[int] = ...) -> None: ...
 
 class PeerAcks(_message.Message):
     __slots__ = ("synced", "differing")
@@ -161,16 +169,62 @@ class PeerAcks(_message.Message):
     def __init__(self, synced: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ..., differing: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ...) -> None: ...
 
 class PeerResume(_message.Message):
-    __slots__ = ("positions", "origins", "leave", "more")
+    __slots__ = ("positions", "origins", "leave", "more", "begins")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     ORIGINS_FIELD_NUMBER: _ClassVar[int]
     LEAVE_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
     positions: _containers.RepeatedCompositeFieldContainer[_mesh_pb2.StreamPosition]
     origins: _containers.RepeatedScalarFieldContainer[str]
     leave: _containers.RepeatedScalarFieldContainer[str]
     more: bool
-    def __init__(self, positions: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ..., origins: _Optional[_Iterable[str]] = ..., leave: _Optional[_Iterable[str]] = ..., more: bool = ...) -> None: ...
+    begins: _containers.RepeatedCompositeFieldContainer[_mesh_pb2.StreamPosition]
+    def __init__(self, positions: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ..., origins: _Optional[_Iterable[str]] = ..., leave: _Optional[_Iterable[str]] = ..., more: bool = ..., begins: _Optional[_Iterable[_Union[_mesh_pb2.StreamPosition, _Mapping]]] = ...) -> None: ...
+
+class PeerBegins(_message.Message):
+    __slots__ = ("begins",)
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
+    begins: _containers.RepeatedCompositeFieldContainer[PeerBegin]
+    def __init__(self, begins: _Optional[_Iterable[_Union[PeerBegin, _Mapping]]] = ...) -> None: ...
+
+class PeerBegin(_message.Message):
+    __slots__ = ("position", "late_us", "latest")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    LATE_US_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    position: _mesh_pb2.StreamPosition
+    late_us: int
+    latest: int
+    def __init__(self, position: _Optional[_Union[_mesh_pb2.StreamPosition, _Mapping]] = ..., late_us: _Optional[int] = ..., latest: _Optional[int] = ...) -> None: ...
+
+class PeerPastRequest(_message.Message):
+    __slots__ = ("stream", "until", "first", "offset", "since_us")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    stream: _mesh_pb2.StreamRef
+    until: int
+    first: int
+    offset: int
+    since_us: int
+    def __init__(self, stream: _Optional[_Union[_mesh_pb2.StreamRef, _Mapping]] = ..., until: _Optional[int] = ..., first: _Optional[int] = ..., offset: _Optional[int] = ..., since_us: _Optional[int] = ...) -> None: ...
+
+class PeerPast(_message.Message):
+    __slots__ = ("stream", "first", "end", "batches", "late_us")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    LATE_US_FIELD_NUMBER: _ClassVar[int]
+    stream: _mesh_pb2.StreamRef
+    first: int
+    end: int
+    batches: _containers.RepeatedScalarFieldContainer[bytes]
+    late_us: int
+    def __init__(self, stream: _Optional[_Union[_mesh_pb2.StreamRef, _Mapping]] = ..., first: _Optional[int] = ..., end: _Optional[int] = ..., batches: _Optional[_Iterable[bytes]] = ..., late_us: _Optional[int] = ...) -> None: ...
 
 class PeerCall(_message.Message):
     __slots__ = ("source", "target", "number", "hops", "slots", "question", "reply", "refusal", "cancel", "took")
@@ -302,7 +356,7 @@ class NodeDigest(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., liveness: _Optional[_Union[Liveness, str]] = ...) -> None: ...
 
 class NodeState(_message.Message):
-    __slots__ = ("node_id", "incarnation", "version", "liveness", "epoch", "addresses", "neighbours", "interest", "interest_capped", "interest_summary")
+    __slots__ = ("node_id", "incarnation", "version", "liveness", "epoch", "addresses", "neighbours", "interest", "interest_capped", "interest_summary", "interest_since_us")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -313,6 +367,7 @@ class NodeState(_message.Message):
     INTEREST_FIELD_NUMBER: _ClassVar[int]
     INTEREST_CAPPED_FIELD_NUMBER: _ClassVar[int]
     INTEREST_SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    INTEREST_SINCE_US_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     incarnation: int
     version: int
@@ -323,7 +378,8 @@ class NodeState(_message.Message):
     interest: _containers.RepeatedScalarFieldContainer[str]
     interest_capped: bool
     interest_summary: InterestSummary
-    def __init__(self, node_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ..., interest_capped: bool = ..., interest_summary: _Optional[_Union[InterestSummary, _Mapping]] = ...) -> None: ...
+    interest_since_us: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ..., interest_capped: bool = ..., interest_summary: _Optional[_Union[InterestSummary, _Mapping]] = ..., interest_since_us: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class InterestSummary(_message.Message):
     __slots__ = ("bits", "hashes", "shapes")

@@ -1,0 +1,247 @@
+"""The past of copies that begin in the middle: fetched from a parent once somebody wants it (ADR 39).
+
+A copy that is made for those who want only what is new begins there (``StreamInfo.late_us``). Who wants more asks
+``Pasts.lacks``, and again whenever the stream advances; meanwhile the past is asked for piece by piece. Parents answer
+from their logs, and remember nothing but who waits for what they lack themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from weft.core.incoming import COPY_GAP_MAX, COPY_OFFSET_MAX
+from weft.core.messages import (
+    Effect,
+    Past,
+    PastRequest,
+    ReceivedPast,
+    ReceivedPastRequest,
+    SendPast,
+    SendPastRequest,
+    StreamKey,
+)
+from weft.core.plain import LINK_READ_BYTES_MAX
+from weft.errors import StorageError
+from weft.limits import OFFSET_MAX
+from weft.log import Log, StreamInfo
+from weft.log.errors import PositionExpired
+from weft.model import Batch, NodeId
+from weft.routing import SINCE_EVER_US
+from weft.routing.interest import SINCE_NEVER_US
+
+PAST_RETRY_S: Final = 1.0  # without an answer, how long to wait before it is asked for again
+PAST_WAITING_MAX: Final = 4096  # requests of one peer that wait for our own past; it asks again for the others
+
+
+@dataclass(slots=True)
+class Need:
+    """What is wanted of a stream: what came since a time, and all from an offset on."""
+
+    since_us: int = SINCE_NEVER_US
+    offset: int = OFFSET_MAX
+    lost_s: float | None = None  # since when nobody has been there who has to have it
+    asked: NodeId | None = None
+    tries: int = 0  # without an answer
+    due_s: float = 0.0  # when to ask, or ask again
+
+    def lacks(self, info: StreamInfo) -> bool:
+        return is_lacking(info, self.since_us, self.offset)
+
+
+def is_lacking(info: StreamInfo, since_us: int, offset: int) -> bool:
+    return info.late_us is not None and (since_us < info.late_us or offset < info.start)
+
+
+class Sources(Protocol):
+    """Where to get a stream from."""
+
+    def givers(self, key: StreamKey) -> list[NodeId]:
+        """Whom to ask for it, the best first."""
+
+    def lost_since(self, key: StreamKey, now_s: float) -> float | None:
+        """Since when its origin has been out of reach, or has lost it; None: it has it."""
+
+
+class Pasts:
+    """``timeout_s``: an origin has been out of reach for so long, and nobody has what it had: it is taken for gone."""
+
+    def __init__(self, log: Log, sources: Sources, timeout_s: float) -> None:
+        self._log = log
+        self._sources = sources
+        self._timeout_s = timeout_s
+        self._needs: dict[StreamKey, Need] = {}
+        self._waiting: dict[NodeId, dict[StreamKey, PastRequest]] = {}  # of peers, for what we have not got ourselves
+        self._gone: set[StreamKey] = set()  # streams whose past nobody waits for any longer
+        self._given_up: list[StreamKey] = []
+
+    # --- who wants it --------------------------------------------------------------------------------------------
+
+    def lacks(self, info: StreamInfo, *, since_us: int = SINCE_NEVER_US, offset: int = OFFSET_MAX) -> bool:
+        """Whether a copy still lacks what came since a time, or something from an offset on. Then it is fetched, and
+        the caller has to wait until the stream advances."""
+        key = (info.stream, info.epoch)
+        if not is_lacking(info, since_us, offset) or key in self._gone:
+            return False
+        need = self._needs.setdefault(key, Need())
+        need.since_us, need.offset = min(need.since_us, since_us), min(need.offset, offset)
+        return True
+
+    def take_given_up(self) -> list[StreamKey]:
+        """Since the last call: streams that go on without their past. Who waited for it has to be woken."""
+        keys, self._given_up = self._given_up, []
+        return keys
+
+    def look_again(self, now_s: float) -> None:
+        """The mesh has changed: what was given up may be there again."""
+        self._gone = {key for key in self._gone if self._sources.lost_since(key, now_s) is not None}
+
+    def _gives_up(self, key: StreamKey, need: Need, now_s: float) -> bool:
+        lost_s = self._sources.lost_since(key, now_s)
+        need.lost_s = None if lost_s is None else min(lost_s, lost_s if need.lost_s is None else need.lost_s)
+        return need.lost_s is not None and now_s - need.lost_s >= self._timeout_s
+
+    # --- asking --------------------------------------------------------------------------------------------------
+
+    def get_timer(self) -> float | None:
+        return min((need.due_s for need in self._needs.values()), default=None)
+
+    def pump(self, now_s: float) -> list[Effect]:
+        """Ask for what is due."""
+        return [
+            request
+            for key, need in list(self._needs.items())
+            if need.due_s <= now_s
+            for request in self._ask(key, need, now_s)
+        ]
+
+    def _ask(self, key: StreamKey, need: Need, now_s: float) -> list[Effect]:
+        info = self._log.info(*key)
+        first = self._log.past_end(*key)
+        need.due_s = now_s + PAST_RETRY_S
+        if not need.lacks(info):
+            del self._needs[key]
+            return []
+        if first is not None and first >= info.start:  # it is all here, and counts after the next sync
+            return []
+        if self._gives_up(key, need, now_s):
+            del self._needs[key]
+            self._gone.add(key)
+            self._given_up.append(key)
+            return []
+        givers = self._sources.givers(key)
+        if not givers:
+            return []
+        need.asked = givers[need.tries % len(givers)]
+        need.tries += 1
+        if first is not None:
+            return [SendPastRequest(need.asked, PastRequest(*key, info.start, first=first))]
+        offset = need.offset if need.offset < info.start else None
+        since_us = need.since_us if info.late_us is not None and need.since_us < info.late_us else None
+        return [SendPastRequest(need.asked, PastRequest(*key, info.start, offset=offset, since_us=since_us))]
+
+    def received(self, received: ReceivedPast, now_s: float) -> None:
+        """Keep what was asked for; nothing else is taken. A full disk keeps nothing, and it is asked for again."""
+        past = received.past
+        need = self._needs.get((past.stream, past.epoch))
+        if need is None or need.asked != received.peer:
+            return
+        try:
+            kept = self._keep(past)
+        except StorageError:
+            return
+        if kept:
+            need.tries = max(need.tries - 1, 0)  # the same peer has the rest
+            need.due_s = now_s
+
+    def _keep(self, past: Past) -> bool:
+        info = self._log.info(past.stream, past.epoch)
+        begun = self._log.past_end(past.stream, past.epoch)
+        if info.late_us is None or not (begun or 0) <= past.first <= min(past.end, info.start):
+            return False
+        batches = _following(past)
+        if batches is None:
+            return False
+        if begun is None or begun < past.first:
+            late_us = None if past.late_us is None else min(past.late_us, info.late_us)
+            self._log.begin_past(past.stream, past.epoch, past.first, late_us if begun is None else None)
+        if past.first < info.start:
+            self._log.append_past(past.stream, past.epoch, batches, past.end)
+        return True
+
+    # --- answering -----------------------------------------------------------------------------------------------
+
+    def requested(self, received: ReceivedPastRequest) -> list[Effect]:
+        """Answer from the log, now or once the log has it."""
+        request = received.request
+        key = (request.stream, request.epoch)
+        if self._log.find(*key) is None:
+            return []
+        past = self._answer(request)
+        if past is not None:
+            return [SendPast(received.peer, past)]
+        waiting = self._waiting.setdefault(received.peer, {})
+        if len(waiting) < PAST_WAITING_MAX:
+            waiting[key] = request
+        return []
+
+    def link_down(self, peer: NodeId) -> None:
+        self._waiting.pop(peer, None)
+
+    def synced(self, advanced: Mapping[StreamKey, int], now_s: float) -> list[Effect]:
+        """Ask for what is still missing, and answer those that waited for these streams."""
+        for key in advanced:
+            need = self._needs.get(key)
+            if need is not None and self._log.past_end(*key) is None:  # a part is there: it may be enough
+                need.due_s = now_s
+        effects: list[Effect] = []
+        for peer, waiting in self._waiting.items():
+            for key in [key for key in waiting if key in advanced]:
+                past = self._answer(waiting[key])
+                if past is not None:
+                    del waiting[key]
+                    effects.append(SendPast(peer, past))
+        return effects
+
+    def _answer(self, request: PastRequest) -> Past | None:
+        """None: what was asked for is not here."""
+        key = (request.stream, request.epoch)
+        info = self._log.info(*key)
+        since_us = SINCE_NEVER_US if request.since_us is None else request.since_us
+        offset = min(each for each in (request.first, request.offset, OFFSET_MAX) if each is not None)
+        if is_lacking(info, since_us, offset):
+            self.lacks(info, since_us=since_us, offset=offset)
+            return None
+        if since_us <= SINCE_EVER_US:
+            first = info.start
+        elif since_us < SINCE_NEVER_US:
+            first = min(offset, self._log.seek(*key, since_us))
+        else:
+            first = offset
+        first = min(max(first, info.start), request.until)
+        end = min(request.until, info.end)
+        if first >= end and first < request.until:
+            return None  # our own copy does not go so far yet
+        begins = first <= info.start and info.late_us is None
+        try:
+            stored = self._log.read(*key, first, end, LINK_READ_BYTES_MAX) if first < end else []
+        except (PositionExpired, StorageError):  # retention was quicker, or it is damaged here: that is told elsewhere
+            return None
+        batches = tuple(map(Batch.read_stored, stored))
+        if batches and request.first is None:
+            first = min(first, batches[0].base_offset)
+        end = batches[-1].end_offset if batches else max(end, first)
+        return Past(*key, first, end, batches, None if begins else since_us)
+
+
+def _following(past: Past) -> list[Batch] | None:
+    """The batches of a piece, each behind the one before it; None if they are not."""
+    at = past.first
+    batches = []
+    for batch in past.batches:
+        if batch.end_offset <= at or batch.base_offset - at > COPY_GAP_MAX or batch.end_offset > COPY_OFFSET_MAX:
+            return None
+        batches.append(batch.slice(at) if batch.base_offset < at else batch)
+        at = batch.end_offset
+    return batches if past.end - at <= COPY_GAP_MAX else None
