@@ -183,6 +183,7 @@ class Liar:
             liveness=self._chance.choice(list(Liveness)),
             neighbours=self._some_names(),
             interest=self._chance.choice([(), (EVERYTHING,)]),
+            interest_since_us=(),
             addresses=(address_of(self.node_id),),
             signed=None,
         )
