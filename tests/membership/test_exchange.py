@@ -163,3 +163,13 @@ def test_a_window_comes_by_every_node() -> None:
         assert len(digests) <= GOSSIP_WINDOW
         seen += [digest.node_id for digest in digests]
     assert seen == table.order
+
+
+def test_two_that_differ_about_how_a_node_is_do_not_talk_in_circles() -> None:
+    """A peer that does not believe an unsigned goodbye says so with each answer, and would be answered for ever."""
+    talk, _ = linked(state("x", 5, Liveness.LEFT))
+    doubt = Gossip((state("x", 5, Liveness.SUSPECT).digest,), reply=True)
+    assert gossip(talk.answer(P, doubt)) == Gossip((state("x", 5, Liveness.LEFT).digest,), reply=True)
+    assert talk.answer(P, doubt) == []
+    talk.begin_round()
+    assert talk.answer(P, doubt) != [], "once per interval"

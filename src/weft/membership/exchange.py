@@ -51,6 +51,7 @@ class Exchange:
         self._outboxes: dict[NodeId, GossipOutbox] = {}
         self._waiting: dict[NodeId, None] = {}  # peers whose outboxes are not empty, in turn
         self._asked: set[NodeId] = set()  # in this interval, of anybody: one answer is enough
+        self._insisted: set[tuple[NodeId, NodeId]] = set()  # peers and nodes: told in this interval that these are worse
 
     @property
     def waiting(self) -> bool:
@@ -102,6 +103,7 @@ class Exchange:
     def begin_round(self) -> list[Send]:
         """Compare with a few peers what they and we have."""
         self._asked.clear()
+        self._insisted.clear()
         sends: list[Send] = []
         for peer in some(self._chance, list(self._outboxes), self._settings.gossip_fan_out):
             self._add_changes(self._outboxes[peer])
@@ -118,12 +120,12 @@ class Exchange:
         if outbox is None:
             return []  # the link is gone, or the peer has no part in gossip
         told = (*gossip.digests, *(state.digest for state in gossip.states))
-        differs = [self._compare(outbox, digest) for digest in told]
+        differs = [self._compare(peer, outbox, digest) for digest in told]
         if not gossip.reply:
             self._add_changes(outbox)
         return self._post(peer, reply=True) if any(differs) or not gossip.reply else []
 
-    def _compare(self, outbox: GossipOutbox, theirs: Digest) -> bool:
+    def _compare(self, peer: NodeId, outbox: GossipOutbox, theirs: Digest) -> bool:
         """Note what there is to say to what a peer has, if anything."""
         node_id = theirs.node_id
         ours = self._table.digest_of(node_id)
@@ -133,6 +135,11 @@ class Exchange:
             if ours.has_content_of(theirs) or node_id in self._asked:
                 return False
             self._asked.add(node_id)
+        elif theirs.has_content_of(ours):
+            # The peer thinks better of the node, and may have its reasons: a goodbye that is not signed is none to it.
+            if (peer, node_id) in self._insisted:
+                return False
+            self._insisted.add((peer, node_id))
         outbox.add(node_id, whole=not theirs.has_content_of(ours))
         return True
 
