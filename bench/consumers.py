@@ -2,7 +2,7 @@
 
 Events have 100 bytes and are there already. A group reads them, by iterating over events, with a client in this process
 on uvloop and one secured node in another. By hand, each event is acknowledged by itself. A round ends when the node
-has the group's position behind the last event. ``bench.asking`` says how requests are measured.
+has the group's position behind the last event. ``bench.consumers_asking`` says how requests are measured.
 
 ``--later N`` measures something else: a node where N events wait for a later time.
 """
@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import uvloop
-from bench.asking import asking
+from bench.consumers_asking import asking
 from bench.figures import Figure, add_formats, report
 from bench.systems import PAYLOAD
 

@@ -16,18 +16,22 @@ from weft.model.pipeline_reports import PIPELINES_BUCKET, PipelineReport, QueryR
 from weft.pipelines.records import QueryRecord, RunRecord
 from weft.pipelines.reporting import Reporter
 
-NOW_US = time.time_ns() // 1000
-RUN = RunRecord(
-    name="plant-archive",
-    pipeline="archive",
-    pid=1,
-    master="local[*]",
-    config="/secret/archive.toml",
-    started_us=NOW_US,
-    updated_us=NOW_US,
-    state="running",
-    queries=(QueryRecord("archive", 3, 100, 50.0, 2.0, 7, 400),),
-)
+
+def run_now() -> RunRecord:
+    """Of this moment: one that is silent for a minute counts as lost."""
+    now_us = time.time_ns() // 1000
+    query = QueryRecord("archive", 3, 100, 50.0, 2.0, 7, 400)
+    return RunRecord(
+        name="plant-archive",
+        pipeline="archive",
+        pid=1,
+        master="local[*]",
+        config="/secret/archive.toml",
+        started_us=now_us,
+        updated_us=now_us,
+        state="running",
+        queries=(query,),
+    )
 
 
 def connect(place: Place, key: str) -> blocking.Client:
@@ -46,7 +50,7 @@ def until(condition: Callable[[], object]) -> None:
 def test_a_run_has_a_row_and_metrics_from_its_first_word_on(place: Place) -> None:
     said: list[str] = []
     reporter = Reporter(lambda: connect(place, place.admin), said.append)
-    reporter.tell(RUN)
+    reporter.tell(run_now())
     with signed_in(place.node, place.admin) as http:
         until(lambda: http.get("/api/pipelines").json()["pipelines"])
         (shown,) = http.get("/api/pipelines").json()["pipelines"]
@@ -57,7 +61,7 @@ def test_a_run_has_a_row_and_metrics_from_its_first_word_on(place: Place) -> Non
         series = place.node.metrics()
         assert 'weft_pipeline_up{kind="archive",pipeline="plant-archive"} 1.0' in series
         assert 'weft_pipeline_lag_events{kind="archive",pipeline="plant-archive"} 7.0' in series
-        reporter.tell(msgspec.structs.replace(RUN, state="failed", error="no such table"))
+        reporter.tell(msgspec.structs.replace(run_now(), state="failed", error="no such table"))
         reporter.close()
         (shown,) = http.get("/api/pipelines").json()["pipelines"]
         assert (shown["state"], shown["error"]) == ("failed", "no such table")
@@ -81,7 +85,7 @@ def test_pipelines_are_for_those_who_may_read_their_bucket(place: Place) -> None
     with signed_in(place.node, place.few) as http:
         assert http.get("/api/pipelines").status_code == 403
     reporter = Reporter(lambda: connect(place, place.few), said.append)
-    reporter.tell(RUN)
+    reporter.tell(run_now())
     reporter.close()
     assert len(said) == 1 and "the mesh is not told how this run is doing" in said[0]
 

@@ -51,7 +51,9 @@ class Exchange:
         self._outboxes: dict[NodeId, GossipOutbox] = {}
         self._waiting: dict[NodeId, None] = {}  # peers whose outboxes are not empty, in turn
         self._asked: set[NodeId] = set()  # in this interval, of anybody: one answer is enough
-        self._insisted: set[tuple[NodeId, NodeId]] = set()  # peers and nodes: told in this interval that these are worse
+        self._insisted: set[tuple[NodeId, NodeId]] = (
+            set()
+        )  # peers and nodes: told in this interval that these are worse
 
     @property
     def waiting(self) -> bool:

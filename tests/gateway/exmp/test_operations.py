@@ -136,7 +136,7 @@ REFUSED = [
     ("nothing", None, "unknown_operation", "there is no operation 'nothing'"),
     ("x" * 500, None, "unknown_operation", f"there is no operation {'x' * 64!r}"),
     ("publish", None, "bad_request", "missing required field `topic`"),
-    ("publish", {"topic": "t"}, "bad_request", "what is to be said?"),
+    ("publish", {"topic": "t"}, "bad_request", "what is to be published?"),
     ("publish", {"topic": "t", "payload": 5}, "bad_request", "Expected `str | null`, got `int` - at `$.payload`"),
     ("publish", {"topic": "t", "payload": "x", "payload_base64": "eA=="}, "bad_request", "not both"),
     ("publish", {"topic": "t", "payload_base64": "*"}, "bad_request", "payload_base64 is not base64"),

@@ -31,7 +31,7 @@ import weft
 from tests.up import RunningNode
 from weft.client import NoServer, Request
 
-TOPIC = "bench.asking"
+TOPIC = "bench.consumers_asking"
 GOAL_QUICK = 2.0  # times the bare round trip
 WARM = 300
 
@@ -65,7 +65,7 @@ class Answering(NatsConnection):
 
 @contextmanager
 def answering(kind: str, wanted: dict[str, Any]) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, "-m", "bench.asking", kind, json.dumps(wanted)])
+    process = subprocess.Popen([sys.executable, "-m", "bench.consumers_asking", kind, json.dumps(wanted)])
     try:
         yield
     finally:
