@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 from weft.errors import WeftError
 from weft.spark.holdings import Holdings, resolve
 from weft.spark.offsets import Json, NamedTimes, Offsets, Place, from_json, to_json
+from weft.spark.option_values import BadOption
 from weft.spark.options import Members, SourceOptions, Where, parse_options
 from weft.spark.planning import (
     DataLoss,
@@ -49,6 +50,7 @@ from weft.spark.planning import (
 from weft.spark.reading import Reading
 from weft.spark.rows import schema_of
 from weft.spark.sink import BatchSink, StreamSink
+from weft.spark.state_tables import StateReader, state_table
 from weft.spark.survey import Survey, listed
 from weft.spark.surveyor import Surveyor, When
 
@@ -71,12 +73,18 @@ class WeftSource(DataSource):
         return "weft"
 
     def schema(self) -> StructType:
+        if (table := state_table(self.options)) is not None:
+            return table.schema
         return from_arrow_schema(schema_of(parse_options(self.options).columns))
 
-    def reader(self, schema: StructType) -> BatchReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
+        if (table := state_table(self.options)) is not None:
+            return StateReader(table)
         return BatchReader(parse_options(self.options))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        if (table := state_table(self.options)) is not None:
+            raise BadOption(f"option {table.kind} gives a table of what is there now: read it with spark.read")
         return StreamReader(parse_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
