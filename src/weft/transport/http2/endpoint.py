@@ -142,13 +142,12 @@ class Endpoint(asyncio.Protocol):
             self.http2.receive_data(data[at : at + PIECE_BYTES], now_s)
 
     def _receive_later(self) -> None:
-        if self.is_ending or not self._later:
-            return
         data = bytes(self._later)
         self._later.clear()
         if not self._transport.is_closing():
-            self._transport.resume_reading()
-        self._receive(data, self._receive_in_time)
+            self._transport.resume_reading()  # also if this is ending: the peer may hang up, which is to be noticed
+        if data and not self.is_ending:
+            self._receive(data, self._receive_in_time)
 
     def _receive_all(self) -> None:
         """What is left when the peer ends."""
