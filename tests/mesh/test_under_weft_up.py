@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -29,12 +29,14 @@ def token_for(name: str, data: Path) -> str:
 
 
 @contextmanager
-def pair(directory: Path, *flags: str) -> Iterator[tuple[RunningNode, RunningNode]]:
-    """``flags`` are the first one's."""
+def pair(
+    directory: Path, *flags: str, environ: Mapping[str, str] | None = None
+) -> Iterator[tuple[RunningNode, RunningNode]]:
+    """``flags`` are the first one's, ``environ`` is for both."""
     first, second = directory / "a", directory / "b"
-    with up(first, "--node-id", "a", "--ca-listen", "127.0.0.1:0", *flags) as a:
+    with up(first, "--node-id", "a", "--ca-listen", "127.0.0.1:0", *flags, environ=environ) as a:
         enrolling = ("--peer", a.grpc, "--ca", f"https://{a.ready['ca']}", "--token", "-")
-        with up(second, *enrolling, stdin=token_for("b", first)) as b:
+        with up(second, *enrolling, stdin=token_for("b", first), environ=environ) as b:
             yield a, b
 
 

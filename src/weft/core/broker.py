@@ -334,6 +334,8 @@ class Broker:
         dead = map(Pattern, self.group_work.groups.dead_topics)
         serving = dict.fromkeys(self.calls.patterns(), SINCE_EVER_US)  # told to whoever asks, nothing is copied for it
         wishes = {**serving, **self.subscriptions.wishes(), **dict.fromkeys((*plain, *dead), SINCE_EVER_US)}
+        if not self._settings.late_copies:
+            wishes = dict.fromkeys(wishes, SINCE_EVER_US)
         for pattern, since_us in wishes.items():
             before_us = self._wished.get(pattern, SINCE_EVER_US)
             if since_us > before_us > SINCE_EVER_US:

@@ -40,6 +40,7 @@ class BrokerSettings:
     copies_timeout_s: float = 10.0  # longer than a link needs to come back, shorter than publishers wait
     copies_of: Callable[[Topic], int] = one_copy
     plain_patterns: tuple[Pattern, ...] = (EVERYTHING,)
+    late_copies: bool = True  # a copy begins where somebody wants it; otherwise at the first event that there is
     past_timeout_s: float = 600.0  # an origin is away for so long: what nobody has of it is no longer waited for
     interest: InterestSettings = field(default_factory=InterestSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)

@@ -79,6 +79,7 @@ def broker_settings(config: NodeConfig, topics: TopicSettings) -> BrokerSettings
         ack_timeout_s=config.link.ack_timeout_s,
         copies_of=topics.copies,
         plain_patterns=config.legacy_peers,
+        late_copies=config.link.late_copies,
         interest=InterestSettings(filter_bytes_max=config.link.interest_filter_bytes_max),
         groups=GroupSettings(
             release_timeout_s=config.groups.handover_timeout_s, expire_after_s=config.groups.expire_after_s
