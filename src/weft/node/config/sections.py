@@ -260,7 +260,7 @@ class LinkSection(Section):
     late_copies: bool = Field(
         default=False,
         description="Copy a topic to this node from when it is wanted: the past only once somebody asks for it. New: "
-        "the simulation knows one case of faults in five hundred in which the past never comes.",
+        "the simulation knows a case of faults in which the past never comes (seed 312).",
     )
     interest_filter_bytes_max: Int = knob(
         InterestSettings().filter_bytes_max,
