@@ -12,7 +12,7 @@ STEP_CA := $(PEERS)/step-ca/$(STEP_CA_VERSION)/step-ca
 # Spark needs a Java: the machine's own, or the one of a wheel.
 EXTRAS := dev$(if $(shell command -v java),,$(shell printf ,java))
 
-.PHONY: help demo test test-again check check-all audit format bench fuzz fuzz-ports sim soak requirements docs proto api dist step-ca clean
+.PHONY: help demo test test-again test-costs check check-all audit format bench fuzz fuzz-ports bench-peers sim soak chaos requirements docs proto api dist step-ca clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -24,11 +24,17 @@ demo: $(READY)  ## a two-minute tour
 TEST_PROCESSES ?= 4
 
 test: $(READY) node peers browser  ## every test
+	@$(BIN)/python -m compileall -q src  # once, and not by each process that begins
 	$(BIN)/pytest -n $(TEST_PROCESSES)
 
 test-again: $(READY)  ## those that failed, one at a time; what passes now is flaky, and a bug to mend
 	$(BIN)/pytest --last-failed --last-failed-no-failures none -n 0 -v --maxfail 10
 	@echo "The tests above failed at first and passed when tried again: each is a bug to mend."
+
+test-costs: $(READY)  ## what each room's tests cost, in wall and CPU; ARGS="tests/log", and `python -m tools.costs --by test` for more
+	rm -rf build/costs
+	$(BIN)/pytest -p tests.costs -n $(TEST_PROCESSES) $(ARGS)
+	@$(BIN)/python -m tools.costs
 
 check: $(READY)  ## ruff with its security rules, mypy --strict, import contracts
 	$(BIN)/ruff check .
@@ -53,13 +59,18 @@ bench: $(READY)  ## the speed figures in docs/benchmarks.md
 	$(BIN)/python -m bench.mesh
 	$(BIN)/python -m bench.consumers
 	$(BIN)/python -m bench.kv
+	$(BIN)/python -m bench.schemas
 	$(BIN)/python -m bench.console
 	$(BIN)/python -m bench.exmp
 	$(BIN)/python -m bench.datagrams
 	$(BIN)/python -m bench.coaty
 	$(BIN)/python -m bench.spark
 	$(BIN)/python -m bench.spark_archive
+	$(BIN)/python -m bench.spark_typed
 	$(BIN)/python -m bench.spark_packets
+
+bench-peers: $(READY)  ## Weft beside Redis, NATS, Kafka, RabbitMQ and Mosquitto; ARGS="--rounds 3 --scale 0.3 --docs" writes the page
+	$(BIN)/python -m bench.peers $(ARGS)
 
 fuzz-ports: $(READY)  ## an hour of damaged messages to every port of a running node, with rights of each kind; ARGS="--seconds 60"
 	$(BIN)/python tools/fuzz_ports.py $(ARGS)
@@ -73,6 +84,9 @@ sim: $(READY)  ## ten thousand simulated meshes, each from a seed of its own, an
 
 soak: $(READY)  ## the long runs: hundreds of kills, of damaged files and of full disks; an hour of gRPC; Spark drivers that die
 	WEFT_SOAK=1 $(BIN)/pytest tests/log tests/model tests/wire tests/transport/grpc/test_soak.py tests/interop/grpc tests/spark tests/pipelines tests/gateway
+
+chaos: $(READY)  ## an hour of faults on a mesh of five nodes under load, and a checker; needs root; ARGS="--minutes 60 --seed 7"
+	$(BIN)/python -m tools.chaos $(ARGS)
 
 requirements: $(READY)  ## which tests prove which requirement; ARGS=--strict fails on open ones
 	@$(BIN)/python tools/requirements.py $(ARGS)
@@ -94,7 +108,7 @@ docs: $(READY)  ## a site from docs/, with a search box, in build/site
 proto: $(READY)  ## generate code from the .proto files again
 	$(BIN)/python tools/proto.py
 
-step-ca: $(STEP_CA)  ## a real step-ca for its tests, from its sources: needs Go, and takes minutes of all cores
+step-ca: $(STEP_CA)  ## a real step-ca for its tests, from its sources, as `make test` does where Go is: minutes of all cores at first, seconds from Go's caches
 
 $(STEP_CA):
 	mkdir -p $(@D)
@@ -135,13 +149,14 @@ $(BROWSER_DIR)/node_modules/.ready: $(BROWSER_DIR)/package-lock.json
 	cd $(BROWSER_DIR) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# Foreign gRPC peers of tests/interop/grpc. What cannot be built here is skipped by the tests, which say so.
+# Foreign peers of tests/interop: gRPC of other languages, and a real CA. What cannot be built here is skipped by the
+# tests, which say so.
 .PHONY: peers build-peers
 peers:
-	@$(MAKE) -k -j 3 --no-print-directory build-peers || echo "some gRPC peers could not be built: their tests will be skipped"
+	@$(MAKE) -k -j 3 --no-print-directory build-peers || echo "some foreign peers could not be built: their tests will be skipped"
 build-peers: \
 	$(if $(shell command -v npm),$(GRPC_DIR)/js/node_modules/.ready) \
-	$(if $(shell command -v go),$(PEERS)/go/.ready $(PEERS)/go/weft-example) \
+	$(if $(shell command -v go),$(PEERS)/go/.ready $(PEERS)/go/weft-example $(STEP_CA)) \
 	$(if $(and $(shell command -v mvn),$(shell command -v javac)),$(PEERS)/java/.ready)
 
 $(GRPC_DIR)/js/node_modules/.ready: $(GRPC_DIR)/js/package-lock.json

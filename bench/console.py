@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvloop
-from bench.peers import cpu_s
+from bench.peers.process import cpu_s
 
 from tests.console.signing import signed_in, told
 from tests.up import RunningNode, up

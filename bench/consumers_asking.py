@@ -20,9 +20,8 @@ from typing import Any
 
 import uvloop
 from bench.figures import Figure
-from bench.nats_work import NatsConnection, message
-from bench.peers import nats_server
-from bench.raw_loops import wait_until
+from bench.peers.nats import NatsConnection, message, nats_server
+from bench.peers.raw import wait_until
 from bench.systems import PAYLOAD
 from bench.transport import conversation, server
 from bench.transport_kinds import Certificates

@@ -117,6 +117,26 @@ async def batches(stage: Stage) -> None:
         await asyncio.gather(*(_read(client, "large.one", stage.count(20)) for _ in range(10)))
 
 
+async def schemas(stage: Stage) -> None:
+    """Events that take long to check: those that break a schema, in batches that are taken all the same."""
+    client = stage.client
+    await client.schemas.set("typed.>", "id BIGINT NOT NULL", kind="ddl", mode="warn")
+    await client.schemas.set("nested.>", "a ARRAY<ARRAY<INT>>", kind="ddl", mode="warn")
+    await client.schemas.set("lists.>", "a ARRAY<INT>", kind="ddl", mode="warn")
+    async with stage.measured("schemas: 100,000 events in a batch, each breaks it, 10 batches in flight"):
+        bad = Batch.from_columns([b'{"id":"x"}'] * stage.count(100_000), 1)
+        await asyncio.gather(*(client.publish_batch("typed.many", bad) for _ in range(10)))
+    async with stage.measured("schemas: 1,024 batches in a message, for as many topics, each breaks it"):
+        small = Batch.from_columns([b'{"id":"x"}'] * 10, 1)
+        await _publish_raw(stage, [small.data] * stage.count(1024), "typed.small")
+    async with stage.measured("schemas: events of 256 KiB, lists in lists"):
+        nested = b'{"a":[' + b"[]," * 87_000 + b"[]]}"
+        await client.publish_batch("nested.a", Batch.from_columns([nested] * stage.count(50), 1))
+    async with stage.measured("schemas: events of 256 KiB, each number needs a thorough look"):
+        lists = b'{"a":[' + b"1.0," * 65_000 + b"1]}"
+        await client.publish_batch("lists.a", Batch.from_columns([lists] * stage.count(50), 1))
+
+
 async def _publish_raw(stage: Stage, parts: list[bytes], topic: str = "") -> None:
     call = await stage.client._nodes.open(stage.node.grpc, "/weft.mesh.v1.Mesh/Publish")
     call.write_nowait(pb.PublishRequest(open=pb.PublishOpen()).SerializeToString())
@@ -338,7 +358,7 @@ def _signed(whose: Credentials, state: Any) -> Any:
 # --- all of it -------------------------------------------------------------------------------------------------------
 
 DRIVES: Final[dict[str, Drive]] = {
-    each.__name__: each for each in (batches, topics, subscriptions, groups, keys, gossip)
+    each.__name__: each for each in (batches, schemas, topics, subscriptions, groups, keys, gossip)
 }
 ENVIRON: Final = {
     "WEFT_LOG_HELD_UP_S": str(TOLD_S),

@@ -21,9 +21,9 @@ from pathlib import Path
 import uvloop
 from bench.figures import Comparison, add_formats, report_comparisons
 from bench.mesh_work import Weft
-from bench.nats_work import Nats, message
-from bench.peers import found
-from bench.raw_loops import in_flight, in_turn
+from bench.peers.nats import Nats, message
+from bench.peers.process import found
+from bench.peers.raw import in_flight, in_turn
 from bench.systems import PAYLOAD, Sample
 
 ROUNDS = 3

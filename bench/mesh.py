@@ -25,9 +25,9 @@ from pathlib import Path
 import uvloop
 from bench.figures import Comparison, Format, add_formats, report_comparisons
 from bench.mesh_work import Weft
-from bench.nats_work import Nats
-from bench.peers import cpu_s, found, resident_mb
-from bench.redis_work import Redis
+from bench.peers.nats import Nats
+from bench.peers.process import cpu_s, found, resident_mb
+from bench.peers.redis import Redis
 from bench.systems import CALL_EVENTS, LeftOut, Sample, System
 from rich.console import Console
 

@@ -16,6 +16,7 @@ from bench.mesh_nodes import Place, insecure_pair, secured_pair
 from bench.systems import (
     CALL_EVENTS,
     CALLS_IN_FLIGHT,
+    DONE_S_MAX,
     PAYLOAD,
     Crowd,
     Sample,
@@ -28,7 +29,7 @@ from bench.systems import (
 
 import weft
 from tests.up import COMMAND, RunningNode, up
-from weft.client import Client, Subscription
+from weft.client import Client, NoServer, Subscription
 from weft.load.work import BatchCalls, Budget, in_batches, one_by_one, singles
 
 BURST = 4_096  # single events; one ticket of so many is awaited
@@ -170,12 +171,37 @@ class Weft(System):
                 reader.cancel()
         return sample
 
+    async def asking(self, seconds: float) -> Sample:
+        """Without the log, as NATS does it."""
+        asker, server = await self._connect(2)
+        topic, times = self._fresh(), list[float]()
+        serving = server.serve(topic, lambda request: request.payload)
+        try:
+            async with asyncio.timeout(DONE_S_MAX):
+                while not await is_served(asker, topic):
+                    await asyncio.sleep(0.02)
+            begin = time.perf_counter()
+            while (sent := time.perf_counter()) < begin + seconds:
+                await asker.request(topic, PAYLOAD, durable=False)
+                times.append(time.perf_counter() - sent)
+            return Sample(len(times), time.perf_counter() - begin, {"receipt": times})
+        finally:
+            await serving.close()
+
     async def commands(self) -> Sample:
         flags = () if self.is_secured else self.node.flags
         environ = {**os.environ, "WEFT_CONFIG_DIR": str(self.node.config)}
         wanted = {"weft --help": ("--help",), "weft pub": ("pub", *flags, "bench.command", "21.5")}
         spent_s = {name: await asyncio.to_thread(command_cpu_s, words, environ) for name, words in wanted.items()}
         return Sample(values=spent_s)
+
+
+async def is_served(client: Client, topic: str) -> bool:
+    try:
+        await client.request(topic, PAYLOAD, durable=False)
+        return True
+    except NoServer:
+        return False
 
 
 async def paced(publisher: Client, readers: Sequence[Client], topic: str, seconds: float, rate: float) -> Sample:

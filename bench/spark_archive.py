@@ -21,9 +21,9 @@ from bench.mesh_nodes import node
 from bench.spark_common import Run, bench_session, console, fill
 from pyspark.sql import DataFrame, SparkSession
 
+from weft.lake.files import Attempt
 from weft.pipelines import archive, lake
 from weft.pipelines.archive import ArchiveSettings
-from weft.pipelines.lake.files import Attempt
 from weft.pipelines.lake.writing import FileWriter
 
 ROWS = 4_000_000

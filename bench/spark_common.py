@@ -11,7 +11,7 @@ import functools
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 import weft
+from weft.client import Connecting
 from weft.spark.session import session
 
 BATCH_EVENTS = 1_000
@@ -30,10 +31,11 @@ IN_FLIGHT = 32
 console = Console(stderr=True)
 
 
-def bench_session(app: str) -> SparkSession:
+def bench_session(app: str, conf: Mapping[str, str] | None = None) -> SparkSession:
     """local[2], whose workers find this folder."""
     os.environ["PYTHONPATH"] = str(Path(__file__).parent.parent)
-    spark = session(app, master="local[2]", conf={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"})
+    defaults = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
+    spark = session(app, master="local[2]", conf=defaults | dict(conf or {}))
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -64,8 +66,10 @@ def events(first: int, count: int) -> pa.RecordBatch:
     )
 
 
-async def fill(address: str, topics: Sequence[str], rows: int, batch_events: int = BATCH_EVENTS) -> None:
-    """So many rows in all, the same number in each topic."""
+async def fill(
+    address: str, topics: Sequence[str], rows: int, batch_events: int = BATCH_EVENTS, using: Connecting | None = None
+) -> None:
+    """So many rows in all, the same number in each topic; ``using`` another client than one without security."""
     each = rows // len(topics)
     room = asyncio.Semaphore(IN_FLIGHT)
 
@@ -75,7 +79,7 @@ async def fill(address: str, topics: Sequence[str], rows: int, batch_events: int
         finally:
             room.release()
 
-    async with weft.connect(address, insecure=True) as client, asyncio.TaskGroup() as tasks:
+    async with using or weft.connect(address, insecure=True) as client, asyncio.TaskGroup() as tasks:
         for topic in topics:
             for first in range(0, each, batch_events):
                 await room.acquire()

@@ -82,6 +82,10 @@ class System:
         """1,000 a call to subscribers that read along; the events that each of them got."""
         raise LeftOut("flood")
 
+    async def asking(self, seconds: float) -> Sample:
+        """A request, its reply by another client, the next request. Times: ``receipt``, of the reply."""
+        raise LeftOut("requests and replies")
+
     async def commands(self) -> Sample:
         """Values: seconds of CPU of some commands of its own, by their words."""
         raise LeftOut("commands")

@@ -5,11 +5,13 @@ The record is kept in build/ for tools/requirements.py, which joins it with the 
 
 from __future__ import annotations
 
+import ast
 import json
 import os
-import re
 import shutil
+import sys
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,12 +26,21 @@ IS_SOAK = os.environ.get("WEFT_SOAK") == "1"
 settings.register_profile("weft", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not IS_SOAK)
 settings.load_profile("weft")
 
+# Some machines tell Python to keep no bytecode. Tests start hundreds of nodes, commands and workers of Spark: each
+# would compile all of Weft again, for half a second of CPU.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Nodes and logs sync their files thousands of times. Where there is memory enough, no test waits for a disk.
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 8 << 30
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
     os.environ["TMPDIR"] = str(MEMORY)
     tempfile.tempdir = None  # so that it is looked for again
+
+# The Javas of tests live for seconds: what the second compiler and a collector with threads would save later is never
+# earned back. Set the variable to have other options.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 OUTCOMES = Path(__file__).parent.parent / "build" / "requirements.json"
 
@@ -73,30 +84,66 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # --- one process for tests that share something costly -----------------------------------------------------------
 #
-# Tests that use the one Spark session carry ``xdist_group("spark")``. xdist's own --dist loadgroup does not see such
-# marks with pytest 9: it looks for them in node ids, which pytest no longer lets it change. So files are looked at.
+# Tests that use the one Spark session carry ``xdist_group("spark")``; a mark of a test counts more than the mark of its
+# file. xdist's own --dist loadgroup does not see such marks with pytest 9: it looks for them in node ids, which pytest
+# no longer lets it change. So files are looked at.
 
 ROOT = Path(__file__).parent.parent
-GROUP = re.compile(r'xdist_group\("(\w+)"\)')
+GROUP = "xdist_group"
 SHARED = 'scope="module"'  # a fixture of a whole file: made once if one process runs all of the file
 # Thousands of tests that take a millisecond: handing them out one by one would take longer than they do.
 QUICK_ROOMS = ("tests/wire/", "tests/model/", "tests/routing/", "tests/membership/", "tests/core/")
 
 
+@dataclass(frozen=True)
+class Scopes:
+    """What has to run, or had better run, in one process."""
+
+    of_file: str | None
+    of_tests: dict[str, str]  # by the name of a test function
+
+    def of(self, nodeid: str) -> str | None:
+        """None if the test may run anywhere."""
+        name = nodeid.rpartition("::")[2].partition("[")[0]
+        return self.of_tests.get(name, self.of_file)
+
+
+def group_of(node: ast.AST) -> str | None:
+    """The name in ``pytest.mark.xdist_group("name")`` somewhere below a node."""
+    for each in ast.walk(node):
+        match each:
+            case ast.Call(func=ast.Attribute(attr=found), args=[ast.Constant(value=str(name))]) if found == GROUP:
+                return name
+    return None
+
+
 @cache
-def scope_of(file: str) -> str | None:
-    """What has to run, or had better run, in one process; None if each test of the file may run anywhere."""
+def scopes_of(file: str) -> Scopes:
     text = (ROOT / file).read_text()
-    if found := GROUP.search(text):
-        return found[1]
-    return file if SHARED in text or file.startswith(QUICK_ROOMS) else None
+    of_file = file if SHARED in text or file.startswith(QUICK_ROOMS) else None
+    of_tests: dict[str, str] = {}
+    for node in ast.parse(text).body if GROUP in text else ():
+        match node:
+            case ast.Assign(targets=[ast.Name(id="pytestmark")], value=value):
+                of_file = group_of(value) or of_file
+            case ast.FunctionDef(name=name, decorator_list=marks):
+                for mark in marks:
+                    if group := group_of(mark):
+                        of_tests[name] = group
+            case _:
+                pass  # nothing else carries marks
+    return Scopes(of_file, of_tests)
+
+
+def scope_of(nodeid: str) -> str | None:
+    return scopes_of(nodeid.partition("::")[0]).of(nodeid)
 
 
 class Grouped(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Each test by itself, but those of a scope all together and in one process."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return scope_of(nodeid.partition("::")[0]) or nodeid
+        return scope_of(nodeid) or nodeid
 
 
 @pytest.hookimpl(optionalhook=True)  # runs without xdist know no such hook
@@ -109,7 +156,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def order(item: pytest.Item) -> int:
         file = item.nodeid.partition("::")[0]
-        scope = scope_of(file)
+        scope = scope_of(item.nodeid)
         return 2 if scope is None or file.startswith(QUICK_ROOMS) else int(scope == file)
 
     items.sort(key=order)

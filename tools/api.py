@@ -21,7 +21,7 @@ from weft.cli.main import app
 
 PACKAGES: Final = (
     "weft.client", "weft.sync", "weft.model", "weft.testing", "weft.spark", "weft.emm", "weft.emm_compact", "weft.exmp",
-    "weft.coaty",
+    "weft.coaty", "weft.schema",
 )  # fmt: skip
 ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 METRIC: Final = re.compile(r"^\| `(weft_\w+)`", re.MULTILINE)

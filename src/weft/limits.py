@@ -133,6 +133,7 @@ DISK_RESERVE_BYTES: Final = 256 * MIB  # kept free: RocksDB needs room to flush 
 # --- what a node does for clients --------------------------------------------------------------------------------
 
 CLIENT_POSITIONS_MAX: Final = 100_000  # in one message: a group over as many topics as a log is made for
+FETCH_RANGES_MAX: Final = 4096  # of one fetch: a request of 400 KB as people name topics; more are asked for after it
 WHOAMI_TOPICS_MAX: Final = 1000  # topics in one question of a caller about its rights: 255 KB at most
 ERROR_TEXT_CHARS_MAX: Final = 1024  # of a refusal and of each of its facts; they fit gRPC's 8 KiB of metadata
 LOOK_STREAMS_AT_ONCE: Final = 128  # looked up before others get their turn: some milliseconds

@@ -46,26 +46,27 @@ def test_a_running_node_is_saved_and_comes_back_with_its_events_its_keys_and_a_n
 ) -> None:
     config = tmp_path / "contexts"
 
-    async def before() -> tuple[list[Receipt], str | None]:
+    async def before() -> tuple[list[Receipt], Receipt, str | None]:
         with up(tmp_path / "a", "--node-id", "node-a", config=config) as node:
             async with node.client() as client:
                 receipts = await _publish(client, 0, 20)
+                waits = await client.publish("plant.t", "later", delay=3600)
                 saved = await asyncio.to_thread(weft, "backup", tmp_path / "saved", "--data", tmp_path / "a", "--json")
                 assert saved.status == 0, saved.err
                 assert {**saved.document, "taken_ms": 0, "weft": "", "files": 0} == {
                     "version": 1, "weft": "", "node": "node-a", "taken_ms": 0, "log_format": FORMAT,
-                    "epoch": receipts[0].epoch, "streams": 1, "events": 20, "files": 0, "log_only": False,
+                    "epoch": receipts[0].epoch, "streams": 2, "events": 21, "files": 0, "log_only": False,
                 }  # fmt: skip
                 await _publish(client, 20, 25)
             node.end(signal.SIGKILL)
-            return receipts, node.context.token
+            return receipts, waits, node.context.token
 
-    receipts, token = asyncio.run(before())
+    receipts, waits, token = asyncio.run(before())
     refused = weft("up", "--data", tmp_path / "saved")
     assert refused.status == 1 and "is a backup" in refused.err
 
     restored = weft("restore", tmp_path / "saved", "--data", tmp_path / "b")
-    assert restored.status == 0 and "20 events in 1 streams of node node-a" in restored.out, restored.err
+    assert restored.status == 0 and "21 events in 2 streams of node node-a" in restored.out, restored.err
     assert (tmp_path / "b").stat().st_mode & 0o077 == 0
 
     async def after() -> None:
@@ -77,6 +78,8 @@ def test_a_running_node_is_saved_and_comes_back_with_its_events_its_keys_and_a_n
                     0
                 ].epoch
                 seen = await _read(client, 21)
+                assert [each.id for each in await client.later()] == [waits.first]
+                await client.cancel_later(waits.first)
             assert sorted(seen) == sorted(
                 [(receipts[0].epoch, str(number)) for number in range(20)] + [(receipt.epoch, "100")]
             )

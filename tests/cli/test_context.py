@@ -56,6 +56,13 @@ def test_a_token_is_kept_and_not_shown(weft: Weft) -> None:
     assert read_contexts(weft.config / "contexts.toml").contexts["prod"].token == "s3cret"
 
 
+def test_a_token_is_read_from_standard_input(weft: Weft) -> None:
+    assert weft("context", "add", "prod", "--node", "a:7400", "--token", "-", stdin=b"s3cret\n").status == 0
+    assert read_contexts(weft.config / "contexts.toml").contexts["prod"].token == "s3cret"
+    refused = weft("context", "add", "none", "--node", "a:7400", "--token", "-")
+    assert refused.status == 2 and "standard input has no API key" in refused.err
+
+
 def test_only_the_owner_may_read_the_file(weft: Weft) -> None:
     weft("context", "add", "prod", "--node", "a:7400", "--token", "s3cret")
     weft("context", "add", "dev", "--node", "a:7400")

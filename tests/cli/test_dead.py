@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import re
 import time
 from pathlib import Path
 
@@ -18,20 +16,6 @@ from weft.client import Client, NotAllowed, Received
 from weft.client.blocking import Client as BlockingClient
 
 WAIT_S = 60.0
-PAGE = (Path(__file__).parents[2] / "docs" / "consumers.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-
-
-@pytest.mark.req("CON-01", "CON-02")
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_the_examples_run_as_they_stand(node: RunningNode, number: int) -> None:
-    names: dict[str, object] = {}
-    exec(compile(EXAMPLES[number], "docs/consumers.md", "exec"), names)
-    main = names["main"]
-    assert callable(main)
-    outcome = main([node.grpc])
-    assert inspect.iscoroutine(outcome)
-    asyncio.run(asyncio.wait_for(outcome, WAIT_S))
 
 
 async def give_up(client: Client, topic: str, group: str, *payloads: str) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import re
-from pathlib import Path
 
 import pytest
 
@@ -14,19 +11,6 @@ from tests.up import RunningNode
 
 pytestmark = pytest.mark.req("CON-03")
 WAIT_S = 60.0
-PAGE = (Path(__file__).parents[2] / "docs" / "later.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-
-
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_the_examples_run_as_they_stand(node: RunningNode, number: int) -> None:
-    names: dict[str, object] = {}
-    exec(compile(EXAMPLES[number], "docs/later.md", "exec"), names)
-    main = names["main"]
-    assert callable(main)
-    outcome = main([node.grpc])
-    if inspect.iscoroutine(outcome):
-        asyncio.run(asyncio.wait_for(outcome, WAIT_S))
 
 
 def test_what_waits_is_listed_and_cancelled(weft: Weft, node: RunningNode) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -21,21 +18,8 @@ from tests.up import COMMAND, END_TIMEOUT_S, RunningNode
 
 pytestmark = pytest.mark.req("CON-04")
 WAIT_S = 60.0
-PAGE = (Path(__file__).parents[2] / "docs" / "requests.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ADD = f"{sys.executable} -c 'import sys; print(sum(map(int, sys.stdin.read().split())))'"
 LETTERS = f"{sys.executable} -c 'print(*input(), sep=chr(10))'"
-
-
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_the_examples_run_as_they_stand(node: RunningNode, number: int) -> None:
-    names: dict[str, object] = {}
-    exec(compile(EXAMPLES[number], "docs/requests.md", "exec"), names)
-    main = names["main"]
-    assert callable(main)
-    outcome = main([node.grpc])
-    assert inspect.iscoroutine(outcome)
-    asyncio.run(asyncio.wait_for(outcome, WAIT_S))
 
 
 @contextmanager

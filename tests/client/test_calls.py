@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -11,7 +12,7 @@ import weft
 from tests.client.fake import FakeNode, running
 from tests.client.story import connect, play, quick
 from tests.client.test_subscribe import filled, numbers
-from weft.client import BadNode, ClientTls, PositionUnknown, ReceivedBatch, Unavailable
+from weft.client import BadNode, ClientTls, FetchRange, PositionUnknown, ReceivedBatch, Unavailable
 from weft.errors import UsageError
 from weft.model import Epoch, NodeId, Position, Stream, Topic
 from weft.wire.mesh import mesh_pb2 as pb
@@ -216,5 +217,54 @@ def test_columns_are_read_as_arrow_and_checked() -> None:
             with pytest.raises(BadNode, match="bad batch"):
                 node.faults.spoil_columns = lambda reply: reply.batches.__setitem__(0, b"junk")
                 _ = [batch async for batch in await client.fetch(STREAM, 1, 5, 15, columns=["payload"])]
+
+    play(story())
+
+
+async def told(replies: object) -> list[tuple[str, int, int]]:
+    found: list[list[ReceivedBatch]] = [reply async for reply in replies]  # type: ignore[attr-defined]
+    return [(batch.stream.topic, batch.first_offset, batch.end_offset) for reply in found for batch in reply]
+
+
+@pytest.mark.req("SPK-01")
+def test_a_node_that_knows_only_one_range_at_a_time_is_asked_for_each() -> None:
+    """As nodes before this version do: the fake one is such."""
+
+    async def story() -> None:
+        node = FakeNode()
+        await filled(node, 40)
+        ranges = [FetchRange(STREAM, 1, first, end) for first, end in ((0, 10), (7, 7), (15, 25), (35, None))]
+        async with running(node) as addresses, connect(addresses) as client:
+            whole = [("a", 0, 10), ("a", 15, 20), ("a", 20, 25), ("a", 35, 40)]
+            assert await told(client.fetch_ranges(ranges)) == whole
+            node.faults.fail_calls = 3
+            assert await told(client.fetch_ranges(ranges)) == whole
+            assert await told(client.fetch_ranges([])) == []
+            with pytest.raises(PositionUnknown) as raised:
+                await told(client.fetch_ranges([*ranges, FetchRange(STREAM, 2, 0), ranges[0]]))
+            assert raised.value.facts["range"] == 4
+
+    play(story())
+
+
+@pytest.mark.req("SEC-03")
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda reply: reply.ranges.append(5),
+        lambda reply: reply.ranges.extend([0, 0]),
+        lambda reply: setattr(reply, "ranges_done", 3),
+        lambda reply: setattr(reply, "ranges_done", (1 << 32) - 1),
+    ],
+)
+def test_ranges_that_nobody_asked_for_are_the_nodes_mistake(spoil: Callable[[pb.FetchedBatches], None]) -> None:
+    async def story() -> None:
+        node = FakeNode()
+        await filled(node, 20)
+        node.faults.spoil_columns = spoil
+        async with running(node) as addresses, connect(addresses) as client:
+            ranges = [FetchRange(STREAM, 1, 0, 5), FetchRange(STREAM, 1, 10, 20)]
+            with pytest.raises(BadNode, match="nobody asked for"):
+                await told(client.fetch_ranges(ranges, ["payload"]))
 
     play(story())

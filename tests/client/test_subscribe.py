@@ -69,6 +69,22 @@ async def first_of(client: Client, start: object) -> bytes:
         return (await anext(subscription)).payload
 
 
+def test_readers_of_large_events_share_a_connection() -> None:
+    """Together they are sent more at a time than a server would take of one client."""
+
+    async def read(client: Client) -> int:
+        async with client.subscribe("a", start="earliest") as events:
+            return len((await anext(events)).payload)
+
+    async def story() -> None:
+        node = FakeNode()
+        await node.store("a", Batch.from_columns([bytes(15 << 20)], 1))
+        async with running(node) as addresses, connect(addresses) as client:
+            assert set(await asyncio.gather(*(read(client) for _ in range(8)))) == {15 << 20}
+
+    play(story())
+
+
 @pytest.mark.parametrize(
     ("start", "first"),
     [

@@ -247,7 +247,8 @@ class Actor:
                 raise AssertionError(f"nobody asks or serves here: {effect}")
 
     def say(self, **changes: object) -> None:
-        self.state = replace(self.state, version=self.state.version + 1, **changes)  # type: ignore[arg-type]
+        talked = self.broker.group_work.talked if hasattr(self, "broker") else 0
+        self.state = replace(self.state, version=self.state.version + 1, talked=talked, **changes)  # type: ignore[arg-type]
         self.stage.gossip(self.state)
 
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.stage import Actor, Reader, Stage
+from tests.core.stage import Actor, Reader, Stage, ToPeer
 from weft.core import BrokerSettings
 from weft.core.errors import GroupDropped
 from weft.core.groups import GroupSettings
-from weft.core.messages import AddCredit, DropGroup, Edge, Handled, MemberKnown, MoveGroup, Tick
-from weft.core.topics import EVERYWHERE
+from weft.core.messages import AddCredit, DropGroup, Edge, Handled, MemberKnown, MoveGroup, SendCopies, Tick
+from weft.core.topics import EVERYWHERE, GROUPS_PREFIX
 from weft.log.compaction import TOMBSTONE_AGE_US, compact
 from weft.log.errors import PositionAhead, PositionExpired
 from weft.log.retention import RetentionRule, retain
 from weft.membership import Liveness
-from weft.model import Batch, parse_pattern, parse_position
+from weft.model import Batch, NodeId, parse_pattern, parse_position
 
 
 def topics_of(reader: Reader) -> set[str]:
@@ -312,3 +312,52 @@ def test_a_group_that_was_forgotten_is_known_again_when_somebody_elsewhere_uses_
     stage.run(300.0)
     stands = [stage[name].broker.group_work.groups.positions("g") for name in "ab"]
     assert stands[0] == stands[1] and len(stands[0]) == 3
+
+
+class SlowTalk(Stage):
+    """What one node says about groups does not reach the others until it is let through; events do."""
+
+    def __init__(self, *names: str, speaker: str) -> None:
+        self.speaker = speaker
+        self.held: list[tuple[NodeId, NodeId, SendCopies]] = []
+        super().__init__(*names)
+
+    def send(self, source: NodeId, target: NodeId, effect: ToPeer) -> None:
+        if isinstance(effect, SendCopies) and source == self.speaker:
+            talk = tuple(each for each in effect.copies if each.stream.topic.startswith(GROUPS_PREFIX))
+            if talk:
+                self.held.append((source, target, SendCopies(target, talk)))
+            effect = SendCopies(target, tuple(each for each in effect.copies if each not in talk))
+        super().send(source, target, effect)
+
+    def let_through(self) -> None:
+        held, self.held, self.speaker = self.held, [], ""
+        for each in held:
+            super().send(*each)
+
+
+@pytest.mark.req("CON-01")
+def test_who_joins_elsewhere_begins_behind_what_was_handled_even_if_it_hears_of_that_late() -> None:
+    """The first member gives streams away in order, and its node says where the group stands. The other node has the
+    events, and not yet that: it knows from gossip that there is more to hear, and waits for it."""
+    stage = SlowTalk("a", "b", speaker="a")
+    stage.link("a-b")
+    stage["b"].subscribe("t.*")  # so that the events are there
+    one = stage["a"].subscribe("t.*", group="g", member="m1")
+    publish_all(stage, "-")
+    stage.run(1.0)
+    stage["a"].handled(one)
+    stage.run(1.0)
+    stage["a"].say(addresses=("somewhere",))  # whatever it says of itself tells how much it has talked
+    two = stage["b"].subscribe("t.*", group="g", member="m2")
+    stage.run(1.0)
+    stage["a"].handled(one)  # it lets go
+    stage.run(2.0)
+    assert not topics_of(two), "it would begin with what was handled"
+    stage.let_through()
+    stage.run(2.0)
+    assert topics_of(two), "it has heard all there is"
+    assert two.texts == []
+    publish_all(stage, "+")
+    stage.run(2.0)
+    assert sorted(one.texts[8:] + two.texts) == [f"{number}+" for number in range(8)]

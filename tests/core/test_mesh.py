@@ -21,7 +21,7 @@ from weft.core.messages import (
 from weft.core.replication import RESUME_PARTS_MAX
 from weft.core.settings import InterestSettings
 from weft.core.views import explain, link_lags
-from weft.limits import KIB
+from weft.limits import KIB, LINK_ACK_TIMEOUT_S
 from weft.log.errors import EventsLost, Loss
 from weft.log.retention import RetentionRule, retain
 from weft.model import Batch, Epoch, NodeId, Stream, parse_pattern, parse_position, parse_topic
@@ -311,6 +311,39 @@ def test_a_peer_that_acknowledges_nothing_gets_it_again_after_a_while() -> None:
     stage["b"].store.disk_bytes_max = 1 << 60
     stage.run(60.0)
     assert reader.texts == ["1"]
+
+
+def test_a_stream_that_found_no_room_is_not_forgotten_because_others_go_on() -> None:
+    """Nothing more comes of it that would show the gap, and the link as a whole makes progress all the time."""
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    reader = stage["b"].subscribe(">")
+    stage.run()
+    stage["b"].store.disk_bytes_max = 0
+    stage["a"].publish("idle", "one")
+    stage.run(1.0)
+    stage["b"].store.disk_bytes_max = 1 << 60
+    for second in range(3 * int(LINK_ACK_TIMEOUT_S)):
+        stage["a"].publish("busy", str(second))
+        stage.run(1.0)
+    assert "one" in reader.texts
+
+
+def test_what_is_missing_is_told_again_if_there_was_no_room_for_the_answer() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    reader = stage["b"].subscribe("t")
+    stage.run()
+    stage["a"].publish("t", "1")
+    stage["a"].sync()
+    stage._flying.clear()
+    stage["a"].publish("t", "2")
+    stage["b"].store.disk_bytes_max = 0  # it hears of the gap, and can not keep what it is sent then
+    stage.run(1.0)
+    stage["b"].store.disk_bytes_max = 1 << 60
+    stage["a"].publish("t", "3")
+    stage.run(1.0)
+    assert reader.texts == ["1", "2", "3"]
 
 
 def test_no_more_is_under_way_than_the_window() -> None:

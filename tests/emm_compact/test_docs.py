@@ -9,24 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.blocks import Block, blocks_for
 from tests.emm_compact.nodes import WAIT_S, node
 from tests.emm_compact.world import GROUP_KEY, node_id, ring_of, signer
 from weft.emm_compact import Epochs, Node, Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "emm-compact.md").read_text()
-EXAMPLES = [
-    pytest.param(code, id=heading)
-    for heading, section in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    for code in re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-]
+EXAMPLES = blocks_for("docs/emm-compact.md", __file__)
 
 
-def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == PAGE.count("```python") >= 4
-
-
-@pytest.mark.parametrize("code", EXAMPLES)
-def test_example(code: str) -> None:
+@pytest.mark.parametrize("block", EXAMPLES, ids=[block.place for block in EXAMPLES])
+def test_example(block: Block) -> None:
     async def chatter(other: Node) -> None:
         """Publishes as soon as somebody listens, and again."""
         while True:
@@ -37,7 +30,7 @@ def test_example(code: str) -> None:
         async with node(1) as other:
             talking = asyncio.create_task(chatter(other))
             names: dict[str, object] = {}
-            exec(compile(code, "docs/emm-compact.md", "exec"), names)
+            exec(compile(block.code, block.place, "exec"), names)
             main = names["main"]
             assert callable(main)
             await asyncio.wait_for(

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
-from tests.emm_compact.nodes import mesh, take
+from tests.emm_compact.nodes import WAIT_S, mesh, take
 from weft.emm_compact import Node
 
 NODES = 5
@@ -57,10 +57,11 @@ async def publish_all(nodes: list[Node]) -> Outcome:
 async def quiet(nodes: list[Node]) -> None:
     """Until nothing has arrived for a while; heartbeats are rarer than that."""
     received, same = -1, 0
-    while same < LOOKS:
-        await asyncio.sleep(LOOK_S)
-        before, received = received, sum(each.figures.received for each in nodes)
-        same = same + 1 if received == before else 0
+    async with asyncio.timeout(WAIT_S):
+        while same < LOOKS:
+            await asyncio.sleep(LOOK_S)
+            before, received = received, sum(each.figures.received for each in nodes)
+            same = same + 1 if received == before else 0
 
 
 async def main() -> None:

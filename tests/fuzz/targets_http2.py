@@ -100,9 +100,9 @@ def check_end(end: End, pieces: list[bytes]) -> None:
     assert len(http2.streams) <= 1024
     assert all(stream.waiting_bytes == sum(map(len, stream._pending)) for stream in http2.streams.values())
     assert http2.out.waiting_bytes == sum(stream.waiting_bytes for stream in http2.streams.values())
-    assert all(number in http2.streams for number in http2.out._waiting)
+    assert all(number in http2.streams for number in http2.out.turns)
     http2.lost("the end")
-    assert http2.streams == {} == http2.out._waiting
+    assert http2.streams == {} == http2.out.turns
     assert http2.assembling_bytes == 0
 
 

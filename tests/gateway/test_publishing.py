@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.gateway.exmp.fakes import FakeMesh
+from tests.gateway.typed import gate_for
 from weft.errors import UsageError, WeftError
 from weft.gateway.publishing import Publishing
 from weft.limits import KIB
 from weft.model import Receipt, Topic
 from weft.port.node import MeshNode
+from weft.schema import SchemaBroken
 
 A, B = Topic("a"), Topic("b")
 
@@ -205,3 +207,44 @@ def test_a_node_that_drains_waits_for_what_is_owed() -> None:
 async def _drained_at_once(mesh: FakeMesh, publishing: Publishing) -> None:
     publishing.drain()
     assert mesh.publishers == []
+
+
+@pytest.mark.req("LAK-02", "EXM-06")
+def test_an_event_that_breaks_its_schema_is_refused_alone_and_the_others_keep_their_order() -> None:
+    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+        mesh.checks = gate_for("a", "id BIGINT")
+        askers = [Asker() for _ in range(7)]
+        for number, asker in enumerate(askers[:6]):
+            payload = b'{"id":"x"}' if number in (2, 3) else b'{"id":%d}' % number
+            publishing.add(A if number % 2 == 0 else B, payload, None, None, asker)
+        await turn()
+        assert [(topic, [event.payload for event in batch]) for _, topic, batch in mesh.published] == [
+            (B, [b'{"id":1}', b'{"id":"x"}', b'{"id":5}']),
+            (A, [b'{"id":0}', b'{"id":4}']),
+        ]
+        publishing.receipts(mesh.receipts())
+        assert [asker.offset for asker in askers[:6]] == [0, 0, None, 1, 1, 2]
+        assert isinstance(askers[2].error, SchemaBroken) and mesh.refusals == [askers[2].error]
+        publishing.add(A, b"nothing at all", None, None, askers[6])
+        await turn()
+        assert mesh.published == [] and isinstance(askers[6].error, SchemaBroken)
+
+    with_publishing(story)
+
+
+@pytest.mark.req("LAK-02", "EXM-06")
+def test_while_many_events_are_checked_all_that_follows_waits() -> None:
+    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+        mesh.checks = gate_for("a", "id BIGINT")
+        for number in range(3_000):
+            publishing.add(A, b'{"id":%d}' % number, None, None, Asker())
+        await turn()
+        publishing.add(B, b"behind them", None, None, Asker())
+        await turn()
+        assert mesh.published == []
+        while len(mesh.published) < 2:
+            await asyncio.sleep(0.001)
+        assert [(topic, len(batch)) for _, topic, batch in mesh.published] == [(A, 3_000), (B, 1)]
+        publishing.receipts(mesh.receipts())
+
+    with_publishing(story)

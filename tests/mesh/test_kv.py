@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -219,21 +218,11 @@ def test_rights_are_those_to_the_topic_of_the_bucket(tmp_path: Path) -> None:
         node.end_quietly()
 
 
-# --- the page, and the SDK without asyncio ---------------------------------------------------------------------------
+# --- the SDK without asyncio -------------------------------------------------------------------------------------
 
 
-async def example_of_the_page(node: RunningNode) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "kv.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(compile(code, "docs/kv.md", "exec"), names)
-    async with asyncio.timeout(WAIT_S), node.client() as client:
-        await names["main"](client)
-
-
-def test_the_example_of_the_page_and_the_blocking_client(tmp_path: Path) -> None:
+def test_the_blocking_client(tmp_path: Path) -> None:
     with up(tmp_path / "a") as node:
-        asyncio.run(example_of_the_page(node))
         with weft.sync.connect(node.grpc, tls=tls_of(node), token=node.context.token) as client:
             bucket = client.kv("colors")
             with bucket.watch() as changes:
@@ -245,5 +234,5 @@ def test_the_example_of_the_page_and_the_blocking_client(tmp_path: Path) -> None
             assert [each.value for each in bucket.history("sky")] == [b"blue", b"green"]
             bucket.delete("sky")
             assert bucket.get("sky") is None
-            assert [each.bucket for each in client.buckets()] == ["colors", "settings"]
+            assert [each.bucket for each in client.buckets()] == ["colors"]
         node.end_quietly()

@@ -16,6 +16,7 @@ from weft.model.later import (
     SLOTS,
     TOPIC,
     done_topic,
+    mark,
     mark_batch,
     owner_of_waiting,
     read_marks,
@@ -89,5 +90,8 @@ def test_topics_say_whose_they_are() -> None:
 
 @given(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=300))
 def test_marks_come_out_as_they_went_in(offsets: list[int]) -> None:
-    stored = Batch.read_stored(mark_batch(offsets, NOW_US).data)
+    before = [mark(offset + 1, Epoch(6)) for offset in offsets]
+    stored = Batch.read_stored(mark_batch([*map(mark, offsets), *before], NOW_US).data)
     assert read_marks([stored]) == offsets
+    assert read_marks([stored], before=Epoch(6)) == [offset + 1 for offset in offsets]
+    assert read_marks([stored], before=Epoch(5)) == []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.model.strategies import PATTERNS, TOPICS
 from weft.errors import UsageError
 from weft.limits import TOPIC_BYTES_MAX
-from weft.model import BadPattern, BadTopic, Pattern, Topic, covers, matches, parse_pattern, parse_topic
+from weft.model import BadPattern, BadTopic, Pattern, Topic, covers, matches, overlaps, parse_pattern, parse_topic
 
 
 @pytest.mark.parametrize(
@@ -196,6 +196,7 @@ def test_covering_is_what_matching_makes_it() -> None:
     assert len(patterns) == 52
     for wide, narrow in product(patterns, repeat=2):
         assert covers(wide, narrow) == (selected[narrow] <= selected[wide]), (wide, narrow)
+        assert overlaps(wide, narrow) == bool(selected[narrow] & selected[wide]), (wide, narrow)
 
 
 @given(PATTERNS, PATTERNS, TOPICS)

@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,8 +30,13 @@ class Line(NamedTuple):
     place: str
 
 
-def lines() -> Iterator[Line]:
-    """What the source logs by a structured logger."""
+@cache
+def lines() -> tuple[Line, ...]:
+    """What the source logs by a structured logger. Read when a test asks, not by every process that collects."""
+    return tuple(_lines())
+
+
+def _lines() -> Iterator[Line]:
     for path in sorted((ROOT / "src" / "weft").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS:
@@ -61,13 +67,10 @@ def table(heading: str) -> dict[str, str]:
     return found
 
 
-LINES: Final = list(lines())
-
-
 @pytest.mark.req("OBS-01")
 def test_every_line_is_on_the_page_with_its_level() -> None:
     levels: dict[str, set[str]] = defaultdict(set)
-    for line in LINES:
+    for line in lines():
         levels[line.event].add(line.level)
     told = {event: set(text.split(", ")) for event, text in table("Events").items()}
     assert len(levels) > 50
@@ -77,14 +80,14 @@ def test_every_line_is_on_the_page_with_its_level() -> None:
 
 @pytest.mark.req("OBS-01")
 def test_every_field_is_on_the_page_and_nothing_is_called_by_two_names() -> None:
-    used = {name for line in LINES for name in line.fields} | {"node"}
+    used = {name for line in lines() for name in line.fields} | {"node"}
     told = table("Fields")
     assert used == told.keys(), used ^ told.keys()
     assert not used & {"error", "err", "message", "msg", "host", "ip", "node_id", "path"}
 
 
 def test_names_are_in_snake_case_and_no_line_hides_who_wrote_it() -> None:
-    for line in LINES:
+    for line in lines():
         assert re.fullmatch(r"[a-z][a-z0-9_]*\*?", line.event), line.place
         assert all(re.fullmatch(r"[a-z][a-z0-9_]*", name) for name in line.fields), line.place
         assert not line.fields & {"node", "event", "level", "timestamp"}, f"{line.place}: the logger has these"

@@ -80,7 +80,8 @@ def test_columns_come_as_arrow_with_the_rows_wanted_only(tmp_path: Path, columns
                 for pair in zip(reply.fetched.batches, reply.fetched.first_offsets, strict=True)
             ]
             tables = [(pa.ipc.open_stream(data).read_all(), first) for data, first in fetched]
-            assert [(first, table.num_rows) for table, first in tables] == [(3, 1), (4, 2), (6, 1)]
+            offsets = [first + row for table, first in tables for row in range(table.num_rows)]
+            assert offsets == [3, 4, 5, 6]  # however many stored batches stand in one
             assert {tuple(table.column_names) for table, _ in tables} == {tuple(columns)}
             whole = pa.concat_tables([table for table, _ in tables]).to_pydict()
             if "payload" in columns:

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from tests.pipelines.lake.made import arrow_rows
 from weft.client.blocking import Client
+from weft.lake.store import Store
 from weft.pipelines import lake
 from weft.pipelines.archive import ArchiveSettings
-from weft.pipelines.lake.store import Store
 
 POLL_S = 0.02
 START_TIMEOUT_S = 600.0  # of a driver on a machine that does much else

@@ -13,9 +13,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from weft.pipelines.lake.access import StoreAccess
-from weft.pipelines.lake.address import parse_address
-from weft.pipelines.lake.store import Store, open_store
+from weft.lake.access import StoreAccess
+from weft.lake.address import parse_address
+from weft.lake.store import Store, open_store
 
 REGION = "us-east-1"
 ACCESS_KEY, SECRET_KEY = "AKIDWEFTTESTS", "not-to-be-seen-anywhere"

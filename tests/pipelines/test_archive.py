@@ -179,6 +179,7 @@ def test_settings_are_refused_in_words(mesh: BlockingMesh, tmp_path: Path) -> No
         assert words in str(refusal.value)
 
 
+@pytest.mark.xdist_group("drivers")
 @pytest.mark.req("SPK-03", "LAK-01")
 @pytest.mark.parametrize(("kind", "place"), KINDS)
 def test_a_driver_that_is_killed_again_and_again_leaves_every_event_once(

@@ -221,6 +221,7 @@ def test_a_table_of_something_else_is_refused(spark: SparkSession, mesh: Blockin
         audited(spark, both)
 
 
+@pytest.mark.xdist_group("drivers")
 @pytest.mark.req("SPK-03")
 def test_the_command_does_not_agree_while_a_node_is_down(spark: SparkSession, tmp_path: Path) -> None:
     """What only that node has in its log cannot be compared, and it may have more than the table."""

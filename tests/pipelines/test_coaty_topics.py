@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from weft.gateway.coaty.topics import mesh_topic
+from weft.gateway.coaty.topics import mesh_topic, raw_mesh_topic
 from weft.pipelines.coaty_topics import ADVERTISING, parse_mesh_topic
 from weft.wire.coaty import EventType, Topic
 
@@ -32,6 +32,12 @@ def test_a_topic_says_namespace_and_event(topic: str, namespace: str, event: Eve
 )
 def test_other_topics_are_not_of_coaty(topic: str) -> None:
     assert parse_mesh_topic(topic) is None
+
+
+@pytest.mark.parametrize("namespace", ["plant", "com.example.plant", "RAW"])
+@pytest.mark.parametrize("topic", ["ADV", "DAD", "sensors.ADV", "ADV.CoatyObject"])
+def test_raw_events_are_no_events_of_coaty_whatever_their_topic_is_called(namespace: str, topic: str) -> None:
+    assert parse_mesh_topic(raw_mesh_topic(namespace, topic)) is None
 
 
 @pytest.mark.parametrize(

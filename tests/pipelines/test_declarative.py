@@ -20,7 +20,7 @@ from weft.testing import blocking_mesh
 EXAMPLE = Path(__file__).parents[2] / "examples" / "declarative_pipeline"
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("cluster")
 @pytest.mark.req("LAK-05")
 def test_the_example_fills_its_tables(connect_server: ConnectServer, tmp_path: Path) -> None:
     pytest.importorskip("pyspark.pipelines", reason="this Spark has no declarative pipelines")

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
-from pathlib import Path
 
 import msgspec
-import pytest
 
+from tests.docs.blocks import blocks_for, blocks_of
 from weft.pipelines.derived_tables import REJECTED, Rejected, ddl, frame_of, in_micros, rejected_rows
-from weft.pipelines.health import HealthSettings
-from weft.pipelines.objects import ObjectsSettings
 from weft.pipelines.rollup import RollupSettings
-from weft.pipelines.settings import StreamingSettings
 
-PAGE = Path(__file__).parents[2] / "docs" / "derived-tables.md"
-EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-
-
-@pytest.mark.parametrize(("place", "settings"), [(0, RollupSettings), (2, ObjectsSettings), (3, HealthSettings)])
-def test_the_page_shows_configurations_that_work(place: int, settings: type[StreamingSettings]) -> None:
-    settings.model_validate(tomllib.loads(EXAMPLES[place]))
+PAGE = "docs/derived-tables.md"
 
 
 def test_the_page_shows_how_an_archive_is_rolled_up() -> None:
-    values = tomllib.loads(EXAMPLES[0]) | tomllib.loads(EXAMPLES[1])
+    (part,) = blocks_for(PAGE, __file__)
+    whole = next(block for block in blocks_of(PAGE) if block.said == "rollup")
+    values = tomllib.loads(whole.code) | tomllib.loads(part.code)
     del values["source"]
     assert RollupSettings.model_validate(values).archive is not None
 

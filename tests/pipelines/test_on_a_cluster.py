@@ -34,7 +34,7 @@ from weft.pipelines.catalogue import CATALOGUE
 from weft.security.secret import Secret
 from weft.security.trust_file import DeviceKey, KeyKind, add_device, add_group
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1500)]  # longer than the story may take
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(1500)]  # longer than the story may take
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 AGENT, LAMP, GONE = uuid(1), uuid(2), uuid(3)

@@ -77,7 +77,8 @@ def settings_of(path: Path, mesh: BlockingMesh, **changes: Any) -> ReplaySetting
 
 def run(spark: SparkSession, settings: ReplaySettings, *, execute: bool = True) -> tuple[Outcome, list[str]]:
     said: list[str] = []
-    return PIPELINE.run(spark, settings, JobRun(execute, said.append)), said
+    file = PIPELINE.settings.model_validate(settings.model_dump(exclude_unset=True))
+    return PIPELINE.run(spark, file, JobRun(execute, said.append)), said
 
 
 def events(client: Client, pattern: str) -> list[Received]:

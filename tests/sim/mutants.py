@@ -14,6 +14,7 @@ from weft import membership
 from weft.core import Broker
 from weft.core.groups import Groups
 from weft.core.groups.effects import GroupEffect, PutAside
+from weft.core.groups.group import Group
 from weft.core.groups.hand import Given
 from weft.core.groups.members import Member
 from weft.core.groups.settling import Settling
@@ -378,6 +379,13 @@ class IgnoresDrops(Groups):
         return []
 
 
+class GivesUpInSilence(Group):
+    """Lets go of a stream, and says later where the group stands in it."""
+
+    def _publish(self, at_s: float) -> None:
+        super()._publish(at_s + 60.0)
+
+
 # Where each part is looked up when a node is put together.
 PLACES: Final[dict[type, str]] = {
     Broker: "weft.node.machinery.Broker",
@@ -387,6 +395,7 @@ PLACES: Final[dict[type, str]] = {
     Election: "weft.transport.peers.links.Election",
     Settling: "weft.core.groups.group.Settling",
     Groups: "weft.core.group_work.Groups",
+    Group: "weft.core.groups.groups.Group",
     Pasts: "weft.core.replication.Pasts",
 }
 
@@ -428,6 +437,7 @@ MUTANTS: Final = (
     ThrowsLettersAway,
     DoesNotWait,
     IgnoresDrops,
+    GivesUpInSilence,
     SkipsThePast,
     TakesAPieceForThePast,
 )

@@ -6,7 +6,8 @@ from collections import Counter
 
 from weft.testing.sim import World, run
 
-SEEDS = range(40)
+# Those that show everything together, as of now, and then all: once nothing is missing, the rest does not run.
+SEEDS = dict.fromkeys((18, 26, 27, 28, 31, 39, 14, *range(40)))
 
 
 def happened(world: World) -> Counter[str]:

@@ -48,6 +48,15 @@ def test_what_was_acknowledged_and_comes_again_is_found(book: HandBook) -> None:
         book.given(LIFE, KEY, 5)
 
 
+@pytest.mark.req("CON-01")
+def test_what_another_node_had_said_before_is_found_if_it_comes_again(book: HandBook) -> None:
+    book._done_before[("b", 1), KEY] = {5}
+    book.given(("b", 1), KEY, 4)
+    book.given(("c", 1), KEY, 5)  # it had not heard
+    with pytest.raises(Violation, match="acknowledged before it began"):
+        book.given(("b", 1), KEY, 5)
+
+
 @pytest.mark.req("CON-02")
 def test_an_event_that_nobody_handled_is_found_unless_it_was_given_up(book: HandBook) -> None:
     book._truth.streams[KEY].payloads += [b"0", b"1", b"2", b"poison"]

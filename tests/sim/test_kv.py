@@ -62,7 +62,7 @@ def told_before_it_is_written() -> AbstractContextManager[Any]:
     def pretended(self: KeyValues, bucket: str, record: Record, copies: int) -> asyncio.Future[None]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = Place(Stream(topic_of(bucket), self._me, 0), Epoch(1), 0)
-        self.state.take(bucket, record, place, self._now_ms())
+        self.state.take(bucket, record, place, self.now_ms())
         done.set_result(None)
         return done
 

@@ -5,11 +5,13 @@ A failure names its seed; ``tools/sim.py --seed N --trace`` replays it.
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from weft.testing.sim import run
 
-SEEDS = 200
+SEEDS = 200 if os.environ.get("WEFT_SOAK") else 60  # `make sim` runs ten thousand
 CHUNK = 10  # of seeds in one test, so that workers can share them
 
 

@@ -1,6 +1,7 @@
-"""One Spark session for all tests of the suite that need one, and one node for those that need no more.
+"""One Spark session for all tests of a process that need one, and one node for those that need no more.
 
-Tests with Spark carry ``pytestmark = pytest.mark.xdist_group("spark")``, so that one process runs them all.
+Tests with Spark are in one of three groups, each run by one process (``pytest.mark.xdist_group``): ``spark`` uses the
+session, ``drivers`` starts drivers of its own as well, ``cluster`` uses a cluster and a Spark Connect server.
 """
 
 from __future__ import annotations

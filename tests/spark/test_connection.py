@@ -12,7 +12,8 @@ from pyspark import SparkFiles
 
 from weft.contexts import Context, Contexts, contexts_path, write_contexts
 from weft.errors import UsageError
-from weft.spark.connection import SPARK_TOKEN_FILE_BYTES_MAX, Connection, find_file
+from weft.references import SECRET_FILE_BYTES_MAX, find_file
+from weft.spark.connection import Connection
 from weft.spark.option_values import BadOption
 from weft.testing import blocking_mesh
 
@@ -117,7 +118,7 @@ def test_keys_are_read_where_the_reference_says(tmp_path: Path, address: str) ->
     fails("env:WEFT_NOT_THERE", "no variable WEFT_NOT_THERE")
     fails(f"file:{tmp_path}/absent", "cannot read .*absent on this machine")
     path = tmp_path / "key"
-    for content in (b"", b" \n", b"k" * (SPARK_TOKEN_FILE_BYTES_MAX + 1)):
+    for content in (b"", b" \n", b"k" * (SECRET_FILE_BYTES_MAX + 1)):
         path.write_bytes(content)
         fails(f"file:{path}", "holds no key")
     path.write_bytes(b"\xff")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import pickle
 import time
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
 import pytest
 
 from tests.spark.meshes import OLD_EVENTS, fill, fill_old, let_retention_pass
-from weft.client import Options, PositionExpired, PositionUnknown, Unavailable
+from weft.client import FetchRange, Options, PositionExpired, PositionUnknown, ReceivedBatch, Unavailable
 from weft.client.blocking import Client
 from weft.errors import WeftError
 from weft.limits import OFFSET_MAX
@@ -136,3 +137,52 @@ def test_a_node_that_dies_in_mid_fetch_is_waited_for(monkeypatch: pytest.MonkeyP
         assert values(reading(lone.address("n0")), planned) == [b"%d" % number for number in range(10)]
         assert len(waits) == 1
         Connection((lone.address("n0"),), insecure=True).client().close()
+
+
+@pytest.mark.req("SPK-01")
+def test_many_streams_are_one_call(mesh: BlockingMesh, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = mesh.address("n0")
+    topics = [f"many.t{number}" for number in range(300)]
+    for topic in topics:
+        fill(client, topic, [topic])
+    calls: list[int] = []
+    asked = Client.fetch_ranges
+
+    def counted(
+        self: Client, ranges: Sequence[FetchRange], columns: Sequence[str] = ()
+    ) -> Iterator[list[ReceivedBatch]]:
+        calls.append(len(ranges))
+        return asked(self, ranges, columns)
+
+    monkeypatch.setattr(Client, "fetch_ranges", counted)
+    ranges = [whole(client, topic, address) for topic in topics]
+    assert values(reading(address), *ranges) == [topic.encode() for topic in topics]
+    assert values(reading(address, columns=("value",)), *ranges) == [topic.encode() for topic in topics]
+    assert calls == [300, 300]
+
+
+@pytest.mark.req("SPK-01")
+def test_what_is_gone_between_other_streams_is_passed_over_alone(mesh: BlockingMesh, client: Client) -> None:
+    address = mesh.address("n0")
+    for topic in ("amid.a", "amid.b", "amid.c"):
+        fill(client, topic, [f"{topic}{number}" for number in range(3)])
+    one, two, three = (whole(client, f"amid.{name}", address) for name in "abc")
+    gone = Range(Place(two.place.stream, Epoch(two.place.epoch + 1)), 0, 5, (address,), 1)
+    wanted = [f"amid.{name}{number}".encode() for name in "abc" for number in range(3)]
+    assert values(reading(address, fail_on_data_loss=False), one, gone, two, gone, three) == wanted
+    with pytest.raises(DataLoss, match=r"amid\.b"):
+        values(reading(address), one, gone, three)
+
+
+@pytest.mark.req("SPK-01")
+def test_a_node_that_lacks_one_of_several_is_asked_for_the_others(mesh: BlockingMesh, client: Client) -> None:
+    """Both nodes have some of it; each is asked for all, and gives what it has."""
+    with blocking_mesh(["lone"]) as other, other.client() as there:
+        addresses = (mesh.address("n0"), other.address("lone"))
+        fill(client, "shared.a", "12")
+        fill(there, "shared.b", "34")
+        fill(client, "shared.c", "56")
+        parts = [whole(client, "shared.a", *addresses), whole(there, "shared.b", *addresses)]
+        parts.append(whole(client, "shared.c", *addresses))
+        assert values(reading(addresses[0]), *parts) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+        Connection((other.address("lone"),), insecure=True).client().close()

@@ -176,6 +176,7 @@ def let_live(driver: subprocess.Popen[bytes], client: Client, watched: str, more
         time.sleep(0.02)
 
 
+@pytest.mark.xdist_group("drivers")
 @pytest.mark.req("SPK-02")
 def test_a_driver_that_is_killed_leaves_every_row_once(spark: SparkSession, tmp_path: Path) -> None:
     """Killed when a random number of batches was staged or decided, or of events published."""

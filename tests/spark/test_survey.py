@@ -38,7 +38,7 @@ spark.stop()
 """
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("drivers")
 @pytest.mark.req("SPK-01")
 def test_a_job_that_names_one_node_reads_the_mesh(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.blocks import blocks_for
 from tests.up import END_TIMEOUT_S, up
 from weft.node.config.sections import TracingSection
 
@@ -19,9 +20,9 @@ SOURCE = Path(__file__).parents[2] / "src" / "weft" / "node" / "tracing.py"
 @pytest.mark.req("SEE-03")
 def test_example(tmp_path: Path) -> None:
     """In a process of its own: a tracer provider is set once, and for good."""
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (block,) = blocks_for("docs/tracing.md", __file__)
     with up(tmp_path / "a", "--insecure") as node:
-        run = f"{code}\nimport asyncio\nasyncio.run(main(['{node.grpc}']))"
+        run = f"{block.code}\nimport asyncio\nasyncio.run(main(['{node.grpc}']))"
         done = subprocess.run(
             [sys.executable, "-c", run], check=False, capture_output=True, text=True, timeout=END_TIMEOUT_S
         )

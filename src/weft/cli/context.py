@@ -11,9 +11,11 @@ from rich.markup import escape
 
 from weft.cli.console import err, out
 from weft.cli.options import Insecure, Json, misused
+from weft.cli.secret_input import read_secret
 from weft.cli.tables import print_json, print_table
 from weft.contexts import Context, contexts_path, read_contexts, write_contexts
 from weft.errors import UsageError
+from weft.limits import API_KEY_CHARS_MAX
 
 app = typer.Typer(help="Remember where to connect, and as whom.", no_args_is_help=True)
 
@@ -28,7 +30,9 @@ def add(
     name: Name,
     node: Annotated[list[str], typer.Option("--node", metavar="HOST:PORT", help="May be given again.")],
     insecure: Insecure = False,
-    token: Annotated[str | None, typer.Option(help="An API key or token.", show_default=False)] = None,
+    token: Annotated[
+        str | None, typer.Option(help="An API key; '-' reads it from standard input.", show_default=False)
+    ] = None,
     tls_root: Pem = None,
     tls_certificate: Pem = None,
     tls_key: Pem = None,
@@ -42,8 +46,11 @@ def add(
     from weft.client.options import parse_nodes
 
     path = contexts_path(os.environ)
+    key = None if token is None else read_secret(token, API_KEY_CHARS_MAX).reveal()
+    if key == "":
+        misused("--token -: standard input has no API key")
     context = Context(
-        parse_nodes(node), insecure, token, _absolute(tls_root), _absolute(tls_certificate), _absolute(tls_key)
+        parse_nodes(node), insecure, key, _absolute(tls_root), _absolute(tls_certificate), _absolute(tls_key)
     )
     contexts = read_contexts(path).added(name, context)
     write_contexts(path, contexts.using(name) if use else contexts)

@@ -11,11 +11,17 @@ docs/sdk.md shows how to use it. How it is made, from the outside in:
   what is said of events that fail, ``dead_letters`` lists those that failed for good, ``handling`` calls a function.
 - ``fetch`` reads a range of a stream, ``kv`` has keys and values; ``requests`` asks and answers over topics, on
   the stream that ``calls`` has with a node; ``later`` lists and cancels what waits for its time, ``schedules`` has what
-  repeats; ``blocking`` is all of it on a thread.
+  repeats; ``schemas`` sets and asks for the schemas of topics, and looks at the last events by ``sampling``;
+  ``blocking`` is all of it on a thread.
 - ``nodes`` has the channels and says where to try next, ``backoff`` when; ``duplex`` is gRPC's call with our errors.
 
 Nothing here imports what nodes are made of: the mesh is known by ``mesh.proto`` and the batch format alone.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.client.admin import (
     GroupInfo,
@@ -58,6 +64,7 @@ from weft.client.errors import (
     Unauthenticated,
     Unavailable,
 )
+from weft.client.fetch import FetchRange
 from weft.client.hooks import Hooks
 from weft.client.kv import ABSENT, Bucket, BucketInfo, KvEntry, KvWatch
 from weft.client.options import ClientTls, Options, TlsFiles
@@ -69,6 +76,10 @@ from weft.client.ways import EventDelivery, EventHop, EventWay
 from weft.model.dead_letters import DeadLetter
 from weft.model.key_info import KeyInfo
 from weft.model.later import Waiting
+from weft.schema.errors import IncompatibleSchema, SchemaBroken
+
+if TYPE_CHECKING:
+    from weft.client.schemas import CheckedEvents, Schemas, SchemaVersion, TopicSchema
 
 __all__ = [
     "ABSENT",
@@ -78,6 +89,7 @@ __all__ = [
     "Bucket",
     "BucketInfo",
     "Busy",
+    "CheckedEvents",
     "Client",
     "ClientTls",
     "Closed",
@@ -88,10 +100,12 @@ __all__ = [
     "EventDelivery",
     "EventHop",
     "EventWay",
+    "FetchRange",
     "GroupInfo",
     "GroupPolicy",
     "GroupStream",
     "Hooks",
+    "IncompatibleSchema",
     "KeyInfo",
     "KvEntry",
     "KvWatch",
@@ -119,6 +133,9 @@ __all__ = [
     "RequestFailed",
     "RevisionConflict",
     "ScheduleInfo",
+    "SchemaBroken",
+    "SchemaVersion",
+    "Schemas",
     "SequenceReused",
     "Server",
     "ServerLost",
@@ -128,8 +145,18 @@ __all__ = [
     "TlsFiles",
     "TooLarge",
     "TopicInfo",
+    "TopicSchema",
     "Unauthenticated",
     "Unavailable",
     "Waiting",
     "connect",
 ]
+
+_OF_SCHEMAS: Final = ("CheckedEvents", "SchemaVersion", "Schemas", "TopicSchema")
+
+
+def __getattr__(name: str) -> Any:
+    """Who publishes and subscribes loads nothing of schemas."""
+    if name not in _OF_SCHEMAS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("weft.client.schemas"), name)

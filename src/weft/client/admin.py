@@ -163,7 +163,7 @@ class Admin:
         replies = await self._pages("/weft.mesh.v1.Mesh/Positions", request, pb.PositionsReply)
         return NodePositions(
             node_id=replies[0].node_id,
-            streams=tuple(_read_positions_untrusted(found) for reply in replies for found in reply.streams),
+            streams=tuple(read_positions_untrusted(found) for reply in replies for found in reply.streams),
             members=tuple(Member(each.node_id, tuple(each.addresses)) for each in replies[0].members),
         )
 
@@ -303,7 +303,7 @@ def _read_policy_untrusted(policy: pb.GroupPolicy) -> GroupPolicy:
     )
 
 
-def _read_positions_untrusted(found: pb.PositionsOfStream) -> StreamPositions:
+def read_positions_untrusted(found: pb.PositionsOfStream) -> StreamPositions:
     info = found.info
     stream, epoch = read_stream_untrusted(info.stream)
     return StreamPositions(

@@ -7,11 +7,11 @@ of threads may use one client. A subscription is for one thread at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from weft.client import client as asynchronous
 from weft.client.admin import (
@@ -28,6 +28,7 @@ from weft.client.admin import (
 from weft.client.background import begin
 from weft.client.chunk import Published, Whole
 from weft.client.failing import WINDOW, Retry
+from weft.client.fetch import FetchRange
 from weft.client.kv import Bucket as AsyncBucket
 from weft.client.kv import BucketInfo, Expected, KvEntry
 from weft.client.kv import KvWatch as AsyncKvWatch
@@ -46,6 +47,12 @@ from weft.model.dead_letters import DeadLetter
 from weft.model.key_info import KeyInfo
 from weft.model.key_value import HISTORY, Revision
 from weft.model.later import Waiting
+
+if TYPE_CHECKING:
+    from weft.client.schemas import CheckedEvents, SchemaKind, SchemaMode, SchemaRule, TopicSchema
+    from weft.client.schemas import Schemas as AsyncSchemas
+    from weft.schema.inference import Inferred
+    from weft.schema.values import Schema
 
 
 class Subscription:
@@ -193,6 +200,45 @@ class Server:
         self.close()
 
 
+class Schemas:
+    """The schemas of topics."""
+
+    def __init__(self, thread: LoopThread, inner: AsyncSchemas) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    def list(self) -> list[TopicSchema]:
+        return self._thread.run(self._inner.list())
+
+    def get(self, pattern: str) -> TopicSchema:
+        return self._thread.run(self._inner.get(pattern))
+
+    def of_topic(self, topic: str) -> TopicSchema | None:
+        return self._thread.run(self._inner.of_topic(topic))
+
+    def set(
+        self,
+        pattern: str,
+        schema: str | Schema | None = None,
+        *,
+        kind: SchemaKind | None = None,
+        mode: SchemaMode | None = None,
+        compatibility: SchemaRule | None = None,
+        dry_run: bool = False,
+    ) -> TopicSchema:
+        work = self._inner.set(pattern, schema, kind=kind, mode=mode, compatibility=compatibility, dry_run=dry_run)
+        return self._thread.run(work)
+
+    def check(self, pattern: str, schema: Schema | None = None, *, last: int = 1000) -> CheckedEvents:
+        return self._thread.run(self._inner.check(pattern, schema, last=last))
+
+    def infer(self, pattern: str, *, last: int = 1000) -> Inferred:
+        return self._thread.run(self._inner.infer(pattern, last=last))
+
+    def remove(self, pattern: str) -> None:
+        self._thread.run(self._inner.remove(pattern))
+
+
 class Bucket:
     """A bucket of keys and values."""
 
@@ -281,8 +327,8 @@ class Ahead:
         self.is_over = False
 
     @classmethod
-    async def begun(cls, items: Coroutine[Any, Any, Any]) -> Ahead:
-        return cls(await items)
+    async def begun(cls, items: AsyncIterator[Any]) -> Ahead:
+        return cls(items)
 
     async def take(self) -> Any:
         """The next item; None if there is none."""
@@ -467,7 +513,11 @@ class Client:
         columns: Sequence[str] = (),
     ) -> Iterator[list[ReceivedBatch]]:
         """As ``fetch``, but all batches of a message at once; the next message is fetched meanwhile."""
-        ahead = self._thread.run(Ahead.begun(self._client.fetch_many(stream, epoch, first_offset, end_offset, columns)))
+        return self.fetch_ranges([FetchRange(stream, epoch, first_offset, end_offset)], columns)
+
+    def fetch_ranges(self, ranges: Sequence[FetchRange], columns: Sequence[str] = ()) -> Iterator[list[ReceivedBatch]]:
+        """Ranges of any number of streams, one after the other in this order; the next message is fetched meanwhile."""
+        ahead = self._thread.run(Ahead.begun(self._client.fetch_ranges(ranges, columns)))
         try:
             while not ahead.is_over:
                 found = self._thread.run(ahead.take())
@@ -534,6 +584,12 @@ class Client:
         finally:
             if not self._thread.is_closed:
                 self._thread.run(server.close())
+
+    # --- schemas ---------------------------------------------------------------------------------------------------
+
+    @property
+    def schemas(self) -> Schemas:
+        return Schemas(self._thread, self._client.schemas)
 
     # --- keys and values -------------------------------------------------------------------------------------------
 

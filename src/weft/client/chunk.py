@@ -14,6 +14,7 @@ from opentelemetry.trace import Span
 
 from weft.errors import UsageError, WeftError
 from weft.model import Batch, Receipt, Topic
+from weft.schema.errors import SchemaBroken
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +29,8 @@ class Chunk:
     """Events that travel as one batch. Once sent, ``data`` is the batch; once settled, there is an outcome."""
 
     __slots__ = (
-        "copies", "data", "doubtful", "events", "failures", "first_sent_s", "headers", "is_watched", "keys", "lane",
-        "on_settled", "outcome", "payloads", "sequence", "size_bytes", "span", "spoiled", "timestamps_us",
+        "copies", "data", "doubtful", "events", "failures", "first_sent_s", "headers", "is_watched", "is_whole", "keys",
+        "lane", "on_settled", "outcome", "payloads", "sequence", "size_bytes", "span", "spoiled", "timestamps_us",
         "whole",
     )  # fmt: skip
 
@@ -40,6 +41,7 @@ class Chunk:
         self.timestamps_us: list[int] = []
         self.keys: list[bytes | None] | None = None
         self.headers: list[Mapping[str, str] | None] | None = None  # of a whole batch: those of its publish, not sent
+        self.is_whole = False  # it came as one batch, and is taken or refused as one
         self.whole: Whole | None = None  # what came as one batch; its timestamp, if it has none, is timestamps_us[0]
         self.size_bytes = 0  # as counted against the bound of what is unacknowledged
         self.events = 0  # known once sealed
@@ -103,6 +105,20 @@ class Chunk:
         self.data, self.events, self.whole = batch.data, len(batch), None
         return True
 
+    def take_out_broken(self, broken: SchemaBroken) -> bool:
+        """Take out the events that the node refuses, so that the others can be sent again. False: not of this batch."""
+        batch, named = Batch.read_stored(self.data), broken.by_event()
+        if self.is_whole or not named or max(named) >= len(batch):
+            return False
+        indexes = [index for index in range(len(batch) + len(self.spoiled)) if index not in self.failures]
+        for place, error in named.items():
+            self.failures[indexes[place]] = error
+        self.spoiled = sorted(self.failures)
+        kept = [event for place, event in enumerate(batch) if place not in named]
+        self.events = len(kept)
+        self.data = Batch.from_events(kept).data if kept else b""
+        return True
+
     def settle(self, outcome: Receipt | WeftError) -> None:
         assert self.outcome is None, "a batch has one outcome"
         self.outcome = outcome
@@ -153,7 +169,9 @@ class Timing(Enum):
 class Lane:
     """The chunks of one topic, partition and timing, in order."""
 
-    __slots__ = ("open", "partition", "ready", "refused", "stalled", "timing", "topic", "unsettled", "waiting")
+    __slots__ = (
+        "open", "partition", "ready", "refused", "stalled", "timing", "topic", "unsettled", "waiting", "waits_out"
+    )  # fmt: skip
 
     def __init__(self, topic: Topic, partition: int, timing: Timing = Timing.NOW) -> None:
         self.topic = topic
@@ -164,7 +182,8 @@ class Lane:
         self.open: Chunk | None = None  # the last of those waiting, if it takes more events
         self.ready = False  # listed as one to look at
         self.refused: list[Chunk] = []  # to be sent again, before all that wait, once nothing is under way any more
-        self.stalled = False  # a refusal is being waited out
+        self.stalled = False  # something was refused: it is sent again when nothing is under way
+        self.waits_out = False  # and only after a while: the node had no room
 
 
 class Published(Struct, frozen=True, gc=False):
@@ -186,14 +205,22 @@ class Published(Struct, frozen=True, gc=False):
         return self._chunk.receipt_of(self._index)
 
     def __await__(self) -> Generator[Any, None, Receipt]:
-        yield from settled(self._chunk).__await__()
-        return self._chunk.receipt_of(self._index)
+        chunk = self._chunk
+        chunk.is_watched = True
+        if chunk.outcome is None:
+            yield from _waiter(chunk)
+        return chunk.receipt_of(self._index)
 
 
 async def settled(chunk: Chunk, *, watching: bool = True) -> None:
     """Wait until a chunk has its outcome. Who is watching takes its failure for their own."""
     chunk.is_watched = chunk.is_watched or watching
     if chunk.outcome is None:
-        waiter = asyncio.get_running_loop().create_future()
-        chunk.on_settled.append(lambda: None if waiter.done() else waiter.set_result(None))
-        await waiter
+        await _waiter(chunk)
+
+
+def _waiter(chunk: Chunk) -> asyncio.Future[None]:
+    """Done when the chunk has its outcome."""
+    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    chunk.on_settled.append(lambda: None if waiter.done() else waiter.set_result(None))
+    return waiter

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from weft.client.admin import (
     Admin,
@@ -31,7 +31,7 @@ from weft.client.chunk import Published, Timing, Whole
 from weft.client.dead_letters import DeadLetters
 from weft.client.errors import Backpressure, Closed, error_of
 from weft.client.failing import WINDOW, Retry, parse_failing
-from weft.client.fetch import Fetch
+from weft.client.fetch import Fetch, FetchRange
 from weft.client.handling import Handler, Handling
 from weft.client.hooks import Hooks
 from weft.client.kv import Bucket, BucketInfo, buckets_of
@@ -51,13 +51,16 @@ from weft.client.ways import EventWay, way_of
 from weft.contexts import Context, chosen_context
 from weft.errors import UsageError
 from weft.limits import PARTITIONS_MAX
-from weft.model import Batch, Epoch, EventId, Position, Receipt, Stream, parse_event_id, parse_pattern, parse_topic
+from weft.model import Batch, EventId, Position, Receipt, Stream, parse_event_id, parse_pattern, parse_topic
 from weft.model.batch_header import PRODUCER_BYTES
 from weft.model.dead_letters import DeadLetter
 from weft.model.key_info import KeyInfo
 from weft.model.later import Waiting
 from weft.model.owned import OWNED_ID_BYTES, OwnedKind, owned_topic
 from weft.wire.mesh import mesh_pb2 as pb
+
+if TYPE_CHECKING:
+    from weft.client.schemas import Schemas
 
 
 class Client:
@@ -270,7 +273,7 @@ class Client:
         columns: Sequence[str] = (),
     ) -> AsyncIterator[ReceivedBatch]:
         """A range of one stream as Arrow, up to what there is now; all columns, or only those named."""
-        return Fetch(self._nodes, stream, Epoch(epoch), first_offset, end_offset, columns).batches()
+        return Fetch(self._nodes, [FetchRange(stream, epoch, first_offset, end_offset)], columns).batches()
 
     async def fetch_many(
         self,
@@ -281,7 +284,17 @@ class Client:
         columns: Sequence[str] = (),
     ) -> AsyncIterator[list[ReceivedBatch]]:
         """As ``fetch``, but all batches of a message at once, for who wants a great many of them."""
-        return Fetch(self._nodes, stream, Epoch(epoch), first_offset, end_offset, columns).replies()
+        return self.fetch_ranges([FetchRange(stream, epoch, first_offset, end_offset)], columns)
+
+    def fetch_ranges(
+        self, ranges: Sequence[FetchRange], columns: Sequence[str] = ()
+    ) -> AsyncIterator[list[ReceivedBatch]]:
+        """Ranges of any number of streams, one after the other in this order: a thousand of them take no longer than
+        one of the same size. All batches of a message at once.
+
+        If a node cannot give a range, the error has its number as the fact ``range``; all before it were given.
+        """
+        return Fetch(self._nodes, ranges, columns).replies()
 
     # --- asking and answering each other ---------------------------------------------------------------------------
 
@@ -413,6 +426,15 @@ class Client:
     async def resume_schedule(self, name: str) -> datetime | None:
         """When it fires next. What was not fired meanwhile is not made up for."""
         return await self._schedules.pause(name, False)
+
+    # --- schemas ---------------------------------------------------------------------------------------------------
+
+    @property
+    def schemas(self) -> Schemas:
+        """The schemas of topics. See ``Schemas``."""
+        from weft.client.schemas import Schemas  # with what reads schemas, which few need
+
+        return Schemas(self._nodes)
 
     # --- keys and values -------------------------------------------------------------------------------------------
 

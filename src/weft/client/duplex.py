@@ -55,7 +55,14 @@ class Duplex(Generic[Q, R]):
 
     async def write(self, message: Q) -> None:
         """It leaves at once: somebody may be waiting for the answer. Done when there is room for more."""
+        self.write_now(message)
+        await self.wait_for_room()
+
+    def write_now(self, message: Q) -> None:
+        """The same without waiting. If the call is over, nothing happens: who reads hears of it."""
         self.call.write_now(message.SerializeToString())
+
+    async def wait_for_room(self) -> None:
         try:
             await self.call.wait_for_room()
         except RpcError as error:

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from weft.errors import PeerError, StorageError, UsageError, WeftError
+from weft.schema.errors import IncompatibleSchema, SchemaBroken
 from weft.wire.mesh.mesh_pb2 import Error, ErrorCode
 from weft.wire.rpc import RpcError, StatusCode
 
@@ -142,6 +143,8 @@ CLASSES: Final[dict[int, type[WeftError]]] = {
     ErrorCode.ERROR_CORRUPT: LogCorrupt,
     ErrorCode.ERROR_CONFLICT: RevisionConflict,
     ErrorCode.ERROR_NOT_OWNER: NotOwner,
+    ErrorCode.ERROR_SCHEMA_BROKEN: SchemaBroken,
+    ErrorCode.ERROR_SCHEMA_INCOMPATIBLE: IncompatibleSchema,
     ErrorCode.ERROR_NO_SERVER: NoServer,
     ErrorCode.ERROR_SERVER_LOST: ServerLost,
     ErrorCode.ERROR_NO_REPLY: NoReply,
@@ -167,7 +170,7 @@ def is_retryable(error: BaseException) -> bool:
 def error_of(error: Error, **where: object) -> WeftError:
     """A node's refusal as an exception; what it says is bounded, and an unknown code is a bad request."""
     facts: dict[str, object] = {
-        str(name)[:64]: str(error.facts[name])[:FACT_CHARS_MAX] for name in list(error.facts)[:FACTS_MAX]
+        str(name)[:64]: str(error.facts[name])[:FACT_CHARS_MAX] for name in sorted(error.facts)[:FACTS_MAX]
     }
     kind = CLASSES.get(error.code, BadRequest)
     return kind(error.message[:FACT_CHARS_MAX] or "refused without a reason", **{**where, **facts})

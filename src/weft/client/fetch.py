@@ -1,16 +1,16 @@
-"""A range of one stream, as it is stored, from whichever node has it."""
+"""Ranges of streams, as they are stored, from whichever node has them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weft.client.errors import BadNode, error_of, error_of_call, is_retryable, parsed_untrusted
 from weft.client.nodes import Nodes
 from weft.client.received import ReceivedBatch
 from weft.client.refs import stream_ref
 from weft.errors import UsageError, WeftError
-from weft.limits import OFFSET_MAX, READ_BYTES_MAX
+from weft.limits import FETCH_RANGES_MAX, OFFSET_MAX, READ_BYTES_MAX
 from weft.model import COLUMNS, BadBatch, Batch, Epoch, Stream
 from weft.model.stream import check_place
 from weft.wire.mesh import mesh_pb2 as pb
@@ -23,23 +23,30 @@ FETCH: Final = "/weft.mesh.v1.Mesh/Fetch"
 FETCH_TRIES_MAX: Final = 10  # without any progress: five seconds or so, then the caller decides
 
 
-class Fetch:
-    """Reads on where it was when a node is lost."""
+class FetchRange(NamedTuple):
+    """Offsets of one stream; ``end_offset`` is not among them. None: as far as it goes now."""
 
-    def __init__(
-        self, nodes: Nodes, stream: Stream, epoch: Epoch, first: int, end: int | None, columns: Sequence[str]
-    ) -> None:
-        check_place(epoch, first)
-        if end is not None and end < first:
-            raise UsageError("the range ends before it begins", first=first, end=end)
+    stream: Stream
+    epoch: int
+    first_offset: int
+    end_offset: int | None = None
+
+
+class Fetch:
+    """Reads one range after the other, and on where it was when a node is lost."""
+
+    def __init__(self, nodes: Nodes, ranges: Sequence[FetchRange], columns: Sequence[str]) -> None:
+        for wanted in ranges:
+            check_place(Epoch(wanted.epoch), wanted.first_offset)
+            if wanted.end_offset is not None and wanted.end_offset < wanted.first_offset:
+                raise UsageError("the range ends before it begins", first=wanted.first_offset, end=wanted.end_offset)
         if unknown := [name for name in columns if name not in COLUMNS]:
             raise UsageError("no such column", column=unknown[0], known=", ".join(COLUMNS))
         self._nodes = nodes
-        self._stream = stream
-        self._epoch = epoch
-        self._next = first
-        self._end = OFFSET_MAX if end is None else end
+        self._ranges = ranges
         self._columns = list(columns)
+        self._at = -1  # which of them it reads
+        self._go_to(0)
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
         async for found in self.replies():
@@ -47,57 +54,106 @@ class Fetch:
                 yield batch
 
     async def replies(self) -> AsyncIterator[list[ReceivedBatch]]:
-        """The same, as many batches at a time as came in one message."""
+        """The same, as many batches at a time as came in one message. An error that a node has told of one of several
+        ranges has its number as the fact ``range``: those before it have come to their end."""
         backoff = self._nodes.backoff()
         attempts = self._nodes.attempts("fetch", backoff, self._nodes.last_good)
         reason: WeftError | None = None
         tries = 0
-        while self._next < self._end:
+        while not self._is_over:
             address = await attempts.next(reason)
-            begun_at = self._next
+            begun_at = (self._at, self._next)
             try:
-                async for found in self._from_node(address):
-                    yield found
-                return
+                while not self._is_over:
+                    async for found in self.from_node(address):
+                        yield found
             except WeftError as error:
-                tries = 1 if self._next > begun_at else tries + 1
+                tries = 1 if (self._at, self._next) > begun_at else tries + 1
                 if not is_retryable(error) or tries > FETCH_TRIES_MAX:
                     raise
                 reason = error
 
-    async def _from_node(self, address: str) -> AsyncIterator[list[ReceivedBatch]]:
-        request = pb.FetchRequest(
-            stream=stream_ref(self._stream, self._epoch),
-            first_offset=self._next,
-            end_offset=self._end,
-            bytes_max=READ_BYTES_MAX,
-            columns=self._columns,
-        )
+    @property
+    def _is_over(self) -> bool:
+        return self._at >= len(self._ranges)
+
+    def _go_to(self, number: int) -> None:
+        """This range is read next, from its beginning, unless it is the one that is read already. None of those that
+        have nothing in them."""
+        while number > self._at:
+            self._at = number
+            if self._is_over:
+                return
+            _, _, self._next, end = self._ranges[number]
+            self._end = OFFSET_MAX if end is None else end
+            if self._next >= self._end:
+                number += 1
+
+    async def from_node(self, address: str) -> AsyncIterator[list[ReceivedBatch]]:
+        """What a node has of the ranges that are left, as many as it takes at once. At least one is done with then."""
+        begun = self._at
         call = await self._nodes.open(address, FETCH)
         try:
-            call.write_nowait(request.SerializeToString())
+            call.write_nowait(self._request().SerializeToString())
             call.end()
             while (data := await call.read()) is not None:
                 reply = parsed_untrusted(pb.FetchReply, data, address)
                 if reply.WhichOneof("msg") == "error":
-                    raise error_of(reply.error, node=address, stream=self._stream)
-                if found := self._read_untrusted(reply.fetched, address):
+                    raise self._refused(reply, begun, address)
+                if found := self._read_untrusted(reply.fetched, begun, address):
                     yield found
-                if self._next >= self._end:
+                self._go_to(begun + reply.fetched.ranges_done)
+                if self._is_over:
                     return  # how the node ends its stream is not waited for
+            self._go_to(begun + 1)  # a node that knows nothing of several ranges has served the first
         except RpcError as error:
             raise error_of_call(error, node=address) from None
         finally:
             call.cancel()
 
-    def _read_untrusted(self, fetched: pb.FetchedBatches, address: str) -> list[ReceivedBatch]:
+    def _request(self) -> pb.FetchRequest:
+        stream, epoch, _, _ = self._ranges[self._at]
+        return pb.FetchRequest(
+            stream=stream_ref(stream, Epoch(epoch)),
+            first_offset=self._next,
+            end_offset=self._end,
+            bytes_max=READ_BYTES_MAX,
+            columns=self._columns,
+            more=[
+                pb.FetchRange(
+                    stream=stream_ref(each.stream, Epoch(each.epoch)),
+                    first_offset=each.first_offset,
+                    end_offset=OFFSET_MAX if each.end_offset is None else each.end_offset,
+                )
+                for each in self._ranges[self._at + 1 : self._at + FETCH_RANGES_MAX]
+            ],
+        )
+
+    def _refused(self, reply: pb.FetchReply, begun: int, address: str) -> WeftError:
+        """The error, and where it says to be."""
+        number = begun + reply.range
+        if not self._at <= number < len(self._ranges):
+            return BadNode("the node told of a range that it was not asked for", node=address, range=reply.range)
+        self._go_to(number)
+        where = {"node": address, "stream": self._ranges[number].stream}
+        return error_of(reply.error, **where, **({"range": number} if len(self._ranges) > 1 else {}))
+
+    def _read_untrusted(self, fetched: pb.FetchedBatches, begun: int, address: str) -> list[ReceivedBatch]:
         """What is new and wanted of a reply; raise only BadNode."""
+        numbers = fetched.ranges or [0] * len(fetched.batches)
         if self._columns and len(fetched.first_offsets) != len(fetched.batches):
             raise BadNode("the node sent columns without their offsets", node=address, stream=self._stream)
+        if len(numbers) != len(fetched.batches) or begun + fetched.ranges_done > len(self._ranges):
+            raise BadNode("the node sent batches of ranges that nobody asked for", node=address, stream=self._stream)
         import pyarrow as pa
 
         found = []
-        for index, data in enumerate(fetched.batches):
+        for index, (number, data) in enumerate(zip(numbers, fetched.batches, strict=True)):
+            if begun + number >= len(self._ranges):
+                raise BadNode("the node sent a range that nobody asked for", node=address, range=number)
+            if begun + number < self._at:
+                continue  # there is all of that already
+            self._go_to(begun + number)
             try:
                 if self._columns:
                     first, rows = fetched.first_offsets[index], _read_columns_untrusted(data, self._columns)
@@ -109,9 +165,16 @@ class Fetch:
                 raise BadNode(f"the node sent a bad batch: {error}", **where) from None
             begin, end = max(first, self._next), min(first + rows.num_rows, self._end)
             if begin < end:
-                found.append(ReceivedBatch(self._stream, self._epoch, begin, rows.slice(begin - first, end - begin)))
+                epoch = Epoch(self._ranges[self._at].epoch)
+                found.append(ReceivedBatch(self._stream, epoch, begin, rows.slice(begin - first, end - begin)))
                 self._next = end
+                if end >= self._end:
+                    self._go_to(self._at + 1)
         return found
+
+    @property
+    def _stream(self) -> Stream:
+        return self._ranges[min(self._at, len(self._ranges) - 1)].stream
 
 
 def _read_columns_untrusted(data: bytes, columns: Sequence[str]) -> pa.RecordBatch:

@@ -67,6 +67,17 @@ class PublishLink:
     async def send(self, message: pb.PublishRequest) -> None:
         await self._call.write(message)
 
+    def send_now(self, message: pb.PublishRequest) -> None:
+        """Whether there is room or not: see ``is_full``, and ``wait_for_room`` before the next one."""
+        self._call.write_now(message)
+
+    @property
+    def is_full(self) -> bool:
+        return self._call.call.is_full
+
+    async def wait_for_room(self) -> None:
+        await self._call.wait_for_room()
+
     async def read(self, answered: Callable[[Chunk, Receipt | WeftError], None]) -> None:
         """Tell the outcome of each chunk until the stream ends, which is always an error."""
 

@@ -98,7 +98,7 @@ class PublishOutbox:
         lane = self._lane_of(topic, partition)
         chunk = self._start_chunk(lane, copies)
         lane.open = None
-        chunk.whole, chunk.size_bytes = whole, size
+        chunk.whole, chunk.is_whole, chunk.size_bytes = whole, True, size
         chunk.timestamps_us.append(self.now_us or self._read_clock())
         self._room_bytes -= size
         return chunk
@@ -126,6 +126,11 @@ class PublishOutbox:
             return chunk
         return None
 
+    @property
+    def has_ready(self) -> bool:
+        """``next`` may find another one."""
+        return bool(self._ready)
+
     def list_again(self, lane: Lane) -> None:
         """Something has changed for this lane: look at it again."""
         self._list(lane)
@@ -146,7 +151,7 @@ class PublishOutbox:
         """What was refused is next again, in the order it was sent."""
         lane.waiting.extendleft(sorted(lane.refused, key=lambda chunk: -chunk.sequence))
         lane.refused.clear()
-        lane.stalled = False
+        lane.stalled = lane.waits_out = False
         self.list_again(lane)
 
     def resume_all(self) -> None:

@@ -35,6 +35,7 @@ from weft.client.outbox import PublishOutbox
 from weft.errors import UsageError, WeftError
 from weft.limits import KIB
 from weft.model import Receipt
+from weft.schema.errors import SchemaBroken
 from weft.wire.mesh import mesh_pb2 as pb
 
 CLIENT_MESSAGE_BYTES: Final = 512 * KIB  # batches are put together up to this; with one of any size behind it, it fits
@@ -49,6 +50,9 @@ class Publisher:
         self._hooks: Hooks = nodes.hooks
         self._producer = producer
         self._wake = asyncio.Event()
+        self._resting: PublishLink | None = None  # it has sent all there was, and waits for ``_wake``
+        self._is_called = False  # ``_send_some`` is, for the end of this turn of the loop
+        self._mistake: Exception | None = None  # of ours, met there
         self.outbox: Final = PublishOutbox(
             partitions=partitions,
             batch_bytes=options.batch_bytes,
@@ -124,6 +128,11 @@ class Publisher:
     # --- home ------------------------------------------------------------------------------------------------------
 
     def _on_work(self) -> None:
+        if self._resting is not None:
+            if not self._is_called:
+                self._is_called = True
+                self._loop.call_soon(self._send_some)
+            return
         if self._home is None:
             if self._closed:
                 raise Closed("the client is closed")
@@ -189,8 +198,37 @@ class Publisher:
             elif link.leaving and not link.unacknowledged:
                 return
             else:
-                self._wake.clear()
-                await self._wake.wait()
+                await self._rest(link)
+
+    async def _rest(self, link: PublishLink) -> None:
+        """Until there is more to do than ``_send_some`` does, which sends what comes one by one."""
+        self._wake.clear()
+        self._resting = link
+        try:
+            await self._wake.wait()
+        finally:
+            self._resting = None
+        if self._mistake is not None:
+            mistake, self._mistake = self._mistake, None
+            raise mistake
+        await link.wait_for_room()
+
+    def _send_some(self) -> None:
+        """All that was published in this turn of the loop, up to a message: without waking a task for it."""
+        self._is_called = False
+        self.outbox.now_us = 0
+        link = self._resting
+        if link is None or link.leaving:
+            self._wake.set()
+            return
+        try:
+            message = pb.PublishRequest()
+            if self._fill(message, link):
+                link.send_now(message)
+        except Exception as error:
+            self._mistake = error
+        if self._mistake is not None or self.outbox.has_ready or link.is_full:
+            self._wake.set()
 
     def _fill(self, message: pb.PublishRequest, link: PublishLink) -> bool:
         """Put chunks into a message as long as it is small: each message has a price of its own. Whether there is one.
@@ -278,9 +316,12 @@ class Publisher:
                 self._in_doubt.add(link.node, link.address, [chunk], self._loop.time())
                 raise outcome
             self.outbox.refused(chunk)
+            lane.waits_out = True
             if isinstance(outcome, NodeShuttingDown | DiskFull):
                 link.leaving = outcome
                 self._wake.set()
+        elif isinstance(outcome, SchemaBroken) and not chunk.doubtful and self._is_sent_again(chunk, outcome):
+            self.outbox.refused(chunk)
         else:
             if isinstance(outcome, Receipt):
                 self._refusals.succeeded()
@@ -290,9 +331,16 @@ class Publisher:
         if not lane.stalled:
             self.outbox.list_again(lane)
         elif not link.in_flight[lane]:
-            self._resume_later(lane, outcome)
+            if lane.waits_out:
+                self._resume_later(lane, outcome)
+            else:
+                self.outbox.resume(lane)
         if link.leaving and not link.unacknowledged:
             self._wake.set()
+
+    def _is_sent_again(self, chunk: Chunk, broken: SchemaBroken) -> bool:
+        """Of a batch that was gathered here only the events at fault are given up, and their publishers told."""
+        return chunk.take_out_broken(broken) and bool(chunk.data)
 
     def _resume_later(self, lane: Lane, reason: object) -> None:
         """Nothing of a lane is under way any more, and something was refused: it goes again, after a while."""
@@ -376,7 +424,9 @@ class Publisher:
         failure = outcome if isinstance(outcome, WeftError) else next(iter(chunk.failures.values()), None)
         if failure is not None:
             topic, events = chunk.lane.topic, chunk.events or len(chunk.payloads) or len(chunk.failures)
-            LOG.warning("gave up a batch of %d events of %s: %s", events, topic, failure)
+            if isinstance(outcome, Receipt):  # the others are in the log
+                events = len(chunk.failures)
+            LOG.warning("gave up %d events of %s: %s", events, topic, failure)
             notify(self._hooks.on_publish_failed, topic, events, str(failure))
             if not chunk.is_watched:
                 self._unseen_failure = self._unseen_failure or failure
@@ -397,7 +447,8 @@ class Publisher:
     def _read_clock(self) -> int:
         """The time, for all events of this turn of the loop: asking for each would cost as much as the rest of it."""
         self.outbox.now_us = time_ns() // 1000
-        self._loop.call_soon(self._forget_clock)
+        if not self._is_called:  # or it is forgotten there
+            self._loop.call_soon(self._forget_clock)
         return self.outbox.now_us
 
     def _forget_clock(self) -> None:

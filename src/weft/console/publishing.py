@@ -18,6 +18,7 @@ from weft.port.access import Caller
 from weft.port.errors import Busy, TooLarge
 from weft.port.held import Use
 from weft.port.node import MeshNode
+from weft.port.schemas import check_one
 from weft.port.topics import read_topic_untrusted
 
 RECEIPT_WAIT_S: Final = 8.0  # for copies at other nodes, if the topic wants some: before the door closes the request
@@ -81,6 +82,7 @@ async def publish_event(node: MeshNode, caller: Caller, topic: Topic, event: Eve
     with closing(node.held.holding(caller.who, Use.PUBLISH)) as holding:
         await holding.room()
         holding.take(size)
+        await check_one(node.checks, topic, event.payload)
         node.join(client)
         try:
             node.publish(client, 1, topic, 0, batch, 0)

@@ -7,6 +7,7 @@ step made durable: nothing that could still be lost is ever told to anybody.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache, partial
 from typing import Final, assert_never
 
 from weft.core.beginnings import Beginnings
@@ -40,6 +41,7 @@ from weft.core.messages import (
     Publish,
     PublishAll,
     PublishAsOne,
+    Receipted,
     ReceivedAcks,
     ReceivedBegins,
     ReceivedCopies,
@@ -73,6 +75,7 @@ from weft.model import NodeId, Pattern, Stream, Topic
 from weft.model.key_value import KV_PREFIX
 from weft.routing import SINCE_EVER_US
 
+OWN_STREAMS_KEPT: Final = 16_384  # made once for many events; about 3 MiB
 ROUTES_DELAY_S: Final = 0.01  # changes of the mesh that come together are looked at once
 INTEREST_DELAY_S: Final = 0.02  # subscriptions that come together are told together
 INTEREST_PATTERN_S: Final = 0.0001  # 10,000 patterns: 80 ms to find what to tell, 17 KB for every node, once a second
@@ -90,6 +93,7 @@ class Broker:
         self.subscriptions = Subscriptions(me, log, floors, self.replication.pasts)
         self.group_work = GroupWork(me, log, self.subscriptions, settings.groups, wall_offset_s)
         self.calls = Calls(me, self.routes)
+        self._own_stream = lru_cache(OWN_STREAMS_KEPT)(partial(_own_stream, me))
         self._settings = settings
         self._wall_offset_s = wall_offset_s
         self._owed = OwedReceipts(self.replication.copies_at)
@@ -112,7 +116,7 @@ class Broker:
     # --- inputs and time -----------------------------------------------------------------------------------------
 
     def get_timer(self) -> float | None:
-        """When to call ``step`` with a ``Tick``; None: not before something else happens."""
+        """When to call ``step`` with a ``Tick``; None: not before something else happens. Asked after every step."""
         if self.subscriptions.busy or self.replication.busy:
             return 0.0
         return soonest(
@@ -126,8 +130,9 @@ class Broker:
         )
 
     def step(self, event: Input, now_s: float) -> list[Effect]:
-        effects = [*self._step(event, now_s), *self._settle(now_s)]
-        ended = [each.subscription for each in effects if isinstance(each, Ended)]
+        effects = self._step(event, now_s)
+        effects += self._settle(now_s)
+        ended = [each.subscription for each in effects if type(each) is Ended]
         return [*effects, *self._ended(ended, now_s)] if ended else effects
 
     def _ended(self, ended: list[int], now_s: float) -> list[Effect]:
@@ -140,7 +145,7 @@ class Broker:
             case PublishAll(publishes):
                 return self._publish(publishes, now_s)
             case PublishAsOne(publishes):
-                return self._publish_as_one(publishes, now_s)
+                return self._publish_as_one(publishes)
             case Synced():
                 return self._synced(event, now_s)
             case Subscribe() | AddCredit() | Handled() | Settled() | Unsubscribe():
@@ -175,14 +180,17 @@ class Broker:
     def _settle(self, now_s: float) -> list[Effect]:
         """What every step ends with: what has become possible to send, and what has become due to say."""
         effects: list[Effect] = []
-        due_s = soonest(self._routes_due_s, self.replication.orphans_due_s)
+        replication = self.replication
+        due_s = soonest(self._routes_due_s, replication.orphans_due_s)
         if due_s is not None and due_s <= now_s:
             self._routes_due_s = None
-            effects += self.replication.follow_routes(now_s)
+            effects += replication.follow_routes(now_s)
             effects += self.calls.mesh_changed()
-        effects += self.subscriptions.pump(now_s)
-        effects += self.replication.pump(now_s)
-        self.subscriptions.advanced(self.replication.take_given_up())
+        if self.subscriptions.busy:
+            effects += self.subscriptions.pump(now_s)
+        if replication.may_pump:
+            effects += replication.pump(now_s)
+            self.subscriptions.advanced(replication.take_given_up())
         if self.group_work.groups.dead_topics is not self._dead_topics:
             self._dead_topics = self.group_work.groups.dead_topics
             self._interest_changed(now_s)
@@ -201,43 +209,44 @@ class Broker:
 
     def _publish(self, publishes: Sequence[Publish], now_s: float) -> list[Effect]:
         effects: list[Effect] = []
-        wanted: list[Publish] = []
-        for publish in publishes:
-            if publish.copies > COPIES_MAX:
-                error = UsageError("too many copies asked for", copies=publish.copies, limit=COPIES_MAX)
-                effects.append(Refused(publish.request, error))
+        if max([each.copies for each in publishes], default=0) > COPIES_MAX:
+            refused = [each for each in publishes if each.copies > COPIES_MAX]
+            effects += (Refused(each.request, _too_many_copies(each.copies)) for each in refused)
+            publishes = [each for each in publishes if each.copies <= COPIES_MAX]
+        own, log = self._own_stream, self.log
+        outcomes = log.append_all([(own(each.topic, each.partition), each.batch) for each in publishes])
+        copies_of = self._settings.copies_of
+        alone: list[Receipted] = []
+        for publish, outcome in zip(publishes, outcomes, strict=True):
+            if type(outcome) is Appended:
+                copies = max(publish.copies, copies_of(publish.topic))
+                if copies <= 1:
+                    alone.append(Receipted(publish.request, outcome, 1))
+                else:
+                    self._owed.add(Owed(publish.request, outcome, copies, now_s + self._settings.copies_timeout_s))
+                    self._copied_later(outcome, copies)
+            elif isinstance(outcome, SequenceReused):
+                # It says where the first batch is, which has to be durable by then.
+                self._owed.refuse(Refused(publish.request, outcome), log.appended)
             else:
-                wanted.append(publish)
-        outcomes = self.log.append_all([(Stream(each.topic, self.me, each.partition), each.batch) for each in wanted])
-        deadline_s = now_s + self._settings.copies_timeout_s
-        is_durable = False
-        for publish, outcome in zip(wanted, outcomes, strict=True):
-            if isinstance(outcome, Appended):
-                copies = max(publish.copies, self._settings.copies_of(publish.topic))
-                self._owed.add(Owed(publish.request, outcome, copies, deadline_s))
-                self._copied_later(outcome, copies)
-                # A batch that was sent again may be durable long since: then no sync will follow it.
-                is_durable = is_durable or outcome.ticket <= self.log.synced
-            elif isinstance(
-                outcome, SequenceReused
-            ):  # it says where the first batch is, which has to be durable by then
-                self._owed.refuse(Refused(publish.request, outcome), self.log.appended)
-                is_durable = is_durable or self.log.appended <= self.log.synced
-            else:
+                assert isinstance(outcome, WeftError), "one or the other"
                 effects.append(Refused(publish.request, outcome))
-        return [*effects, *self._owed.synced(self.log.synced)] if is_durable else effects
+        if alone:
+            self._owed.add_alone(alone, log.appended)
+        # Batches that were sent again may be durable long since: then no sync will follow them.
+        return [*effects, *self._owed.synced(log.synced)] if log.appended == log.synced else effects
 
-    def _publish_as_one(self, publishes: Sequence[Publish], now_s: float) -> list[Effect]:
+    def _publish_as_one(self, publishes: Sequence[Publish]) -> list[Effect]:
         """All of them, or none. Their receipts are for this node alone; copies are made as the topics have it."""
         try:
             outcomes = self.log.append_as_one(
-                [(Stream(each.topic, self.me, each.partition), each.batch) for each in publishes]
+                [(self._own_stream(each.topic, each.partition), each.batch) for each in publishes]
             )
         except WeftError as error:
             return [Refused(each.request, error) for each in publishes]
-        deadline_s = now_s + self._settings.copies_timeout_s
-        for publish, outcome in zip(publishes, outcomes, strict=True):
-            self._owed.add(Owed(publish.request, outcome, 1, deadline_s))
+        pairs = list(zip(publishes, outcomes, strict=True))
+        self._owed.add_alone([Receipted(publish.request, outcome, 1) for publish, outcome in pairs], self.log.appended)
+        for publish, outcome in pairs:
             self._copied_later(outcome, self._settings.copies_of(publish.topic))
         return []
 
@@ -251,7 +260,8 @@ class Broker:
         for key in synced.advanced:
             if key not in self._known:
                 effects += self._stream_known(key, now_s)
-        self.subscriptions.advanced(synced.advanced)
+        if self.subscriptions:
+            self.subscriptions.advanced(synced.advanced)
         effects += self.replication.synced(synced.advanced, now_s)
         effects += self.group_work.synced(synced.ticket, synced.advanced, now_s)
         return effects
@@ -402,3 +412,11 @@ class Broker:
 
     def _copied(self, keys: Iterable[StreamKey]) -> list[Effect]:
         return [effect for key in keys for effect in self._owed.copied(key)]
+
+
+def _own_stream(me: NodeId, topic: Topic, partition: int) -> Stream:
+    return Stream(topic, me, partition)
+
+
+def _too_many_copies(copies: int) -> UsageError:
+    return UsageError("too many copies asked for", copies=copies, limit=COPIES_MAX)

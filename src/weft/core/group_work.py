@@ -4,7 +4,7 @@ travels as events on topics of its own."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
 
@@ -27,6 +27,7 @@ from weft.core.groups import (
 )
 from weft.core.groups.events import is_withdrawal
 from weft.core.groups.hand import Given, Nothing
+from weft.core.groups.hearing import Hearing
 from weft.core.groups.names import group_of, parse_group, topic_of
 from weft.core.messages import (
     Acked,
@@ -61,6 +62,7 @@ from weft.model.dead_letters import DeadLetter, dropped_event, letter_event
 ToWrite: TypeAlias = Say | CommitPositions | ForgetPositions | PutAside | MoveGroup | SetGroup | DropGroup | DropDead
 RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is tried again
 LOOKED_AT_ONCE: Final = 512  # streams that a new member may begin in, in one step: some milliseconds
+PLACED_AT_ONCE: Final = 512  # streams of an assignment whose places are looked up in one step: likewise
 HEARD_AT_ONCE: Final = 1_000  # events of other nodes about groups, in one step: likewise, to the end of a batch
 
 
@@ -74,21 +76,34 @@ class Joining:
     looked: StreamKey | None = None  # the last of them
 
 
+@dataclass(slots=True)
+class Assigning:
+    """Streams that a member is given: where it begins in each, as far as that was looked up."""
+
+    assignment: Assignment
+    places: dict[StreamKey, int | Search] = field(default_factory=dict)
+
+
 class GroupWork:
     """The groups of a node, joined to its log and its subscriptions."""
 
     def __init__(
         self, me: NodeId, log: Log, subscriptions: Subscriptions, settings: GroupSettings, wall_offset_s: float
     ) -> None:
-        self.groups = Groups(me, settings, log.positions, wall_offset_s)
+        self.talked = 0  # events about groups that this node has said since its log began
+        self._hearing = Hearing(lambda: log.appended, self._read_mark, settings.release_timeout_s)
+        self.groups = Groups(me, settings, log.positions, wall_offset_s, self._hearing)
         self._me = me
         self._log = log
         self._subscriptions = subscriptions
         self._wall_offset_s = wall_offset_s
         self._starts: dict[int, dict[StreamKey, int | Search]] = {}  # where members begin in streams without a position
         self._joining: dict[int, Joining] = {}  # by subscription, in turn
+        self._assigning: dict[int, Assigning] = {}  # likewise
         self._heard: dict[StreamKey, int] = {}  # how far the talk about groups has been read
         self._unheard: dict[StreamKey, None] = {}  # where there is more of it
+        self._talk_ends: dict[StreamKey, int] = {}  # how much of it is durable
+        self._synced = log.synced  # what is heard of is behind nothing before this ticket
         self._moves: deque[tuple[int, int]] = deque()  # tickets of moves that are not durable yet, and their requests
         self._unwritten: deque[ToWrite] = deque()  # that the disk had no room for
         self._retry_at_s = 0.0
@@ -97,7 +112,10 @@ class GroupWork:
         """Recall what is in the log."""
         for info in self._log.streams():
             self.groups.stream_known((info.stream, info.epoch), now_s)
-        told = {group_of(info.stream.topic): None for info in self._log.streams(GROUPS)}
+        talk = self._log.streams(GROUPS)
+        self._count_talk({(info.stream, info.epoch): info.end for info in talk}, now_s)
+        self.talked = sum(info.end for info in talk if info.stream.origin == self._me and info.epoch == self._log.epoch)
+        told = {group_of(info.stream.topic): None for info in talk}
         for name in dict.fromkeys([*self._log.groups(), *filter(None, told)]):
             self._recall(name, now_s)
         return self.tick(now_s)
@@ -158,7 +176,7 @@ class GroupWork:
 
     def leave(self, subscription: int, now_s: float, *, died: bool = False) -> list[Effect]:
         self._joining.pop(subscription, None)
-        self._starts.pop(subscription, None)
+        self._forget(subscription)
         return self.perform(self.groups.leave(subscription, now_s, died=died), now_s)
 
     def settled(self, settled: Settled, now_s: float) -> list[Effect]:
@@ -236,14 +254,36 @@ class GroupWork:
         return self.perform(self.groups.stream_known(key, now_s), now_s)
 
     def member_known(self, state: NodeState, now_s: float) -> list[Effect]:
+        if state.liveness.gone:
+            self._hearing.gone(state.node_id)
+        elif state.node_id != self._me:
+            self._hearing.lives(state.node_id, state.epoch, state.talked, now_s)
         effects = self.groups.node_lives(state.node_id, state.epoch, not state.liveness.gone, now_s)
         return self.perform(effects, now_s)
 
-    def synced(self, ticket: int, advanced: Iterable[StreamKey], now_s: float) -> list[Effect]:
-        for key in advanced:
-            if key[0].topic.startswith(GROUPS_PREFIX) and key[0].origin != self._me:
+    def synced(self, ticket: int, advanced: Mapping[StreamKey, int], now_s: float) -> list[Effect]:
+        self._synced = max(self._synced, ticket)
+        talk = {key: end for key, end in advanced.items() if key[0].topic.startswith(GROUPS_PREFIX)}
+        for key in talk:
+            if key[0].origin != self._me:
                 self._unheard[key] = None
-        return [*self._hear(now_s), *self._moved(ticket)]
+            elif talk[key] == self._log.info(*key).end and not self._unwritten:
+                self.groups.said(group_of(key[0].topic) or "", now_s)
+        self._count_talk(talk, now_s)
+        effects = self._hear(now_s)
+        self.groups.listened(now_s)
+        return [*effects, *self._moved(ticket)]
+
+    def _count_talk(self, ends: Mapping[StreamKey, int], now_s: float) -> None:
+        """So much of what other nodes say about groups is here."""
+        for key, end in ends.items():
+            (stream, epoch), known = key, self._talk_ends.get(key, 0)
+            if stream.origin != self._me and end > known:
+                self._talk_ends[key] = end
+                self._hearing.heard(stream.origin, epoch, end - known, now_s)
+
+    def _read_mark(self) -> int:
+        return -1 if self._unheard else self._synced
 
     def _moved(self, ticket: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -256,13 +296,22 @@ class GroupWork:
             unwritten, self._unwritten = self._unwritten, deque()
             self._write(unwritten, now_s)
         effects = self._look_on(now_s) if self._joining else []
-        effects += self._hear(now_s)
+        if self._assigning:
+            effects += self._assign_on(next(iter(self._assigning)), now_s)
+        if self._unheard:
+            effects += self._hear(now_s)
+            self.groups.listened(now_s)
         return [*effects, *self.perform(self.groups.tick(now_s), now_s), *self._moved(self._log.synced)]
 
+    def has_let_go(self, group: str, key: StreamKey) -> bool:
+        """Whether no member here holds a stream, and the log has where the group stood then."""
+        return not self._unwritten and not self.groups.holds(group, key)
+
     def get_timer(self) -> float | None:
-        if self._joining or self._unheard:
+        if self._joining or self._assigning or self._unheard:
             return 0.0
-        return soonest(self.groups.get_timer(), self._retry_at_s if self._unwritten else None)
+        due_s = self.groups.get_timer()
+        return soonest(due_s, self._retry_at_s) if self._unwritten else due_s
 
     def _hear(self, now_s: float) -> list[Effect]:
         """Read on in what nodes say about groups. Of one that is not known, what others said counts as well."""
@@ -328,7 +377,8 @@ class GroupWork:
         for effect in effects:
             match effect:
                 case Assignment():
-                    done += self._assign(effect, now_s)
+                    self._assigning[effect.subscription] = Assigning(effect)
+                    done += self._assign_on(effect.subscription, now_s)
                 case CommitPositions() | ForgetPositions() | Say() | PutAside():
                     self._write([effect], now_s)
                 case Refusal(number, event, rest):
@@ -339,11 +389,11 @@ class GroupWork:
                         self._subscriptions.wake(subscription, streams)
                 case Replaced(number):
                     self._subscriptions.close(number)
-                    self._starts.pop(number, None)
+                    self._forget(number)
                     done.append(Ended(number, UsageError("somebody else joined the group as this member")))
                 case Dropped(number, group):
                     self._subscriptions.close(number)
-                    self._starts.pop(number, None)
+                    self._forget(number)
                     done.append(
                         Ended(number, GroupDropped("the group was dropped: join again to begin anew", group=group))
                     )
@@ -351,24 +401,39 @@ class GroupWork:
                     assert_never(effect)
         return done
 
-    def _assign(self, assignment: Assignment, now_s: float) -> list[Effect]:
-        subscription = self._subscriptions.get(assignment.subscription)
+    def _assign_on(self, number: int, now_s: float) -> list[Effect]:
+        """Look up the next places of an assignment; the last of them completes it."""
+        assigning = self._assigning[number]
+        subscription = self._subscriptions.get(number)
         assert subscription is not None, "groups know only members that are subscribed"
+        generation, streams, places = assigning.assignment.generation, assigning.assignment.streams, assigning.places
+        some = streams[len(places) : len(places) + PLACED_AT_ONCE]
         try:
-            places = {key: self._place(subscription, key, now_s) for key in assignment.streams}
+            found = {key: self._place(subscription, key, now_s) for key in some}
         except WeftError as error:  # a position that has expired
-            self._subscriptions.close(subscription.id)
-            return [Ended(subscription.id, error), *self.leave(subscription.id, now_s)]
-        self._subscriptions.assign(subscription, places)
-        found = {key: place for key, place in places.items() if not isinstance(place, Search)}
+            self._subscriptions.close(number)
+            return [Ended(number, error), *self.leave(number, now_s)]
+        places.update(found)
         # Where it begins is where the group stands from now on, should it go before it has handled anything.
         group = subscription.group
-        begun = [Position(*key, place) for key, place in found.items() if self.groups.position(group, key) is None]
+        begun = [
+            Position(*key, place)
+            for key, place in found.items()
+            if not isinstance(place, Search) and self.groups.position(group, key) is None
+        ]
+        effects = self.groups.handled(number, begun, 0, now_s)
+        if len(places) < len(streams):
+            return self.perform(effects, now_s)
+        del self._assigning[number]
+        self._subscriptions.assign(subscription, places)
         # Where the place is still being looked for, all that is known is that it is not before the beginning.
-        begins = {key: found[key] if key in found else self._beginning(key) for key in places}
-        positions = positions_of(begins)
-        effects = self.groups.handled(subscription.id, begun, 0, now_s)
-        return [Assigned(subscription.id, assignment.generation, positions), *self.perform(effects, now_s)]
+        begins = {key: self._beginning(key) if isinstance(place, Search) else place for key, place in places.items()}
+        return [Assigned(number, generation, positions_of(begins)), *self.perform(effects, now_s)]
+
+    def _forget(self, subscription: int) -> None:
+        """It is no member any more."""
+        self._starts.pop(subscription, None)
+        self._assigning.pop(subscription, None)
 
     def _beginning(self, key: StreamKey) -> int:
         info = self._log.info(*key)
@@ -431,6 +496,8 @@ class GroupWork:
         now_us = int((now_s + self._wall_offset_s) * 1_000_000)
         stamped = [Event(each.payload, each.timestamp_us or now_us, each.key, each.headers) for each in events]
         self._log.append(Stream(topic, self._me, 0), Batch.from_events(stamped))
+        if topic.startswith(GROUPS_PREFIX):
+            self.talked += len(stamped)
 
     def _letter(self, aside: PutAside) -> DeadLetter:
         """The whole event, if it is still there; its identity anyway."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
@@ -153,6 +154,10 @@ class Incoming:
             return False
         self._told.add(key)
         return True
+
+    def no_room(self, copies: Iterable[Copy]) -> None:
+        """These were not kept. If something is missing in their streams later on, the peer is told of it again."""
+        self._told.difference_update((each.stream, each.epoch) for each in copies)
 
     def acks(self) -> tuple[Position, ...]:
         """What to acknowledge now: what a sync made durable, and what was durable before it came."""

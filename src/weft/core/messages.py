@@ -180,8 +180,7 @@ class Publish(Struct, frozen=True):
     copies: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PublishAll:
+class PublishAll(Struct, frozen=True):
     """What came together, of whichever publishers. Small batches of one stream are kept as one."""
 
     publishes: Sequence[Publish]
@@ -194,8 +193,7 @@ class PublishAsOne:
     publishes: Sequence[Publish]
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(Struct, frozen=True):
     """A sync is done: all tickets up to this one are durable, and these streams up to these offsets."""
 
     ticket: int
@@ -474,8 +472,7 @@ class BucketsFound:
     """The log has entries of buckets: somebody has to follow them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipts:
+class Receipts(Struct, frozen=True):
     """What one sync made safe."""
 
     receipts: tuple[Receipted, ...]
@@ -503,8 +500,7 @@ class Opened:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(Struct, frozen=True):
     subscription: int
     batches: tuple[Delivered, ...]
 

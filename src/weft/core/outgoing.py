@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from weft.core.messages import Begin, Copy, StreamKey
@@ -51,6 +52,7 @@ class Flying:
     key: StreamKey
     end: int
     bytes: int
+    sent_s: float
 
 
 class Followers:
@@ -114,6 +116,7 @@ class Outgoing:
         self._flying: dict[StreamKey, deque[Flying]] = {}
         self.flying_bytes = 0
         self.progress_s = 0.0  # when the child last acknowledged something, or there was nothing to acknowledge
+        self._acked_sent_s = -inf  # when the latest of what it has acknowledged was sent
 
     # --- what the child wants ------------------------------------------------------------------------------------
 
@@ -313,7 +316,7 @@ class Outgoing:
             self.progress_s = now_s
         flying = self._flying.setdefault(key, deque())
         for copy in copies:
-            flying.append(Flying(key, copy.batch.end_offset, len(copy.batch.data)))
+            flying.append(Flying(key, copy.batch.end_offset, len(copy.batch.data), now_s))
             self.flying_bytes += len(copy.batch.data)
 
     # --- acknowledgements ----------------------------------------------------------------------------------------
@@ -329,7 +332,9 @@ class Outgoing:
         self.progress_s = now_s
         flying = self._flying.get(key)
         while flying and flying[0].end <= position.offset:
-            self.flying_bytes -= flying.popleft().bytes
+            landed = flying.popleft()
+            self.flying_bytes -= landed.bytes
+            self._acked_sent_s = max(self._acked_sent_s, landed.sent_s)
         if flying is not None and not flying:
             del self._flying[key]
         if self._behind:
@@ -356,11 +361,20 @@ class Outgoing:
     def rewind(self, now_s: float) -> None:
         """What was not acknowledged is sent again."""
         for key in list(self._flying):
-            self._land(key)
-            cursor = self.cursors[key]
-            cursor.sent = cursor.acked
-            self._fall_behind(key)
+            self._send_again(key)
         self.progress_s = now_s
+
+    def rewind_stalled(self, timeout_s: float) -> None:
+        """Streams of which nothing was acknowledged, though other copies were that left so much later, are sent again:
+        a link keeps the order, so the child did not keep them. Its disk may have been full."""
+        for key in [key for key, each in self._flying.items() if each[0].sent_s + timeout_s <= self._acked_sent_s]:
+            self._send_again(key)
+
+    def _send_again(self, key: StreamKey) -> None:
+        self._land(key)
+        cursor = self.cursors[key]
+        cursor.sent = cursor.acked
+        self._fall_behind(key)
 
     def _land(self, key: StreamKey) -> None:
         """Nothing of this stream is under way any more."""

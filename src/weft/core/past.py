@@ -104,6 +104,11 @@ class Pasts:
 
     # --- asking --------------------------------------------------------------------------------------------------
 
+    @property
+    def is_wanted(self) -> bool:
+        """Somebody waits for the past of a copy, or has just given up."""
+        return bool(self._needs or self._given_up)
+
     def get_timer(self) -> float | None:
         return min((need.due_s for need in self._needs.values()), default=None)
 
@@ -191,6 +196,8 @@ class Pasts:
 
     def synced(self, advanced: Mapping[StreamKey, int], now_s: float) -> list[Effect]:
         """Ask for what is still missing, and answer those that waited for these streams."""
+        if not (self._needs or self._waiting):
+            return []
         for key in advanced:
             need = self._needs.get(key)
             if need is not None and self._log.past_end(*key) is None:  # a part is there: it may be enough

@@ -14,6 +14,8 @@ from weft.log import Appended
 
 
 class Owed(Struct, frozen=True):
+    """A receipt that waits for copies on other nodes."""
+
     request: int
     appended: Appended
     copies: int
@@ -38,12 +40,17 @@ class OwedReceipts:
 
     def __init__(self, copies_at: Callable[[StreamKey, int, int], int]) -> None:
         self._copies_at = copies_at
-        self._unsynced: deque[Owed] = deque()  # by ticket
+        self._alone: deque[tuple[int, list[Receipted]]] = deque()  # by ticket: they wait for our own sync, and no more
+        self._unsynced: deque[Owed] = deque()  # by ticket: they wait for copies, too
         self._uncopied: dict[StreamKey, deque[Owed]] = {}  # durable here, not yet on enough nodes; by offset
         self._refusals: deque[tuple[int, Refused]] = deque()  # by ticket
 
     def add(self, owed: Owed) -> None:
         self._unsynced.append(owed)
+
+    def add_alone(self, receipts: list[Receipted], ticket: int) -> None:
+        """Those that need no copies, once all tickets up to this one are durable. Most are: no object for each."""
+        self._alone.append((ticket, receipts))
 
     def refuse(self, refused: Refused, ticket: int) -> None:
         """Once all tickets up to this one are durable."""
@@ -51,16 +58,20 @@ class OwedReceipts:
 
     def synced(self, ticket: int) -> list[Effect]:
         """All tickets up to this one are durable here."""
-        receipts: list[Receipted] = []
+        effects: list[Effect] = []
+        while self._alone and self._alone[0][0] <= ticket:
+            effects.append(Receipts(tuple(self._alone.popleft()[1])))
+        if self._refusals or self._unsynced:
+            effects += self._synced_others(ticket)
+        return effects
+
+    def _synced_others(self, ticket: int) -> list[Effect]:
+        effects: list[Effect] = []
         waiting: dict[StreamKey, None] = {}
         while self._unsynced and self._unsynced[0].appended.ticket <= ticket:
             owed = self._unsynced.popleft()
-            if owed.copies <= 1:
-                receipts.append(owed.receipted(1))
-            else:
-                self._uncopied.setdefault(owed.key, deque()).append(owed)
-                waiting[owed.key] = None
-        effects: list[Effect] = [Receipts(tuple(receipts))] if receipts else []
+            self._uncopied.setdefault(owed.key, deque()).append(owed)
+            waiting[owed.key] = None
         while self._refusals and self._refusals[0][0] <= ticket:
             effects.append(self._refusals.popleft()[1])
         return [*effects, *(effect for key in waiting for effect in self.copied(key))]
@@ -79,12 +90,11 @@ class OwedReceipts:
         """Streams with receipts that wait for copies, and how many at most."""
         wanted: dict[StreamKey, int] = {}
         for owed in (*self._unsynced, *(each for waiting in self._uncopied.values() for each in waiting)):
-            if owed.copies > 1:
-                wanted[owed.key] = max(owed.copies, wanted.get(owed.key, 0))
+            wanted[owed.key] = max(owed.copies, wanted.get(owed.key, 0))
         return wanted
 
     def get_timer(self) -> float | None:
-        return min((waiting[0].deadline_s for waiting in self._uncopied.values()), default=None)
+        return min([waiting[0].deadline_s for waiting in self._uncopied.values()]) if self._uncopied else None
 
     def expire(self, now_s: float) -> list[Effect]:
         """Refuse what has waited too long for copies. The events stay, and may still be copied later."""

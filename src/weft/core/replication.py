@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from weft.core.incoming import COPY_GAP_MAX, COPY_OFFSET_MAX, Incoming, Taken, end_of
 from weft.core.messages import (
+    Begin,
     Copy,
     DamageFound,
     DropLink,
@@ -45,6 +45,7 @@ ORPHAN_DELAY_S: Final = 3.0  # an origin out of reach for so long has nobody's t
 RESUME_POSITIONS_MAX: Final = 4096  # in one message, about 300 KiB
 RESUME_PARTS_MAX: Final = 256  # messages of one resume: a million streams, ten times what a log is made for
 MERGE_RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is tried again
+UNBEGUN_MAX: Final = 100_000  # copies that found no room to begin, about 50 MB; a log is made for as many streams
 
 
 FAULTS: Final = {
@@ -93,6 +94,7 @@ class Replication:
         self._followers = Followers()
         self._owing: dict[NodeId, None] = {}  # peers that are owed acknowledgements
         self._acks_due_s: float | None = None  # when to see who has not acknowledged for too long; never too late
+        self._unbegun: dict[StreamKey, tuple[NodeId, Begin]] = {}  # copies without room to begin, and who told us
         self._merge_due_s = 0.0  # when to try again what found no room
         self._origins = {info.stream.origin for info in log.streams()}
         self._lost_s: dict[NodeId, float] = {}  # origins that are out of reach, and since when
@@ -128,6 +130,7 @@ class Replication:
         if link is not None:
             link.outgoing.close()
             self._owing.pop(peer, None)
+            self._unbegun = {key: told for key, told in self._unbegun.items() if told[0] != peer}
             self.pasts.link_down(peer)
         self.plain.pop(peer, None)
         if not self._plain_gaps.get(peer):
@@ -260,11 +263,12 @@ class Replication:
         missing: list[Position] = []
         refused: dict[PeerFault, list[Copy]] = {}
         self._owing[received.peer] = None
-        for copy in received.copies:
+        for place, copy in enumerate(received.copies):
             key = (copy.stream, copy.epoch)
             try:
                 taken = self._take(link.incoming, copy, now_s)
             except StorageError:
+                link.incoming.no_room(received.copies[place:])
                 break
             match taken:
                 case Taken.KEPT:
@@ -286,18 +290,46 @@ class Replication:
         return [*effects, *self._acks(link)] if known else effects
 
     def received_begins(self, received: ReceivedBegins, now_s: float) -> list[Effect]:
-        """Begin copies that there is nothing of here. What a full disk keeps from beginning, begins with its first
-        batch."""
+        """Begin copies that there is nothing of here.
+
+        A copy that ends before the beginning goes on where it ends. The peer has lost what we told it: it had nothing
+        of the stream itself then, perhaps because it lost its disk.
+        """
         link = self.links.get(received.peer)
+        behind: list[Position] = []
         for begin in received.begins if link is not None else ():
             stream, epoch, offset = begin.position.stream, begin.position.epoch, begin.position.offset
-            if stream.origin == self._me or offset > COPY_OFFSET_MAX or end_of(self._log, stream, epoch):
+            if stream.origin == self._me or offset > COPY_OFFSET_MAX:
                 continue
-            if link is not None and self._is_expected(link.incoming, stream.origin, now_s):
-                with suppress(StorageError):
-                    self._log.begin_late(stream, epoch, offset, begin.late_us)
-                    self._floors[(stream, epoch)] = max(begin.latest, self._floors.get((stream, epoch), 0))
-        return []
+            if link is None or not self._is_expected(link.incoming, stream.origin, now_s):
+                continue
+            end = end_of(self._log, stream, epoch)
+            if not end:
+                self._begin(received.peer, begin)
+            elif end < offset:
+                behind.append(Position(stream, epoch, end))
+        if len(self._unbegun) > UNBEGUN_MAX:
+            return [DropLink(received.peer, f"no room for the copies of more than {UNBEGUN_MAX} streams")]
+        return [SendResume(received.peer, (), tuple(behind))] if behind else []
+
+    def _begin(self, peer: NodeId, begin: Begin) -> bool:
+        """Whether there was room for it. If not, it is tried again: the peer says it once."""
+        key = _key(begin.position)
+        try:
+            self._log.begin_late(*key, begin.position.offset, begin.late_us)
+        except StorageError:
+            self._unbegun[key] = (peer, begin)
+            return False
+        self._floors[key] = max(begin.latest, self._floors.get(key, 0))
+        self._unbegun.pop(key, None)
+        return True
+
+    def _begin_rest(self) -> None:
+        for key, (peer, begin) in list(self._unbegun.items()):
+            if end_of(self._log, *key):  # it began with a batch
+                del self._unbegun[key]
+            elif not self._begin(peer, begin):
+                return
 
     def _is_expected(self, incoming: Incoming, origin: NodeId, now_s: float) -> bool:
         """An origin's streams are taken from the peer that they were asked of. Those of an origin out of reach are
@@ -355,6 +387,8 @@ class Replication:
     def synced(self, advanced: Mapping[StreamKey, int], now_s: float) -> list[Effect]:
         """Acknowledge what a sync made durable, and see who wants it."""
         effects = self.pasts.synced(advanced, now_s)
+        if not (self.links or self.plain):
+            return effects
         for peer in list(self._owing):
             effects += self._acks(self.links[peer])
         for key in advanced:
@@ -404,6 +438,11 @@ class Replication:
     def busy(self) -> bool:
         return bool(self._followers.ready)
 
+    @property
+    def may_pump(self) -> bool:
+        """``pump`` may have something to do: asked in every step, also of nodes without peers."""
+        return bool(self._followers.ready or self.plain or self.pasts.is_wanted)
+
     # --- safety --------------------------------------------------------------------------------------------------
 
     def keep_copies(self, key: StreamKey, copies: int) -> None:
@@ -434,7 +473,9 @@ class Replication:
         return []
 
     def get_timer(self) -> float | None:
-        due_s = soonest(self._acks_due_s, self.pasts.get_timer())
+        due_s = soonest(self._acks_due_s, self.pasts.get_timer()) if self.pasts.is_wanted else self._acks_due_s
+        if self._unbegun:
+            due_s = soonest(due_s, self._merge_due_s)
         for plain in self.plain.values():
             if plain.unmerged:
                 due_s = soonest(due_s, self._merge_due_s)
@@ -450,6 +491,7 @@ class Replication:
                 self._expire(link.outgoing, now_s)
         if now_s >= self._merge_due_s:
             self._merge_due_s = now_s + MERGE_RETRY_S
+            self._begin_rest()
             for plain in self.plain.values():
                 plain.merge_rest()
         effects: list[Effect] = []
@@ -460,6 +502,7 @@ class Replication:
 
     def _expire(self, outgoing: Outgoing, now_s: float) -> None:
         timeout_s = self._settings.ack_timeout_s
+        outgoing.rewind_stalled(timeout_s)
         if outgoing.flying_bytes and now_s - outgoing.progress_s >= timeout_s:
             outgoing.rewind(now_s)
         elif outgoing.flying_bytes:

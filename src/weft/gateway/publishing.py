@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Final, Protocol, TypeAlias
 
@@ -21,6 +22,8 @@ from weft.port.errors import TooLarge
 from weft.port.held import Use
 from weft.port.later import LaterStore
 from weft.port.node import MeshNode
+from weft.port.schemas import Payloads
+from weft.schema.errors import SchemaBroken
 
 GATEWAY_GATHER_BYTES: Final = 1 * MIB  # of events put into one batch: as many as a frame to a peer takes
 GATEWAY_GATHER_EVENTS: Final = 10_000  # likewise, of events however small
@@ -136,6 +139,7 @@ class Publishing:
         self._read_clock = read_clock
         self._rounds: deque[dict[StreamName, Gathering]] = deque()  # not sent yet; added to is the last
         self._round_bytes_max = 0  # of one batch
+        self._unchecked = 0  # batches of the round that is next, whose events are being checked
         self._numbers = count(1)
         self._sent: dict[int, tuple[Gathering, int]] = {}  # by number, with the bytes of the batch
         self._is_draining = False
@@ -163,7 +167,8 @@ class Publishing:
     ) -> None:
         """The event goes out at the end of this turn of the event loop, with the time of then unless it has its own."""
         if not self._rounds:
-            asyncio.get_running_loop().call_soon(self._send_round)
+            if not self._unchecked:
+                asyncio.get_running_loop().call_soon(self._check_round)
             self._rounds.append({})
             self._round_bytes_max = min(GATEWAY_GATHER_BYTES, self._mesh.limits.batch_bytes_max - BATCH_BYTES)
         stream, size = (topic, partition), size_of(payload, key, headers)
@@ -192,8 +197,27 @@ class Publishing:
         gathering = Gathering(topic, partition, 0)
         gathering.add(payload, due_us(self._later.now_us()), key, headers, 0, waiting)
         batch = self._batch(gathering, 0)
+        checks = self._mesh.checks
+        if checks.applies(topic):
+            keep = partial(self._keep_checked, gathering, owner, batch)
+            checks.check(waiting, topic, Payloads([payload]), keep, first_only=True)
+        else:
+            self._keep_later(gathering, owner, batch)
+
+    def _keep_checked(self, gathering: Gathering, owner: str, batch: Batch, broken: Mapping[int, SchemaBroken]) -> None:
+        """Whoever waits is told now: the request was taken, perhaps in an earlier turn."""
+        try:
+            for error in broken.values():
+                raise error
+            self._keep_later(gathering, owner, batch)
+        except WeftError as error:
+            self._mesh.count_refusal(error)
+            gathering.waiting[0].refused(error)
+
+    def _keep_later(self, gathering: Gathering, owner: str, batch: Batch) -> None:
+        assert self._later is not None, "this gateway has events for later"
         number = next(self._numbers)
-        self._later.publish(self, number, owner, topic, partition, batch)
+        self._later.publish(self, number, owner, gathering.topic, gathering.partition, batch)
         self._sent[number] = (gathering, len(batch.data))
         self._holding.take(len(batch.data))
 
@@ -205,13 +229,39 @@ class Publishing:
             and gathering.copies == copies
         )
 
-    def _send_round(self) -> None:
-        for gathering in self._rounds.popleft().values():
+    def _check_round(self) -> None:
+        """Events that break the schema of their topic are refused alone. Until all are checked, nothing is sent."""
+        found, checks = self._rounds.popleft(), self._mesh.checks
+        typed = [(stream, each) for stream, each in found.items() if checks.applies(each.topic)]
+        self._unchecked = len(typed)
+        if not typed:
+            self._send_round(found)
+        for stream, gathering in typed:
+            checked = partial(self._checked, found, stream)
+            checks.check(self, gathering.topic, Payloads(gathering.payloads), checked, first_only=False)
+
+    def _checked(
+        self, found: dict[StreamName, Gathering], stream: StreamName, broken: Mapping[int, SchemaBroken]
+    ) -> None:
+        if broken:
+            parts = found.pop(stream).parts()
+            for at, error in broken.items():
+                self._mesh.count_refusal(error)
+                parts[at].waiting[0].refused(error)
+            fine = [part for at, part in enumerate(parts) if at not in broken]
+            if fine:
+                found[stream] = joined(fine)
+        self._unchecked -= 1
+        if not self._unchecked:
+            self._send_round(found)
+
+    def _send_round(self, found: dict[StreamName, Gathering]) -> None:
+        for gathering in found.values():
             self._send(gathering)
         self._leave_if_done()
         if self._rounds:
             # The node takes what it was given before this is called again: one round, one write.
-            asyncio.get_running_loop().call_soon(self._send_round)
+            asyncio.get_running_loop().call_soon(self._check_round)
 
     def _send(self, gathering: Gathering) -> None:
         """As one batch. What cannot be an event is refused alone."""
@@ -283,5 +333,5 @@ class Publishing:
         return gathering
 
     def _leave_if_done(self) -> None:
-        if self._is_draining and not self._sent and not self._rounds:
+        if self._is_draining and not self._sent and not self._rounds and not self._unchecked:
             self._mesh.leave(self)

@@ -32,6 +32,9 @@ def rounds(wanted: Sequence[tuple[Stream, Batch]]) -> Iterator[list[tuple[Stream
     by_stream: dict[Stream, Run] = {}
     for number, (stream, batch) in enumerate(wanted):
         by_stream.setdefault(stream, []).append((number, batch))
+    if len(by_stream) == len(wanted):
+        yield list(by_stream.items())
+        return
     runs = {stream: _runs(batches) for stream, batches in by_stream.items()}
     while runs:
         yield [(stream, of_stream.pop(0)) for stream, of_stream in runs.items()]
@@ -45,18 +48,18 @@ def _runs(batches: Run) -> list[Run]:
     size = 0
     last: dict[bytes | None, int] = {}  # producer -> its sequence in the run
     for number, batch in batches:
-        few = batch.few is not None
-        if few and runs and size + len(batch.data) <= GATHERED_BYTES_MAX and len(runs[-1]) < GATHERED_MAX:
+        few, producer, sequence = batch.few is not None, batch.producer, batch.sequence
+        if few and runs and size + batch.size <= GATHERED_BYTES_MAX and len(runs[-1]) < GATHERED_MAX:
             # One that may be a repetition of another in the same run has to wait until that is in the books.
-            joins = batch.producer is None or batch.sequence > last.get(batch.producer, -1)
+            joins = producer is None or sequence > last.get(producer, -1)
         else:
             joins = False
         if not joins:
             runs.append([])
             size, last = 0, {}
         runs[-1].append((number, batch))
-        size += len(batch.data) if few else GATHERED_BYTES_MAX
-        last[batch.producer] = batch.sequence
+        size += batch.size if few else GATHERED_BYTES_MAX
+        last[producer] = sequence
     return runs
 
 
@@ -83,9 +86,8 @@ def gathered(batches: Sequence[Batch], base_offset: int) -> Batch:
 
 def pack_pieces(batches: Sequence[Batch]) -> bytes:
     """Of which batches a gathered one is made."""
-    return b"".join(
-        PIECE.pack(len(each), each.producer or NO_PRODUCER, each.sequence, each.body_crc) for each in batches
-    )
+    pack = PIECE.pack
+    return b"".join([pack(len(each), each.producer or NO_PRODUCER, each.sequence, each.body_crc) for each in batches])
 
 
 def unpack_pieces(row: bytes, base_offset: int) -> Iterator[tuple[bytes, Sent]]:

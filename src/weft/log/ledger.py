@@ -49,9 +49,11 @@ class Ledger:
     def synced(self, group: Group) -> None:
         """Promise what a sync has made durable. When this returns, receipts may go out."""
         with self._lock:
-            names = b"".join(encode_stream(number, each) for number, each in group.named.items())
-            self._append(names + encode_synced(group.sequence, group.tallies, group.ends.items()))
             promises = self._promises
+            data = encode_synced(group.sequence, group.tallies, group.ends.items())
+            if group.named:
+                data = b"".join([*(encode_stream(number, each) for number, each in group.named.items()), data])
+            self._append(data)
             promises.streams.update(group.named)
             promises.sequence = group.sequence
             for tally in group.tallies:

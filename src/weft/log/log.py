@@ -27,7 +27,7 @@ from weft.log.gathering import Run, gathered, pack_pieces, rounds
 from weft.log.ledger import Group, Ledger
 from weft.log.parts import part_fetched, whole_parts
 from weft.log.places import Places
-from weft.log.producers import Sent, same_events, sent_as
+from weft.log.producers import Sent, same_events
 from weft.log.promises import Promised, Promises
 from weft.log.reading import read_appended, read_range, seek_time
 from weft.log.recent import Recent
@@ -60,13 +60,17 @@ class Appended(msgspec.Struct, frozen=True):
 
 
 class _Entry(NamedTuple):
-    """A batch about to be stored. ``run``: which of the batches that were handed in are in it; ``pieces``: how."""
+    """A batch about to be stored. ``run``: which of the batches that were handed in are in it; ``pieces``: how.
+    ``data`` begins at offset ``first`` and ends before ``end``."""
 
     state: StreamState
     is_new: bool
     run: Run
-    batch: Batch
-    pieces: bytes
+    first: int
+    end: int
+    data: bytes
+    latest_us: int
+    pieces: bytes = b""
 
 
 class Log:
@@ -186,10 +190,10 @@ class Log:
     def _fresh(self, state: StreamState, run: Run, outcomes: list[Appended | WeftError]) -> Run:
         fresh: Run = []
         for number, batch in run:
-            sent = None
+            sent, producer = None, batch.producer
             try:
-                if batch.producer is not None:
-                    sent = self._producers.find((state.id, batch.producer), batch.sequence)
+                if producer is not None:
+                    sent = self._producers.find((state.id, producer), batch.sequence)
                 if sent is None:
                     fresh.append((number, batch))
                 else:
@@ -202,12 +206,14 @@ class Log:
 
     def _note_own(self, entry: _Entry, outcomes: list[Appended | WeftError]) -> None:
         """Where each batch of an entry that is stored has its place."""
-        at, state = entry.batch.base_offset, entry.state
+        at, state = entry.first, entry.state
+        stream, epoch, ticket, note_sent = state.stream, self.epoch, self.appended, self._producers.note
         for number, batch in entry.run:
-            outcomes[number] = Appended(state.stream, self.epoch, at, len(batch), self.appended)
-            if batch.producer is not None:
-                self._producers.add((state.id, batch.producer), sent_as(batch, at))
-            at += len(batch)
+            count, producer = len(batch), batch.producer
+            outcomes[number] = Appended(stream, epoch, at, count, ticket)
+            if producer is not None:
+                note_sent((state.id, producer), batch.sequence, at, batch.body_crc)
+            at += count
 
     def _check_same(self, state: StreamState, sent: Sent, batch: Batch) -> None:
         difference = sent.difference(batch)
@@ -234,7 +240,7 @@ class Log:
                 if batch.base_offset != state.end:
                     raise GapInCopy(f"a batch of {stream} does not follow", base=batch.base_offset, expected=state.end)
             copy = state or StreamState(self._catalogue.next_id, new_record(stream, epoch, batch.base_offset))
-            self._store([_Entry(copy, state is None, [], batch, b"")])
+            self._store([_entry_of(copy, state is None, [], batch)])
             return Appended(stream, epoch, batch.base_offset, len(batch), self.appended)
 
     def append_gap(self, stream: Stream, epoch: Epoch, end: int) -> int:
@@ -358,7 +364,7 @@ class Log:
                 if batch.base_offset > part.end:
                     self._append_gone(part, batch.base_offset)
                 kept = batch.slice(batch.base_offset, until) if batch.end_offset > until else batch
-                self._store([_Entry(part, False, [], kept, b"")])
+                self._store([_entry_of(part, False, [], kept)])
             if min(end, until) > part.end:
                 self._append_gone(part, min(end, until))
             return self.appended
@@ -377,24 +383,28 @@ class Log:
 
     def _store(self, entries: Sequence[_Entry]) -> None:
         """Store entries of different streams in one write, with index points where they are due, and note them."""
-        self._check_room(sum(len(entry.batch.data) for entry in entries))
+        self._check_room(sum([len(entry.data) for entry in entries]))
         segment = self._segments.current
-        rows = [(keys.batch_key(segment, each.state.id, each.batch.base_offset), each.batch.data) for each in entries]
-        others = [write for entry in entries for write in self._books_of(entry, segment)]
+        pack_key = keys.BATCH_KEY.pack
+        rows = [(pack_key(segment, each.state.id, each.first), each.data) for each in entries]
+        others: list[Write] = []
+        for entry in entries:
+            if entry.is_new or entry.pieces or entry.state.needs_point(segment):
+                others += self._books_of(entry, segment)
         if others:
             self.store.write([*others, *(Put(Space.BATCHES, key, data) for key, data in rows)])
         else:
             self.store.put_batches(rows)
         self.appended += 1
         for entry in entries:
-            state, batch = entry.state, entry.batch
-            if state.needs_point(segment):
+            state, data = entry.state, entry.data
+            if others and state.needs_point(segment):
                 state.pointed(segment)
                 self._segments.touched.add(state.id)
             if entry.is_new:
                 self._name(state)
-            self._extended(state, batch.end_offset, batch.data, len(batch.data), batch.timestamp_us_max)
-            self._recent.add(state.id, batch.base_offset, state.end, batch.data)
+            self._extended(state, entry.end, data, len(data), entry.latest_us)
+            self._recent.add(state.id, entry.first, entry.end, data)
 
     def _books_of(self, entry: _Entry, segment: int) -> list[Write]:
         """What is written beside an entry; mostly nothing."""
@@ -403,7 +413,7 @@ class Log:
         if entry.is_new:
             writes.append(state.record_write())
         if entry.pieces:
-            writes.append(Put(Space.TABLES, keys.pieces_key(state.id, entry.batch.base_offset), entry.pieces))
+            writes.append(Put(Space.TABLES, keys.pieces_key(state.id, entry.first), entry.pieces))
         return writes
 
     def _extended(self, state: StreamState, end: int, data: bytes, size: int, latest_us: int) -> None:
@@ -456,10 +466,11 @@ class Log:
     def _begin_group(self) -> Group:
         with self._lock:
             self.store.revive()
-            with contextlib.suppress(DiskFull):  # then the segment grows longer
-                self._segments.flush()
-                if self._segments.is_full:
-                    self._begin_segment()
+            if self._segments.is_due:
+                with contextlib.suppress(DiskFull):  # then the segment grows longer
+                    self._segments.flush()
+                    if self._segments.is_full:
+                        self._begin_segment()
             named = {number: self._catalogue.by_id[number] for number in self._named}
             group = Group(
                 self.appended,
@@ -534,8 +545,11 @@ class Log:
 
     def _note_flushed(self) -> None:
         done = None
-        with self._lock, contextlib.suppress(DiskFull):  # then the next sync notes it
-            done = self._segments.note_flushed()
+        with self._lock:
+            if not self._segments.awaits_flushes:
+                return
+            with contextlib.suppress(DiskFull):  # then the next sync notes it
+                done = self._segments.note_flushed()
         if self._ledger is not None and done is not None:
             with contextlib.suppress(DiskFull):
                 self._ledger.settled(done)
@@ -713,10 +727,21 @@ class Log:
 
 
 def _entry(state: StreamState, is_new: bool, run: Run) -> _Entry:
+    first = state.end
     if len(run) == 1:
-        return _Entry(state, is_new, run, run[0][1].with_base_offset(state.end), b"")
+        batch = run[0][1]
+        end = first + len(batch)
+        if end > OFFSET_MAX:
+            raise UsageError("offset out of range", offset=first, events=len(batch), limit=OFFSET_MAX)
+        return _Entry(state, is_new, run, first, end, batch.data_at(first), batch.timestamp_us_max)
     batches = [batch for _, batch in run]
-    return _Entry(state, is_new, run, gathered(batches, state.end), pack_pieces(batches))
+    return _entry_of(state, is_new, run, gathered(batches, first), pack_pieces(batches))
+
+
+def _entry_of(state: StreamState, is_new: bool, run: Run, batch: Batch, pieces: bytes = b"") -> _Entry:
+    """A batch that has its place."""
+    place = (batch.base_offset, batch.end_offset)
+    return _Entry(state, is_new, run, *place, batch.data, batch.timestamp_us_max, pieces)
 
 
 def _set(state: StreamState, values: Mapping[str, int | None]) -> None:

@@ -77,6 +77,6 @@ def sync_directory(path: Path) -> None:
 
 
 def _write_all(file: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(file, rest) :]
+    written = os.write(file, data)  # mostly all of it
+    while written < len(data):
+        written += os.write(file, memoryview(data)[written:])

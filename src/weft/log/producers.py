@@ -87,20 +87,30 @@ class Producers:
 
     def find(self, key: Key, sequence: int) -> Sent | None:
         """The batch that the producer sent under this sequence; raise OutOfSequence if that cannot be told."""
-        last = self.last_sequence(key)
-        if last is None or sequence > last:
+        sent = self._sent.get(key)
+        if sent is None:
             return None
-        for fields in SENT.iter_unpack(self._sent[key]):
+        last = SENT.unpack_from(sent, len(sent) - SENT.size)[0]
+        if sequence > last:
+            return None
+        for fields in SENT.iter_unpack(sent):
             if fields[0] == sequence:
                 return _unpack(*fields)
         raise OutOfSequence("a producer's batch came out of sequence", sequence=sequence, last=last)
 
     def add(self, key: Key, sent: Sent) -> None:
-        self._sent[key] = (self._sent.get(key, b"") + _pack(sent))[-SENT_BYTES_MAX:]
-        self._sent.move_to_end(key)
+        assert sent.checksum is not None, "only what was read from an old log has none"
+        self.note(key, sent.sequence, sent.first_offset, sent.checksum)
+
+    def note(self, key: Key, sequence: int, first_offset: int, checksum: int) -> None:
+        """The same: once for every batch, so without an object for it."""
+        sent = self._sent.pop(key, b"") + SENT.pack(sequence, first_offset | HAS_CHECKSUM, checksum)
+        self._sent[key] = sent if len(sent) <= SENT_BYTES_MAX else sent[-SENT_BYTES_MAX:]
         self._touched[key] = None
-        self._forgotten.pop(key, None)
-        self._forget_surplus()
+        if self._forgotten:
+            self._forgotten.pop(key, None)
+        if len(self._sent) > self._limit:
+            self._forget_surplus()
 
     def _forget_surplus(self) -> None:
         while len(self._sent) > self._limit:
@@ -131,11 +141,6 @@ class Producers:
         for _, key, sent in sorted(rows):
             self._sent[key] = sent
         self._forget_surplus()
-
-
-def _pack(sent: Sent) -> bytes:
-    assert sent.checksum is not None, "only what was read from an old log has none"
-    return SENT.pack(sent.sequence, sent.first_offset | HAS_CHECKSUM, sent.checksum)
 
 
 def _unpack(sequence: int, place: int, number: int) -> Sent:

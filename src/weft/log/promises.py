@@ -110,7 +110,8 @@ def encode_stream(number: int, promised: Promised) -> bytes:
 def encode_synced(sequence: int, tallies: Sequence[Tally], ends: Iterable[tuple[int, int]]) -> bytes:
     parts = [SYNCED.pack(sequence, len(tallies))]
     parts += [TALLY.pack(tally.segment, tally.batches, tally.sum) for tally in tallies]
-    return _record(Kind.SYNCED, b"".join(parts) + _pairs(ends))
+    parts += [PAIR.pack(*pair) for pair in ends]
+    return _record(Kind.SYNCED, b"".join(parts))
 
 
 def encode_starts(starts: Iterable[tuple[int, int]]) -> bytes:
@@ -178,7 +179,7 @@ def _is_torn(data: bytes, at: int) -> bool:
 
 
 def _pairs(pairs: Iterable[tuple[int, int]]) -> bytes:
-    return b"".join(PAIR.pack(*pair) for pair in pairs)
+    return b"".join([PAIR.pack(*pair) for pair in pairs])
 
 
 def _apply(promises: Promises, whole: bytes) -> bool:

@@ -163,12 +163,14 @@ class RocksStore:
     def sync(self) -> None:
         if self._failure is not None:  # a sync that works now would not cover what failed before
             raise _meaning(self._failure)
-        with self._gate.passing():
-            try:
-                self._batches.flush_wal(True)  # the one call that lets go of the GIL
-            except Exception as error:
-                _raise_unless_foreign(error)
-                raise self._failed(error) from error
+        self._gate.enter()  # not ``passing``: a generator costs as much again
+        try:
+            self._batches.flush_wal(True)  # the one call that lets go of the GIL
+        except Exception as error:
+            _raise_unless_foreign(error)
+            raise self._failed(error) from error
+        finally:
+            self._gate.leave()
 
     def prepare(self, size: int) -> None:
         """Have a write-ahead log that is ``size`` bytes long already: a sync that makes a file longer writes the file
@@ -346,8 +348,10 @@ class RocksStore:
 
     def append_marks(self, data: bytes) -> None:
         self._refuse_if_read_only()
-        with translated():
+        try:  # not ``translated``: there is one for every sync
             self._marks.append(data)
+        except OSError as error:
+            raise _meaning(str(error)) from error
 
     def replace_marks(self, data: bytes) -> None:
         self._refuse_if_read_only()

@@ -33,6 +33,16 @@ class Segments:
     def is_full(self) -> bool:
         return self._bytes >= self._bytes_max
 
+    @property
+    def is_due(self) -> bool:
+        """The segment has to end, or one that has ended to be flushed."""
+        return self._flush_due or self._bytes >= self._bytes_max
+
+    @property
+    def awaits_flushes(self) -> bool:
+        """Not all segments that have ended are known to be in table files. Mostly they are: nobody need be asked."""
+        return self.flushed < self.current - 1
+
     def count(self, data: bytes) -> None:
         """An entry was stored in the current segment."""
         self._tally.add(data)

@@ -66,6 +66,7 @@ class Members:
         chance: Chance,
         seeds: Sequence[str] = (),
         sign: Callable[[NodeState], Signed | None] = lambda _: None,
+        talked: Callable[[], int] = lambda: 0,
     ) -> None:
         if own.liveness is not Liveness.ALIVE or own.neighbours:
             raise UsageError("a node starts alive and without links", node=own.node_id, liveness=own.liveness.name)
@@ -75,6 +76,7 @@ class Members:
         self._seeds = tuple(seeds)
         self._dials = 0
         self._sign = sign
+        self._talked = talked
         self._table = Table(replace(own, signed=sign(own)))
         self._heartbeats = Heartbeats()
         self._exchange = Exchange(self._table, settings, chance)
@@ -366,7 +368,7 @@ class Members:
         after = replace(before, **changes)
         if after == before or before.liveness is Liveness.LEFT:
             return []
-        after = replace(after, version=before.version + 1)
+        after = replace(after, version=before.version + 1, talked=self._talked())
         after = replace(after, signed=self._sign(after))
         self._table.keep(after, now_s)
         return self._changed(before, after, None)

@@ -30,8 +30,8 @@ NEIGHBOURS_MAX: Final = 1024  # links one node tells of: a hub; 67 KiB of gossip
 
 
 # Of a state or digest, each with its tag: incarnation (6, as ms since 1970), version (2), liveness (1), epoch and
-# whether interest is capped (1 each), and the length of it all (3).
-NUMBERS_BYTES: Final = 20
+# whether interest is capped (1 each), what was said about groups (4), and the length of it all (3).
+NUMBERS_BYTES: Final = 25
 
 
 SINCE_BYTES: Final = 9  # of a time in microseconds since 1970
@@ -101,6 +101,7 @@ class NodeState:
     interest_capped: bool = False
     interest_summary: Summary | None = None  # of what the patterns select, only what this may select is wanted
     interest_since_us: tuple[int, ...] = ()  # of each pattern, since when it is wanted; none: all since ever
+    talked: int = 0  # events that it has said about groups, when it said this: whoever has fewer of them is behind
     signed: Signed | None = field(default=None, repr=False, compare=False)  # all of the above, by the node itself
     # Both follow from the rest, and are asked for in every exchange.
     digest: Digest = field(init=False, repr=False, compare=False)
@@ -110,6 +111,7 @@ class NodeState:
         _check_range("incarnation", self.incarnation, INCARNATION_MAX)
         _check_range("version", self.version, OFFSET_MAX)
         _check_range("epoch", self.epoch, OFFSET_MAX)
+        _check_range("talk", self.talked + 1, OFFSET_MAX)
         texts_bytes = (
             _checked_bytes("node ids", (self.node_id,), 1, ORIGIN_BYTES_MAX)
             + _checked_bytes("addresses", self.addresses, PEER_ADDRESSES_MAX, PEER_NAME_CHARS_MAX)

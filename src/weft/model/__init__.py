@@ -36,7 +36,17 @@ from weft.model.stream import (
     parse_stream,
     partition_of,
 )
-from weft.model.topic import BadPattern, BadTopic, Pattern, Topic, covers, matches, parse_pattern, parse_topic
+from weft.model.topic import (
+    BadPattern,
+    BadTopic,
+    Pattern,
+    Topic,
+    covers,
+    matches,
+    overlaps,
+    parse_pattern,
+    parse_topic,
+)
 
 if TYPE_CHECKING:
     from weft.model.batch_schema import SCHEMA
@@ -61,6 +71,7 @@ __all__ = [
     "Topic",
     "covers",
     "matches",
+    "overlaps",
     "parse_event_id",
     "parse_node_id",
     "parse_pattern",

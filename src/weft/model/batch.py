@@ -44,19 +44,21 @@ COMPRESSION_OF: Final[dict[Codec, Compression]] = {Codec.NONE: None, Codec.LZ4: 
 class Batch:
     """An immutable batch. ``data`` is all of it, as it is sent and stored; columns are views of that."""
 
-    __slots__ = ("_body_crc", "_few", "_head", "_rows", "data")
+    __slots__ = ("_body", "_body_crc", "_data", "_few", "_head", "_rows")
 
     def __init__(
         self,
         head: BatchHeader,
-        data: bytes,
+        data: bytes | None,
         body_crc: int | None,
         rows: pa.RecordBatch | None = None,
         few: Few | None = None,
+        body: pa.Buffer | bytes | memoryview = b"",
     ) -> None:
-        """For this module: batches are made by the class methods."""
+        """For this module: batches are made by the class methods. Without ``data``, there is the ``body``."""
         self._head = head
-        self.data: Final = data
+        self._data = data  # put together when it is first needed: many are placed or gathered before that
+        self._body = body
         self._body_crc = body_crc  # computed when it is first needed, as are the rows
         self._rows = rows
         self._few = few
@@ -124,6 +126,16 @@ class Batch:
         return _within_time(_assemble(rows, producer=producer, sequence=sequence, compression=compression))
 
     @classmethod
+    def restored(cls, data: pa.RecordBatch | pa.Table, base_offset: int) -> Batch:
+        """A batch of events that were in a log before and come back from elsewhere, at the offsets that they had:
+        checked as ``from_arrow`` does, and uncompressed."""
+        from weft.model import batch_arrow
+
+        if not 0 <= base_offset <= OFFSET_MAX - data.num_rows:
+            raise UsageError("offset out of range", offset=base_offset, events=data.num_rows, limit=OFFSET_MAX)
+        return _assemble(batch_arrow.rows_of_arrow(data, None), base_offset=base_offset, compression=None)
+
+    @classmethod
     def concat(cls, batches: Sequence[Batch], *, compression: Compression = None) -> Batch:
         """The events of several batches as one, without a producer.
 
@@ -153,7 +165,8 @@ class Batch:
         body_crc = _crc_of_body(data)
         if not crc_fits(data, body_crc):
             raise BadBatch("checksum does not fit", at=CRC_AT)
-        if (few := _few_untrusted(head, data)) is not None and few.is_usual and few.time_range == head[4:6]:
+        few = _few_untrusted(head, data)
+        if few is not None and (few.is_bare or few.is_usual) and few.time_range == head[4:6]:
             return cls(head, data, body_crc, few=few)
         from weft.model import batch_arrow
 
@@ -171,6 +184,19 @@ class Batch:
     def intact(self) -> bool:
         """Whether the checksum fits. Always true of what read_untrusted returned."""
         return crc_fits(self.data, self.body_crc)
+
+    @property
+    def data(self) -> bytes:
+        """All of it, as it is sent and stored."""
+        if self._data is None:
+            self._data = b"".join((self._head.pack(self.body_crc), self._body))
+            self._body = b""
+        return self._data
+
+    @property
+    def size(self) -> int:
+        """How many bytes ``data`` has."""
+        return HEADER_BYTES + self._head.body_bytes
 
     # --- where it is ---------------------------------------------------------------------------------------------
 
@@ -211,14 +237,23 @@ class Batch:
         """The same batch placed at ``offset``: one copy of the bytes, nothing is decoded."""
         if not 0 <= offset <= OFFSET_MAX - len(self):
             raise UsageError("offset out of range", offset=offset, events=len(self), limit=OFFSET_MAX)
-        head = self._head._replace(base_offset=offset)
-        return _sealed(head, memoryview(self.data)[HEADER_BYTES:], self.body_crc, self._few)
+        head = self._head
+        return self._with_head(BatchHeader(head[0], offset, *head[2:]))
+
+    def data_at(self, offset: int) -> bytes:
+        """``data`` of the same batch placed at ``offset``, which is in range: what a log keeps."""
+        body = self._body if self._data is None else memoryview(self._data)[HEADER_BYTES:]
+        return b"".join((self._head.pack_at(offset, self.body_crc), body))
 
     def with_producer(self, producer: bytes, sequence: int) -> Batch:
         """The same events, not placed yet, as what this producer sends under this number; nothing is decoded."""
         _check_producer(producer, sequence)
-        head = self._head._replace(base_offset=0, producer=producer, sequence=sequence)
-        return _sealed(head, memoryview(self.data)[HEADER_BYTES:], self.body_crc, self._few)
+        head = self._head
+        return self._with_head(BatchHeader(head[0], 0, *head[2:6], producer, sequence))
+
+    def _with_head(self, head: BatchHeader) -> Batch:
+        body = self._body if self._data is None else memoryview(self._data)[HEADER_BYTES:]
+        return Batch(head, None, self.body_crc, few=self._few, body=body)
 
     # --- columns -------------------------------------------------------------------------------------------------
 
@@ -349,7 +384,7 @@ def _few_untrusted(head: BatchHeader, data: bytes) -> Few | None:
 
 
 def _sealed(head: BatchHeader, body: pa.Buffer | bytes | memoryview, body_crc: int, few: Few | None = None) -> Batch:
-    return Batch(head, b"".join((head.pack(body_crc), body)), body_crc, few=few)
+    return Batch(head, None, body_crc, few=few, body=body)
 
 
 def _crc_of_body(data: bytes) -> int:

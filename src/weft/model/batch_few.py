@@ -47,7 +47,14 @@ class Few(NamedTuple):
     @property
     def time_range(self) -> tuple[int, int]:
         """The least and the greatest timestamp."""
+        if len(self.timestamps_us) == 1:
+            return self.timestamps_us[0], self.timestamps_us[0]
         return min(self.timestamps_us), max(self.timestamps_us)
+
+    @property
+    def is_bare(self) -> bool:
+        """Neither keys nor headers. What was read is usual then: of the right types, and bounded by its length."""
+        return self.keys is None and self.headers is None
 
     @property
     def is_usual(self) -> bool:

@@ -85,10 +85,15 @@ class BatchHeader(NamedTuple):
 
     def pack(self, body_crc: int) -> bytes:
         """The header in front of a body with this CRC-32C."""
-        producer = self.producer or NO_PRODUCER
-        rest = (*self[1:6], producer, self.sequence)
-        crc = google_crc32c.extend(body_crc, LAYOUT.pack(VERSION, self.codec, 0, 0, *rest))
-        return LAYOUT.pack(VERSION, self.codec, 0, crc, *rest)
+        return self.pack_at(self.base_offset, body_crc)
+
+    def pack_at(self, offset: int, body_crc: int) -> bytes:
+        """The same of the batch placed there."""
+        codec, _, count, size, least, greatest, producer, sequence = self
+        last = producer or NO_PRODUCER
+        header = LAYOUT.pack(VERSION, codec, 0, 0, offset, count, size, least, greatest, last, sequence)
+        crc = google_crc32c.extend(body_crc, header)
+        return LAYOUT.pack(VERSION, codec, 0, crc, offset, count, size, least, greatest, last, sequence)
 
 
 def unpack_untrusted(data: bytes) -> BatchHeader:

@@ -6,7 +6,8 @@ only what is due soon. There are as many slots as cover the longest time ahead w
 used again: an event says itself when it is due, the slot is only where it is looked for.
 
 What was delivered or cancelled has a mark in topic ``weft.later.<owner>.done``, in the same partition. A mark is an
-event whose payload is an offset, eight bytes.
+event whose payload is an offset, eight bytes. A log may go on in a new epoch while events wait: they are marked in the
+new one, with the epoch that they wait in before the offset, sixteen bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from weft.limits import EVENT_HEADERS_MAX, OFFSET_MAX
 from weft.model.batch import Batch
 from weft.model.event import Event
 from weft.model.owned import OWNER
-from weft.model.stream import EventId
+from weft.model.stream import Epoch, EventId
 from weft.model.topic import Topic, parse_topic
 
 LATER_PREFIX: Final = "weft.later."
@@ -39,6 +40,7 @@ SLOTS: Final = 2048  # 512 days: the longest time ahead, and 146 days for a node
 AHEAD_S_MAX: Final = 366 * 86_400.0
 PAST_US_MAX: Final = 100 * 86_400 * 1_000_000  # the other side of the ring begins 146 days ago
 MARK: Final = struct.Struct(">Q")
+MARK_BEFORE: Final = struct.Struct(">QQ")  # epoch:u64 offset:u64
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +121,24 @@ def read_waiting(event_id: EventId, event: Event) -> Waiting:
     return Waiting(event_id, event.timestamp_us, topic, partition, delivered)
 
 
-def mark_batch(offsets: Iterable[int], now_us: int) -> Batch:
-    """These waiting events are delivered, or cancelled."""
-    return Batch.from_columns([MARK.pack(offset) for offset in offsets], now_us)
+def mark(offset: int, before: Epoch | None = None) -> bytes:
+    """A waiting event is delivered, or cancelled. ``before``: the epoch it waits in, if that is an earlier one."""
+    return MARK.pack(offset) if before is None else MARK_BEFORE.pack(before, offset)
 
 
-def read_marks(batches: Iterable[Batch]) -> list[int]:
+def mark_batch(marks: Iterable[bytes], now_us: int) -> Batch:
+    return Batch.from_columns(list(marks), now_us)
+
+
+def read_marks(batches: Iterable[Batch], before: Epoch | None = None) -> list[int]:
+    """The offsets of the marks for events of the same epoch, or of one before it."""
     payloads = chain.from_iterable(
         batch.payloads.to_pylist() if batch.few is None else batch.few.payloads for batch in batches
     )
-    return [MARK.unpack(each)[0] for each in payloads if len(each) == MARK.size]
+    if before is None:
+        return [MARK.unpack(each)[0] for each in payloads if len(each) == MARK.size]
+    pairs = (MARK_BEFORE.unpack(each) for each in payloads if len(each) == MARK_BEFORE.size)
+    return [offset for epoch, offset in pairs if epoch == before]
 
 
 def check_due_us(due_us: int, now_us: int, ahead_s_max: float) -> None:

@@ -88,6 +88,17 @@ def covers(pattern: Pattern, other: Pattern) -> bool:
     return len(wide) == len(narrow) and all(want in (ONE, token) for want, token in zip(wide, narrow, strict=True))
 
 
+def overlaps(one: Pattern, other: Pattern) -> bool:
+    """Whether there is a topic that both select, topics of any length considered."""
+    ours, theirs = one.split("."), other.split(".")
+    for mine, yours in zip(ours, theirs, strict=False):
+        if REST in (mine, yours):
+            return True  # it stands for as many tokens as the other needs, and that is at least one
+        if mine != yours and ONE not in (mine, yours):
+            return False
+    return len(ours) == len(theirs)
+
+
 def _fits(text: str) -> bool:
     if len(text) * UTF8_BYTES_PER_CHARACTER_MAX <= TOPIC_BYTES_MAX:
         return True

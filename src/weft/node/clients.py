@@ -59,6 +59,7 @@ from weft.port.errors import Busy, ShuttingDown, code_of
 from weft.port.held import HeldBytes, Holding
 from weft.port.node import ClientLimits, Part, PublishClient, SubscribeClient
 from weft.port.quotas import Quotas
+from weft.port.schemas import EventChecks, NoChecks
 from weft.port.ways import Way
 from weft.wire.mesh.mesh_pb2 import ErrorCode
 
@@ -116,6 +117,7 @@ class Clients:
         self.dead_topic = dead_topic
         self.held = HeldBytes(limits.held_bytes_max, limits.caller_bytes_max)
         self.quotas = Quotas(limits.quota)
+        self.checks: EventChecks = NoChecks()  # until schemas are read
         self.draining = False
         self.call_streams = 0  # of those who ask and serve
         self._feed = feed

@@ -203,6 +203,10 @@ class Engine:
 
     def _perform(self, effects: Iterable[core.Effect]) -> None:
         for effect in effects:
+            kind = type(effect)
+            if kind is core.Deliver or kind is core.Receipts:  # nearly all of them: the others are looked for in turn
+                self._serve(effect)  # type: ignore[arg-type]
+                continue
             match effect:
                 case core.TellInterest(patterns, capped, summary, since_us):
                     self.feed_member(membership.SetInterest(patterns, capped, summary, since_us))

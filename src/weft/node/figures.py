@@ -171,6 +171,15 @@ class ScheduleFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaFigures:
+    """Of the schema of one pattern."""
+
+    pattern: str
+    checked: int = 0  # events that were looked at here
+    faults: int = 0  # that broke it
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFigures:
     """What a node can tell when it is asked, without having counted."""
 
@@ -197,6 +206,7 @@ class NodeFigures:
     calls: CallFigures | None = None  # None: the node is not up
     later: LaterFigures | None = None
     schedules: ScheduleFigures | None = None
+    schemas: Sequence[SchemaFigures] = ()
     exmp: RequestFigures | None = None  # None: nobody is served over EXMP
     certificate_expires_s: float | None = None  # None: there is none
     certificate_renewals: int = 0

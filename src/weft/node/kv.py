@@ -85,10 +85,10 @@ class KeyValues:
         self.gets = 0
         self.writes = 0
         self.conflicts = 0
-        self.heard: Callable[[], None] = lambda: None  # told when buckets of the mesh itself change, or are all read
+        self._listeners: list[Callable[[], None]] = []
         self._node = node
         self._me = node.node_id
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._epoch_of = epoch_of
         self._loop = asyncio.get_running_loop()
         self._subscription: int | None = None
@@ -117,7 +117,7 @@ class KeyValues:
         if at_least is not None:
             await self._wait_for(bucket, key, at_least)
             found = self.state.get(bucket)
-        entry = None if found is None else found.get(key, self._now_ms())
+        entry = None if found is None else found.get(key, self.now_ms())
         return None if entry is None else self._item(entry)
 
     async def _wait_for(self, name: str, key: str, revision: Revision) -> None:
@@ -143,7 +143,7 @@ class KeyValues:
     async def items(self, bucket: str, pattern: Pattern, after: str, bytes_max: int) -> tuple[list[Item], str]:
         found = await self._bucket(bucket)
         items: list[Item] = []
-        now_ms, size = self._now_ms(), 0
+        now_ms, size = self.now_ms(), 0
         for looked, key in enumerate(() if found is None else found.keys_after(after)):
             if size >= bytes_max or looked >= LOOKED_MAX:
                 return items, after
@@ -163,7 +163,7 @@ class KeyValues:
 
     async def buckets(self) -> list[BucketInfo]:
         await self._opened()
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         return [
             BucketInfo(
                 each.name,
@@ -177,7 +177,7 @@ class KeyValues:
         found = await self._bucket(bucket)
         watch = Watch(self, bucket, pattern)
         if snapshot and found is not None:
-            now_ms = self._now_ms()
+            now_ms = self.now_ms()
             for entry in found.entries():
                 if selects_key(pattern, entry.key) and (gone or entry.is_live(now_ms)):
                     watch.changed(entry.key)
@@ -192,7 +192,7 @@ class KeyValues:
     def _item(self, entry: Entry) -> Item | None:
         """None if compaction was quicker."""
         state = State.DELETED if entry.op is Op.DELETE else State.PUT
-        if state is State.PUT and entry.has_expired(self._now_ms()):
+        if state is State.PUT and entry.has_expired(self.now_ms()):
             state = State.EXPIRED
         value: bytes | None = b""
         if state is State.PUT:
@@ -230,7 +230,7 @@ class KeyValues:
         self._check_owner(write, BucketSettings() if bucket is None else bucket.settings)
         if write.if_revision is not None:
             self._check_revision(write, bucket)
-        expires_ms = 0 if write.ttl_s is None else self._now_ms() + max(round(write.ttl_s * 1000), 1)
+        expires_ms = 0 if write.ttl_s is None else self.now_ms() + max(round(write.ttl_s * 1000), 1)
         op = Op.DELETE if write.value is None else Op.PUT
         return await self._write(
             write.bucket, op, write.key, write.value or b"", expires_ms, write.author, write.copies
@@ -257,7 +257,7 @@ class KeyValues:
 
     def _check_revision(self, write: Write, bucket: Bucket | None) -> None:
         """Also against what is on its way into the log."""
-        live = None if bucket is None else bucket.get(write.key, self._now_ms())
+        live = None if bucket is None else bucket.get(write.key, self.now_ms())
         latest = self._unsynced.get((write.bucket, write.key)) or (live and live.revision)
         is_at = ABSENT if latest is None else str(latest)
         if is_at != write.if_revision:
@@ -274,7 +274,7 @@ class KeyValues:
         self, bucket: str, op: Op, key: str, value: bytes, expires_ms: int, author: str, copies: int
     ) -> Revision:
         self.state.check_room(bucket, key)
-        record = Record(op, key, self.state.clock.tick(self._now_ms()), expires_ms, author, value)
+        record = Record(op, key, self.state.clock.tick(self.now_ms()), expires_ms, author, value)
         await self._publish(bucket, record, copies)
         self.writes += 1
         return record.revision(self._me)
@@ -286,7 +286,7 @@ class KeyValues:
         neither. Done when they are durable."""
         self._node.check_open()
         self.state.check_room(bucket, key)
-        record = Record(Op.PUT, key, self.state.clock.tick(self._now_ms()), 0, author, value)
+        record = Record(Op.PUT, key, self.state.clock.tick(self.now_ms()), 0, author, value)
         number, entry, done = self._pend(bucket, record)
         beside = next(self._requests)
         self._beside.add(beside)
@@ -305,7 +305,7 @@ class KeyValues:
             self._node.join(self)
             self._is_joined = True
         key = record.key.encode()
-        batch = Batch.from_columns([record.value], self._now_ms() * 1000, [key], [record.headers()])
+        batch = Batch.from_columns([record.value], self.now_ms() * 1000, [key], [record.headers()])
         number = next(self._requests)
         pending = self._pending[number] = Pending(bucket, record, self._loop.create_future())
         self._unsynced[bucket, record.key] = record.revision(self._me)
@@ -320,7 +320,7 @@ class KeyValues:
                 continue
             pending, place = self._take_pending(number), receipted.place
             at = Place(place.stream, place.epoch, place.first_offset)
-            self._changed(self.state.take(pending.bucket, pending.record, at, self._now_ms()))
+            self._changed(self.state.take(pending.bucket, pending.record, at, self.now_ms()))
             key = (place.stream, place.epoch)
             if self._folded.get(key, 0) == place.first_offset:  # what the subscription brings need not be read again
                 self._folded[key] = place.first_offset + place.count
@@ -493,7 +493,7 @@ class KeyValues:
         batch = Batch.read_stored(delivered.data)
         first = max(delivered.first_offset, self._folded.get(key, 0))
         if first < batch.end_offset:
-            self._changed(self.state.fold(*key, batch, first, self._now_ms()))
+            self._changed(self.state.fold(*key, batch, first, self.now_ms()))
             self._folded[key] = batch.end_offset
         self._holding.give_back(len(delivered.data))
         if self._subscription is not None:
@@ -514,18 +514,26 @@ class KeyValues:
         if self._missing is not None and not self._missing:
             self._missing = None
             self._ready.set()
-            self.heard()
+            self._tell()
 
     @property
     def is_ready(self) -> bool:
         """Whether this node has read what its log has of buckets."""
         return self._ready.is_set()
 
+    def listen(self, listener: Callable[[], None]) -> None:
+        """It is called when buckets of the mesh itself change, and once when all buckets are read."""
+        self._listeners.append(listener)
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
     # --- who watches, and time -----------------------------------------------------------------------------------
 
     def _changed(self, changes: Sequence[Change]) -> None:
         if any(is_of_mesh(name) for name, _ in changes):
-            self.heard()
+            self._tell()
         for name, key in changes:
             for watch in self._watches.get(name, ()):
                 watch.changed(key)
@@ -550,12 +558,12 @@ class KeyValues:
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_ms = due_ms
-        wait_s = min(max((due_ms - self._now_ms()) / 1000, 0.0), ALARM_S_MAX)
+        wait_s = min(max((due_ms - self.now_ms()) / 1000, 0.0), ALARM_S_MAX)
         self._alarm = self._loop.call_later(wait_s, self._on_alarm)
 
     def _on_alarm(self) -> None:
         self._alarm = None
-        self._changed(self.state.due(self._now_ms()))
+        self._changed(self.state.due(self.now_ms()))
         self._set_alarm()
 
     def figures(self) -> KvFigures:
@@ -573,7 +581,7 @@ class KeyValues:
     def pipelines(self) -> list[PipelineReport]:
         """What pipelines tell of themselves; as many as have a name each."""
         bucket = self.state.get(PIPELINES_BUCKET)
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         found: list[PipelineReport] = []
         for key in () if bucket is None else islice(bucket.keys_after(""), PIPELINES_MAX):
             assert bucket is not None, "it has keys"

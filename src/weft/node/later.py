@@ -4,6 +4,9 @@ Nothing is kept but the log (``weft.model.later`` says how). An event and the ma
 write: after a crash it is delivered and marked, or neither, so it comes once. In memory there is, of slots that are
 near, sixteen bytes for each event; slots further ahead are read when their time comes.
 
+A log goes on in a new epoch after a restore or a repair. What waited in an earlier epoch is delivered all the same, and
+its marks are kept in the new one.
+
 The wall clock is asked every time, and at least every few seconds: an event is never early by it, and when the clock is
 set forward or back, that counts at once.
 """
@@ -25,13 +28,14 @@ from weft.errors import UsageError, WeftError
 from weft.limits import MIB
 from weft.log import StreamInfo
 from weft.log.errors import EventsLost, PositionExpired
-from weft.model import Batch, Event, EventId, Pattern, Stream, Topic
+from weft.model import Batch, Epoch, Event, EventId, Pattern, Stream, Topic
 from weft.model.later import (
     LATER_PREFIX,
     SLOT_US,
     Waiting,
     check_due_us,
     done_topic,
+    mark,
     mark_batch,
     owner_of_waiting,
     read_marks,
@@ -62,7 +66,7 @@ LISTED_MAX: Final = 1000  # looked at for one page
 
 @dataclass(slots=True)
 class Slot:
-    """The waiting events of one owner in one slot. ``number`` is what the index calls it.
+    """The waiting events of one owner in one slot and epoch. ``number`` is what the index calls it.
 
     ``done``: a flag for each event from ``base`` on; None: the marks were not read. ``known``: the next offset that the
     index has not seen, of a slot that is read. ``pending``: how many wait, about until the slot is read; of those,
@@ -72,6 +76,7 @@ class Slot:
     number: int
     owner: str
     waiting: Stream
+    epoch: Epoch
     marks: Stream
     pending: int = 0
     done: bytearray | None = None
@@ -131,7 +136,8 @@ class Later:
         self._loop = asyncio.get_running_loop()
         self._index = DueIndex()
         self._slots: list[Slot] = []
-        self._by_stream: dict[Stream, Slot] = {}
+        self._by_stream: dict[tuple[Stream, Epoch], Slot] = {}
+        self._epochs = [node.log.epoch]  # of this node's log, in which something waits or has its marks
         self._unread: list[tuple[int, int]] = []  # slots by when they may begin, and number
         self._reading: deque[Slot] = deque()
         self._owners: Counter[str] = Counter()  # who has how many waiting
@@ -139,7 +145,7 @@ class Later:
         self._deliveries = 0  # without a receipt
         self._requests = count(1)
         self._open: dict[int, Accepting | Delivering | Cancelling] = {}
-        self._batches: OrderedDict[tuple[Stream, int], list[Event]] = OrderedDict()
+        self._batches: OrderedDict[tuple[Stream, Epoch, int], list[Event]] = OrderedDict()
         self._alarm: asyncio.TimerHandle | None = None
         self._is_joined = False
         self._full_until_s = 0.0  # the log had no room
@@ -149,20 +155,26 @@ class Later:
 
     def start(self) -> None:
         """Find out what the log has: how much waits, and which slots are to be read first."""
-        infos = {info.stream: info for info in self._node.log.streams(ALL) if self._is_ours(info)}
-        for stream, info in infos.items():
+        log = self._node.log
+        infos = {(info.stream, info.epoch): info for info in log.streams(ALL) if self._is_ours(info)}
+        self._epochs = sorted({log.epoch, *(epoch for _, epoch in infos)})
+        mixed = {info.stream.topic for info in infos.values() if info.epoch != log.epoch}
+        for (stream, epoch), info in infos.items():
             owner = owner_of_waiting(stream.topic)
             if owner is None or info.start == info.end:
                 continue
-            slot = self._slot(owner, stream.partition)
-            marks = infos.get(slot.marks)
+            slot = self._slot(owner, stream.partition, epoch)
+            marks = infos.get((slot.marks, epoch))
             done = 0 if marks is None else marks.end - marks.start
+            if not mixed.isdisjoint((stream.topic, slot.marks.topic)):  # marks of several epochs: they have to be read
+                self._read_marks(slot)
+                done = sum(slot.done or b"")
             self._count(slot, max(info.end - info.start - done, 0))
         if self._slots:
             self._look()
 
     def _is_ours(self, info: StreamInfo) -> bool:
-        return info.stream.origin == self._me and info.epoch == self._node.log.epoch
+        return info.stream.origin == self._me and info.epoch <= self._node.log.epoch
 
     # --- taking ---------------------------------------------------------------------------------------------------
 
@@ -174,7 +186,7 @@ class Later:
             check_due_us(due_us, now_us, self.settings.ahead_s_max)
         self._check_room(owner, topic, len(batch))
         kept = waiting_batch(batch, topic, partition)
-        slot = self._slot(owner, slot_of(batch.timestamp_us_min, now_us))
+        slot = self._slot(owner, slot_of(batch.timestamp_us_min, now_us), self._node.log.epoch)
         self._join()
         number = next(self._requests)
         dues_us = tuple(event.timestamp_us for event in kept)
@@ -202,20 +214,20 @@ class Later:
                 limit=limits.pending_max,
             )
 
-    def _slot(self, owner: str, partition: int) -> Slot:
+    def _slot(self, owner: str, partition: int, epoch: Epoch) -> Slot:
         waiting = Stream(waiting_topic(owner), self._me, partition)
-        slot = self._by_stream.get(waiting)
+        slot = self._by_stream.get((waiting, epoch))
         if slot is None:
-            slot = Slot(len(self._slots), owner, waiting, Stream(done_topic(owner), self._me, partition))
+            slot = Slot(len(self._slots), owner, waiting, epoch, Stream(done_topic(owner), self._me, partition))
             self._slots.append(slot)
-            self._by_stream[waiting] = slot
-            heappush(self._unread, (self._begin_us(waiting), slot.number))
+            self._by_stream[waiting, epoch] = slot
+            heappush(self._unread, (self._begin_us(waiting, epoch), slot.number))
         return slot
 
-    def _begin_us(self, waiting: Stream) -> int:
+    def _begin_us(self, waiting: Stream, epoch: Epoch) -> int:
         """When the first event of a slot may be due. A slot may be of long ago: its last event says so."""
         begin_us = slot_begin_us(waiting.partition, self.now_us())
-        state = self._node.log.find(waiting, self._node.log.epoch)
+        state = self._node.log.find(waiting, epoch)
         return begin_us if state is None or state.start == state.end else min(begin_us, state.latest_us)
 
     def _count(self, slot: Slot, more: int) -> None:
@@ -288,35 +300,43 @@ class Later:
     def _read_marks(self, slot: Slot) -> None:
         if slot.done is not None:
             return
-        log = self._node.log
-        state = log.find(slot.waiting, log.epoch)
+        state = self._node.log.find(slot.waiting, slot.epoch)
         slot.base = slot.known = 0 if state is None else state.start
         slot.done = bytearray()
-        marks = log.find(slot.marks, log.epoch)
-        at = 0 if marks is None else marks.start
-        while marks is not None and at < marks.durable:
-            try:
-                batches = [Batch.read_stored(data) for data in log.read(slot.marks, log.epoch, at)]
-            except PositionExpired:  # tidied meanwhile, with what they were for
-                break
-            if not batches:
-                break
-            for offset in read_marks(batches):
+        for epoch in self._epochs:
+            for offset in self._marks(slot, epoch) if epoch >= slot.epoch else ():
                 if offset >= slot.base:
                     slot.set_done(offset, True)
+
+    def _marks(self, slot: Slot, epoch: Epoch) -> Iterator[int]:
+        """Offsets of events that are done, by the marks of the same epoch or of a later one."""
+        marks = self._node.log.find(slot.marks, epoch)
+        at, before = 0 if marks is None else marks.start, None if epoch == slot.epoch else slot.epoch
+        while marks is not None and at < marks.durable:
+            try:
+                batches = [Batch.read_stored(data) for data in self._node.log.read(slot.marks, epoch, at)]
+            except PositionExpired:  # tidied meanwhile, with what they were for
+                return
+            except EventsLost as error:  # what they were for is delivered again: better twice than not at all
+                self._node.count_refusal(error)
+                at = error.loss.end
+                continue
+            if not batches:
+                return
+            yield from read_marks(batches, before)
             at = batches[-1].end_offset
 
     def _read_piece(self, slot: Slot) -> bool:
         """Whether there may be more."""
         log = self._node.log
-        state = log.find(slot.waiting, log.epoch)
+        state = log.find(slot.waiting, slot.epoch)
         if state is None or slot.known >= state.durable:
             assert slot.done is not None, "its marks were read"
             waiting = slot.known - slot.base - sum(slot.done[: slot.known - slot.base]) + slot.in_flight
             self._count(slot, max(waiting, 0) - slot.pending)
             return False
         slot.known = max(slot.known, state.start)
-        stored = log.read(slot.waiting, log.epoch, slot.known, bytes_max=READ_BYTES)
+        stored = log.read(slot.waiting, slot.epoch, slot.known, bytes_max=READ_BYTES)
         for batch in map(Batch.read_stored, stored):
             first = max(slot.known, batch.base_offset)
             times = batch.timestamps.to_pylist() if batch.few is None else batch.few.timestamps_us
@@ -351,6 +371,8 @@ class Later:
             )
             size += len(event.payload) + WAITING_BYTES
             due.append(each)
+            slot.set_done(each.offset, True)  # at once: after a cancellation that failed it is in the index twice
+            slot.in_flight += 1
         if due:
             self._hand_over(due, events, now_us)
 
@@ -367,24 +389,24 @@ class Later:
         return found
 
     def _hand_over(self, due: list[Due], events: dict[tuple[Topic, int], list[Event]], now_us: int) -> None:
-        marks: dict[int, list[int]] = {}
+        marks: dict[Stream, list[bytes]] = {}
         for each in due:
             slot = self._slots[each.slot]
-            slot.set_done(each.offset, True)
-            slot.in_flight += 1
-            marks.setdefault(each.slot, []).append(each.offset)
+            marks.setdefault(slot.marks, []).append(self._mark(slot, each.offset))
         delivering = Delivering(due)
         parts: list[Part] = []
         for (topic, partition), some in events.items():
             parts.append(Part(next(self._requests), topic, partition, Batch.from_events(some)))
-        for number, offsets in marks.items():
-            stream = self._slots[number].marks
-            parts.append(Part(next(self._requests), stream.topic, stream.partition, mark_batch(offsets, now_us)))
+        for stream, theirs in marks.items():
+            parts.append(Part(next(self._requests), stream.topic, stream.partition, mark_batch(theirs, now_us)))
         delivering.left = len(parts)
         self._open |= dict.fromkeys((part.request for part in parts), delivering)
         self._deliveries += 1
         self._join()
         self._node.publish_as_one(self, parts)
+
+    def _mark(self, slot: Slot, offset: int) -> bytes:
+        return mark(offset, None if slot.epoch == self._node.log.epoch else slot.epoch)
 
     def _delivered(self, delivering: Delivering) -> None:
         delivering.left -= 1
@@ -414,7 +436,7 @@ class Later:
 
     def _find(self, slot: Slot, offset: int) -> Waiting | None:
         """A waiting event; None if there is none at that offset."""
-        event_id = EventId(slot.waiting, self._node.log.epoch, offset)
+        event_id = EventId(slot.waiting, slot.epoch, offset)
         for base, events in self._decoded(slot, offset):
             if base <= offset < base + len(events):
                 return read_waiting(event_id, events[offset - base])
@@ -422,14 +444,14 @@ class Later:
 
     def _decoded(self, slot: Slot, offset: int) -> Iterator[tuple[int, list[Event]]]:
         """The batch with an offset: those of one batch are often due one after the other."""
-        for (stream, base), events in reversed(self._batches.items()):
-            if stream == slot.waiting and base <= offset < base + len(events):
+        for (stream, epoch, base), events in reversed(self._batches.items()):
+            if (stream, epoch) == (slot.waiting, slot.epoch) and base <= offset < base + len(events):
                 yield base, events
                 return
-        for data in self._node.log.read(slot.waiting, self._node.log.epoch, offset, offset + 1, 1):
+        for data in self._node.log.read(slot.waiting, slot.epoch, offset, offset + 1, 1):
             batch = Batch.read_stored(data)
             events = list(batch)
-            self._batches[slot.waiting, batch.base_offset] = events
+            self._batches[slot.waiting, slot.epoch, batch.base_offset] = events
             if len(self._batches) > BATCHES_KEPT:
                 self._batches.popitem(last=False)
             yield batch.base_offset, events
@@ -502,7 +524,8 @@ class Later:
         size = looked = 0
         for slot in self._in_order(owner, after):
             self._read_marks(slot)
-            first = 0 if after is None or after.stream != slot.waiting else after.offset + 1
+            is_last = after is not None and (after.stream, after.epoch) == (slot.waiting, slot.epoch)
+            first = after.offset + 1 if after is not None and is_last else 0
             for offset, event in self._events(slot, first):
                 if slot.is_done(offset):
                     continue
@@ -511,7 +534,7 @@ class Later:
                 looked += 1
                 size += len(event.payload) + WAITING_BYTES
                 with suppress(UsageError):
-                    found.append(read_waiting(EventId(slot.waiting, self._node.log.epoch, offset), event))
+                    found.append(read_waiting(EventId(slot.waiting, slot.epoch, offset), event))
             await asyncio.sleep(0)
         return found, False
 
@@ -519,20 +542,20 @@ class Later:
         """Slots with something in them, from that of ``after`` on."""
         now_us = self.now_us()
 
-        def order(slot: Slot) -> tuple[int, Stream]:
-            return slot_begin_us(slot.waiting.partition, now_us) // SLOT_US, slot.waiting
+        def order(slot: Slot) -> tuple[int, Stream, Epoch]:
+            return slot_begin_us(slot.waiting.partition, now_us) // SLOT_US, slot.waiting, slot.epoch
 
         slots = sorted((each for each in self._slots if each.pending and owner in (None, each.owner)), key=order)
-        last = None if after is None else self._by_stream.get(after.stream)
+        last = None if after is None else self._by_stream.get((after.stream, after.epoch))
         return slots if last is None else [each for each in slots if order(each) >= order(last)]
 
     def _events(self, slot: Slot, first: int) -> Iterator[tuple[int, Event]]:
         log = self._node.log
-        state = log.find(slot.waiting, log.epoch)
+        state = log.find(slot.waiting, slot.epoch)
         at = 0 if state is None else max(first, state.start)
         while state is not None and at < state.durable:
             try:
-                stored = log.read(slot.waiting, log.epoch, at, bytes_max=READ_BYTES)
+                stored = log.read(slot.waiting, slot.epoch, at, bytes_max=READ_BYTES)
             except EventsLost as error:
                 at = error.loss.end
                 continue
@@ -563,7 +586,7 @@ class Later:
         number = next(self._requests)
         self._open[number] = cancelling
         self._join()
-        batch = mark_batch([event.offset], self.now_us())
+        batch = mark_batch([self._mark(slot, event.offset)], self.now_us())
         self._node.publish(self, number, slot.marks.topic, slot.marks.partition, batch, 0)
         await asyncio.shield(cancelling.done)
         return found
@@ -575,20 +598,20 @@ class Later:
             raise UsageError("not the id of an event that waits: weft later ls shows them", event=str(event))
         if event.stream.origin != self._me:
             raise WaitsElsewhere("this event waits at another node", node=event.stream.origin, asked=self._me)
-        slot = self._by_stream.get(event.stream)
-        if slot is None or owner not in (None, of) or event.epoch != self._node.log.epoch:
+        slot = self._by_stream.get((event.stream, event.epoch))
+        if slot is None or owner not in (None, of):
             raise NotWaiting("no such event waits here for you", event=str(event), node=self._me)
         return slot
 
     # --- for maintenance and metrics ------------------------------------------------------------------------------
 
-    def tidied(self, cut: Iterable[tuple[Stream, int]]) -> None:
+    def tidied(self, cut: Iterable[tuple[Stream, Epoch, int]]) -> None:
         """From any thread: of these streams, what is before an offset has left the log."""
         self._loop.call_soon_threadsafe(self._forget, list(cut))
 
-    def _forget(self, cut: list[tuple[Stream, int]]) -> None:
-        for stream, start in cut:
-            slot = self._by_stream.get(stream)
+    def _forget(self, cut: list[tuple[Stream, Epoch, int]]) -> None:
+        for stream, epoch, start in cut:
+            slot = self._by_stream.get((stream, epoch))
             if slot is not None and slot.done is not None and start > slot.base:
                 del slot.done[: start - slot.base]
                 slot.base = start

@@ -35,6 +35,8 @@ from weft.node.metrics import Metrics
 from weft.node.peers import KeyPeers, LinkInputs, LinkNews
 from weft.node.refusals import Refusals
 from weft.node.schedules import MayPublish, Schedules, anybody_may
+from weft.node.schema_gate import SchemaGate
+from weft.node.schemas import Schemas
 from weft.node.storage import Storage
 from weft.node.tracing import NodeTracing
 from weft.node.twins import TwinWatch
@@ -106,8 +108,9 @@ class Machinery:
         states = StateNotary(outside.notary)
         lacking = {Feature.SIGNED: not states.signs, Feature.KEYS: outside.keys is None}
         self._features = frozenset(each for each in Feature if not lacking.get(each))
-        self.members = Members(own, settings.members, outside.chance, settings.seeds, states.sign)
         self.broker = Broker(self.node_id, storage.log, settings.broker, outside.wall_offset_s)
+        talk = self.broker.group_work
+        self.members = Members(own, settings.members, outside.chance, settings.seeds, states.sign, lambda: talk.talked)
         ends = {(state.stream, state.epoch): state.durable for state in storage.log.states()}
         now_us = partial(_unix_us, outside.now_s, outside.wall_offset_s)
         self.hops = Hops(ends, self.broker.subscriptions, now_us)
@@ -134,6 +137,8 @@ class Machinery:
             lambda: int((outside.now_s() + outside.wall_offset_s) * 1000),
             self._epoch_of,
         )
+        self.clients.checks = self.schema_gate = SchemaGate(outside.now_s, logger)
+        self.schemas = Schemas(self.kv, storage.log, self.schema_gate, outside.wall_us)
         self.calls = NodeCalls(
             self.broker.calls, self.clients, self._feed, outside.now_s, int(outside.chance.random() * (1 << 62))
         )

@@ -21,9 +21,9 @@ from weft.log.errors import DiskFull
 from weft.log.kv_compaction import WRITINGS_MAX, compact_bucket
 from weft.log.records import StreamState
 from weft.log.retention import Expired, RetentionRule, cut_before, retain
-from weft.model import Batch, NodeId, Stream, Topic, matches
+from weft.model import Batch, Epoch, NodeId, Stream, Topic, matches
 from weft.model.key_value import KEY_VALUES, Revision
-from weft.model.later import LATER_PREFIX, done_topic, owner_of_waiting, read_marks
+from weft.model.later import DONE_SUFFIX, LATER_PREFIX, owner_of_waiting, read_marks
 
 
 class Maintenance:
@@ -164,63 +164,72 @@ class BucketTidying:
 
 class LaterTidying:
     """Takes away events for later that were delivered or cancelled, from the front of their streams, and their marks
-    once the stream of events is empty. ``tidied`` hears what has left the log, from the thread of maintenance."""
+    once nothing is left that they may be for: marks are for events of their own epoch and of those before it.
+    ``tidied`` hears what has left the log, from the thread of maintenance."""
 
-    def __init__(self, log: Log, me: NodeId, tidied: Callable[[Sequence[tuple[Stream, int]]], None]) -> None:
+    def __init__(self, log: Log, me: NodeId, tidied: Callable[[Sequence[tuple[Stream, Epoch, int]]], None]) -> None:
         self._log = log
         self._me = me
         self._tidied = tidied
-        self._looked: dict[Stream, tuple[int, int]] = {}  # streams of events, and how far they and their marks went
+        self._looked: dict[Stream, list[int]] = {}  # streams of events, and how far they and their marks went
 
     def round(self) -> list[Expired]:
         """What was taken. Raise StorageError, with what was done so far done."""
-        states = {
-            state.stream: state
-            for state in self._log.states()
-            if state.stream.topic.startswith(LATER_PREFIX) and self._is_ours(state)
-        }
+        states: dict[Stream, list[StreamState]] = {}
+        for state in self._log.states():
+            if state.stream.topic.startswith(LATER_PREFIX) and self._is_ours(state):
+                states.setdefault(state.stream, []).append(state)
         self._log.look_flushed()
         cut: list[Expired] = []
         wants_segment = False
-        for stream, state in states.items():
-            owner = owner_of_waiting(stream.topic)
-            marks = None if owner is None else states.get(Stream(done_topic(owner), stream.origin, stream.partition))
-            if marks is None or self._looked.get(stream) == (state.durable, marks.durable):
+        for marked, marks in states.items():
+            topic = marked.topic.removesuffix(DONE_SUFFIX)
+            if topic == marked.topic or owner_of_waiting(topic) is None:
                 continue
-            has_more = self._tidy(state, marks, cut)
+            waiting = states.get(Stream(Topic(topic), marked.origin, marked.partition), [])
+            seen = [state.durable for state in (*waiting, *marks)]
+            if self._looked.get(marked) == seen:
+                continue
+            has_more = self._tidy(waiting, marks, cut)
             wants_segment = wants_segment or has_more
             if not has_more:
-                self._looked[stream] = (state.durable, marks.durable)
+                self._looked[marked] = seen
         if cut:
-            self._tidied([(each.stream, each.end) for each in cut])
+            self._tidied([(each.stream, each.epoch, each.end) for each in cut])
         if wants_segment:
             with suppress(DiskFull):
                 self._log.begin_segment()
         return cut
 
     def _is_ours(self, state: StreamState) -> bool:
-        return state.stream.origin == self._me and state.epoch == self._log.epoch
+        return state.stream.origin == self._me and state.epoch <= self._log.epoch
 
-    def _tidy(self, state: StreamState, marks: StreamState, cut: list[Expired]) -> bool:
+    def _tidy(self, waiting: list[StreamState], marks: list[StreamState], cut: list[Expired]) -> bool:
         """Whether more could go if the segment were ended."""
+        cuts = [(state, self._first_waiting(state, marks)) for state in waiting]
+        has_more = self._cut(cuts, cut)
+        left = [state.epoch for state in waiting if state.start < state.end]
+        done = [(state, state.end) for state in marks if not any(epoch <= state.epoch for epoch in left)]
+        return self._cut(done, cut) or has_more
+
+    def _cut(self, cuts: list[tuple[StreamState, int]], cut: list[Expired]) -> bool:
         has_more = False
-        first = self._first_waiting(state, marks)
-        if first > state.start:
-            taken, has_more = cut_before(self._log, state, first)
-            cut += [] if taken is None else [taken]
-        if state.start == state.end and marks.start < marks.end:
-            taken, marks_too = cut_before(self._log, marks, marks.end)
-            cut += [] if taken is None else [taken]
-            has_more = has_more or marks_too
+        for state, end in cuts:
+            if end > state.start:
+                taken, more = cut_before(self._log, state, end)
+                cut += [] if taken is None else [taken]
+                has_more = has_more or more
         return has_more
 
-    def _first_waiting(self, state: StreamState, marks: StreamState) -> int:
+    def _first_waiting(self, state: StreamState, marks: list[StreamState]) -> int:
         """The first event that is neither delivered nor cancelled; the end of the stream if there is none."""
-        end, done, at = state.durable, set[int](), marks.start
-        while stored := self._log.read(marks.stream, marks.epoch, at):
-            batches = [Batch.read_stored(data) for data in stored]
-            done.update(read_marks(batches))
-            at = batches[-1].end_offset
+        end, done = state.durable, set[int]()
+        for each in marks:
+            at, before = each.start, None if each.epoch == state.epoch else state.epoch
+            while each.epoch >= state.epoch and (stored := self._log.read(each.stream, each.epoch, at)):
+                batches = [Batch.read_stored(data) for data in stored]
+                done.update(read_marks(batches, before))
+                at = batches[-1].end_offset
         return next((offset for offset in range(state.start, end) if offset not in done), end)
 
 

@@ -31,10 +31,12 @@ from weft.node.figures import (
     NodeFigures,
     PeerFigures,
     ScheduleFigures,
+    SchemaFigures,
 )
 
 PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
 GROUP_LABELS_MAX: Final = 256  # as peers
+SCHEMA_LABELS_MAX: Final = 256  # likewise
 REFUSAL_LABELS_MAX: Final = 32  # codes of refusals; there are fifteen
 US_PER_S: Final = 1_000_000
 QUANTILES: Final = (0.5, 0.95)
@@ -282,6 +284,18 @@ LATER_LATE: Final = Definition(
     "weft_later_late_total", Kind.COUNTER, "Of those, the ones that were delivered more than a second late."
 )
 LATER_CANCELLED: Final = Definition("weft_later_cancelled_total", Kind.COUNTER, "Events that were cancelled in time.")
+SCHEMA_CHECKED: Final = Definition(
+    "weft_schema_checked_events_total",
+    Kind.COUNTER,
+    "Events that were published here and looked at by the schema of their topic.",
+    ("schema",),
+)
+SCHEMA_FAULTS: Final = Definition(
+    "weft_schema_faults_total",
+    Kind.COUNTER,
+    "Of those, the ones that broke it; of a batch that is refused, the first one.",
+    ("schema",),
+)
 SCHEDULES: Final = Definition("weft_schedule_schedules", Kind.GAUGE, "Schedules that the mesh has.")
 SCHEDULE_FIRED: Final = Definition(
     "weft_schedule_fired_total", Kind.COUNTER, "Times of schedules that this node fired."
@@ -396,6 +410,9 @@ class Metrics(Collector):
             yield from _of_later(figures.later)
         if figures.schedules is not None:
             yield from _of_schedules(figures.schedules)
+        schemas = bounded_schemas(figures.schemas)
+        yield _family(SCHEMA_CHECKED, [((each.pattern,), each.checked) for each in schemas])
+        yield _family(SCHEMA_FAULTS, [((each.pattern,), each.faults) for each in schemas])
         if figures.exmp is not None:
             yield from _of_exmp(figures.exmp)
         if figures.calls is not None:
@@ -570,6 +587,16 @@ def _of_schedules(figures: ScheduleFigures) -> Iterator[Metric]:
     yield _single(SCHEDULE_LATE, figures.late)
     yield _single(SCHEDULE_MISSED, figures.missed)
     yield _single(SCHEDULE_REFUSED, figures.refused)
+
+
+def bounded_schemas(schemas: Iterable[SchemaFigures]) -> list[SchemaFigures]:
+    """By pattern, those beyond the bound as one."""
+    ordered = sorted(schemas, key=lambda each: each.pattern)
+    rest = ordered[SCHEMA_LABELS_MAX:]
+    if not rest:
+        return ordered
+    joined = SchemaFigures(OTHER, sum(each.checked for each in rest), sum(each.faults for each in rest))
+    return [*ordered[:SCHEMA_LABELS_MAX], joined]
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:

@@ -165,7 +165,13 @@ class Node:
         keys = NodeKeyAnswers(self.node_id, self.protection.keys, self.clients.quotas, self.protection.look)
         machinery = self._machinery
         handlers |= mesh_handlers(
-            self.clients, machinery.kv, machinery.calls, machinery.later, machinery.schedules, access
+            self.clients,
+            machinery.kv,
+            machinery.calls,
+            machinery.later,
+            machinery.schedules,
+            machinery.schemas,
+            access,
         )
         handlers |= admin_handlers(self.answers, keys, access, self.clients.held)
         handlers.update(self.links.handlers())
@@ -452,6 +458,7 @@ class Node:
             calls=self._machinery.calls.figures(),
             later=self._machinery.later.figures(),
             schedules=self._machinery.schedules.figures(),
+            schemas=self._machinery.schema_gate.figures(),
             exmp=None if exmp is None else exmp.request_figures(),
             certificate_expires_s=self.protection.expires_in_s(),
             certificate_renewals=self.protection.renewals,

@@ -8,9 +8,10 @@ kept in one write: after a crash both are there, or neither.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -41,6 +42,8 @@ from weft.port.kv import Write
 from weft.port.later import LaterSettings
 from weft.port.node import MeshNode
 from weft.port.schedules import NoSchedule, ScheduleView
+from weft.port.schemas import Payloads
+from weft.schema.errors import SchemaBroken
 
 SETTLE_US: Final = 5_000_000  # after a start: to hear who is there, and what was fired meanwhile
 ABSENT_US: Final = 20_000_000  # without a look: the machine slept, or its clock was set; then it is as after a start
@@ -99,7 +102,7 @@ class Schedules:
         self.late = 0
         self.missed = 0
         self.refusals = 0
-        kv.heard = self._heard
+        kv.listen(self._heard)
 
     # --- what the mesh has ----------------------------------------------------------------------------------------
 
@@ -187,6 +190,26 @@ class Schedules:
             self._refused[name] = at_us
             self.refusals += 1
             self._logger.warning("schedule_stopped", schedule=name, topic=topic, by=schedule.by, reason=STOPPED)
+            return
+        self._firing[name] = at_us
+        checked = partial(self._fire_checked, name, schedule, at_us, missed, now_us)
+        self._node.checks.check(self, topic, Payloads([schedule.payload]), checked, first_only=True)
+
+    def _fire_checked(
+        self,
+        name: str,
+        schedule: Schedule,
+        at_us: int,
+        missed: int,
+        now_us: int,
+        broken: Mapping[int, SchemaBroken],
+    ) -> None:
+        del self._firing[name]
+        topic = Topic(schedule.topic)
+        for error in broken.values():
+            self._refused[name] = at_us
+            self.refusals += 1
+            self._logger.warning("schedule_stopped", schedule=name, topic=topic, by=schedule.by, reason=str(error))
             return
         headers = {**schedule.headers, NAME: name, TIME: _iso(at_us)}
         batch = Batch.from_events([Event(schedule.payload, now_us, schedule.key, headers)])

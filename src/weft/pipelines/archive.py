@@ -1,16 +1,18 @@
-"""``archive``: topics to a lake table of raw events, exactly once. (SPK-03)
+"""``archive``: topics to a lake table, exactly once: of raw events (SPK-03), or of typed ones (LAK-02).
 
 Rows are events as the source gives them, with their identity (topic, origin, epoch, partition, offset), and the day of
 their timestamp to partition by. Within a file rows are sorted by topic, so that readers of one topic skip the rest:
 a thousand topics need no thousand files per batch. ``layout.topics`` adds a partition by topic where that pays.
-Events go from the log into files without passing the JVM (``ranges``).
+Events go from the log into files without passing the JVM (``ranges``). With ``[typed]``, payloads become columns
+(``typed``), and what cannot is in a second table.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -28,8 +30,11 @@ from weft.pipelines.base import Streaming
 from weft.pipelines.lake.goals import FRESHNESS_S_MAX, FRESHNESS_S_MIN, Goal, trigger_ms
 from weft.pipelines.ranges import only_ranges, read_ranges
 from weft.pipelines.settings import AVAILABLE_NOW, SourceSection, StreamingSettings
+from weft.pipelines.typed.settings import DeadLettersSection, TypedSection, dead_letters
+from weft.pipelines.typed.tables import LetterCount, TypedTables
 from weft.pipelines.upkeep import Done, Keeper, UpkeepSection, keeping
-from weft.spark.offsets import place_of, to_json
+from weft.spark.connection import Connection
+from weft.spark.offsets import Place, place_of, to_json
 from weft.spark.option_values import parse_duration
 from weft.spark.selection import parse_selection
 
@@ -98,6 +103,14 @@ class ArchiveSettings(StreamingSettings):
     table: ArchiveTableSection
     layout: LayoutSection = LayoutSection()
     upkeep: UpkeepSection = UpkeepSection()
+    typed: TypedSection | None = None
+    dead_letters: DeadLettersSection | None = None
+
+    @model_validator(mode="after")
+    def _typed_has_dead_letters(self) -> Self:
+        if self.dead_letters is not None and self.typed is None:
+            raise ValueError("[dead_letters] is for a typed archive: add [typed]")
+        return self
 
     @model_validator(mode="after")
     def _one_trigger(self) -> Self:
@@ -113,6 +126,23 @@ class ArchiveSettings(StreamingSettings):
     def table_settings(self) -> lake.TableSettings:
         return self.table.settings(partition_by=self.layout.events().partition_by(), sort_by=self.layout.sort_by)
 
+    def typed_tables(self) -> TypedTables | None:
+        """Where typed events go; None: they are raw."""
+        if self.typed is None:
+            return None
+        return TypedTables(
+            source=self.typed.source(Connection.from_options(self.mesh.options()), self.source.subscribe),
+            table=self.table_settings(),
+            dead_letters=dead_letters(self.dead_letters, self.table),
+            layout=self.layout.events(),
+            strict=self.typed.strict,
+            checkpoint=str(self.run.checkpoint),
+        )
+
+    def tables(self) -> list[lake.TableSettings]:
+        typed = self.typed_tables()
+        return [self.table_settings(), *([] if typed is None else [typed.dead_letters])]
+
     def trigger_arguments(self) -> dict[str, Any]:
         """For ``DataStreamWriter.trigger``: often enough for the goal, and no oftener."""
         if self.table.freshness is None or self.ends:
@@ -125,55 +155,80 @@ class ArchiveSettings(StreamingSettings):
 
 def start(spark: SparkSession, settings: ArchiveSettings) -> Sequence[StreamingQuery]:
     """One query, from the mesh to the table."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     name = settings.name or NAME
-    table, events = settings.table_settings(), settings.layout.events()
-    made = lake.Made(from_arrow_schema(events.columns()), events.rows)
-    lake.prepare(table, made.schema)
+    write = _raw(settings) if (typed := settings.typed_tables()) is None else typed
+    write.prepare(spark)
     options = settings.mesh.options() | settings.source.options(name)
-    if not _has_begun(settings.run.checkpoint) and (known := archived(spark, table, settings.source.subscribe)):
+    if not _has_begun(settings.run.checkpoint) and (
+        known := archived(spark, settings.tables(), settings.source.subscribe)
+    ):
         options.pop("startingTimestamp", None)
         options["startingOffsets"] = known
-
-    checkpoint = str(settings.run.checkpoint)
-
-    def write(ranges: DataFrame, batch: int) -> None:
-        lake.append_batch(only_ranges(ranges), table, query=lake.query_id(checkpoint), batch=batch, made=made)
-
     writer = read_ranges(spark, options).writeStream.foreachBatch(write)
-    writer = writer.queryName(name).option("checkpointLocation", checkpoint)
+    writer = writer.queryName(name).option("checkpointLocation", str(settings.run.checkpoint))
     return [writer.trigger(**settings.trigger_arguments()).start()]
+
+
+@dataclass(frozen=True, slots=True)
+class RawTable:
+    """For ``foreachBatch``: writes the events of ranges. Spark Connect pickles it."""
+
+    table: lake.TableSettings
+    layout: Events
+    checkpoint: str
+
+    def prepare(self, spark: SparkSession) -> None:
+        """Make the table, or see that it fits."""
+        lake.prepare(self.table, self._made().schema)
+
+    def __call__(self, ranges: DataFrame, batch: int) -> None:
+        query = lake.query_id(self.checkpoint)
+        lake.append_batch(only_ranges(ranges), self.table, query=query, batch=batch, made=self._made())
+
+    def _made(self) -> lake.Made:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return lake.Made(from_arrow_schema(self.layout.columns()), self.layout.rows)
+
+
+def _raw(settings: ArchiveSettings) -> RawTable:
+    return RawTable(settings.table_settings(), settings.layout.events(), str(settings.run.checkpoint))
 
 
 @contextmanager
 def keep(
     spark: SparkSession, settings: ArchiveSettings, queries: Sequence[StreamingQuery], say: Callable[[str], None]
 ) -> Iterator[Done]:
-    """Keep the table in order while its query runs."""
-    table = lake.open_table(settings.table_settings())
-    keeper = Keeper(spark, table, settings.goal(), settings.upkeep.grace_hours * 3600, say)
-    with keeping(keeper, queries, to_the_end=settings.ends):
-        yield keeper.done
+    """Keep the tables in order while their query runs."""
+    first, *others = [lake.open_table(each) for each in settings.tables()]
+    goals = [settings.goal(), *(Goal(each.settings.file_bytes, None, settings.upkeep.share) for each in others)]
+    grace_s = settings.upkeep.grace_hours * 3600
+    keepers = [Keeper(spark, table, goal, grace_s, say) for table, goal in zip((first, *others), goals, strict=True)]
+    done = keepers[0].done
+    done.beside = [*(keeper.done for keeper in keepers[1:]), *map(LetterCount, others)]
+    with ExitStack() as stack:
+        for keeper in keepers:
+            stack.enter_context(keeping(keeper, queries, to_the_end=settings.ends))
+        yield done
 
 
-def archived(spark: SparkSession, table: lake.TableSettings, subscribe: str) -> str | None:
-    """Where to go on if the checkpoint is lost, as the option startingOffsets: behind what the table has.
+def archived(spark: SparkSession, tables: Sequence[lake.TableSettings], subscribe: str) -> str | None:
+    """Where to go on if the checkpoint is lost, as the option startingOffsets: behind what the tables have.
 
     Spark would begin anew, and every event that is still in the log would be in the table twice.
     """
     from pyspark.sql import functions as f
 
-    opened = lake.open_table(table)
-    if not (files := opened.files()):
-        return None
-    streams = opened.read(spark, files).groupBy(*STREAM_COLUMNS).agg(f.max("offset").alias("last")).collect()
     wanted = parse_selection("subscribe", subscribe)
-    known = {
-        place_of(row.topic, row.origin, row.partition, row.epoch): row.last + 1
-        for row in streams
-        if wanted.selects_topic(parse_topic(row.topic))
-    }
+    known: dict[Place, int] = {}
+    for table in map(lake.open_table, tables):
+        if not (files := table.files()):
+            continue
+        streams = table.read(spark, files).groupBy(*STREAM_COLUMNS).agg(f.max("offset").alias("last")).collect()
+        for row in streams:
+            place = place_of(row.topic, row.origin, row.partition, row.epoch)
+            if wanted.selects_topic(parse_topic(row.topic)):
+                known[place] = max(known.get(place, 0), row.last + 1)
     return json.dumps(to_json(known)) if known else None
 
 

@@ -31,13 +31,17 @@ class Events:
 
     def columns(self) -> pa.Schema:
         """An event's own, then those that the table is partitioned by."""
+        return pa.schema([*schema_of(COLUMNS), *self.partitions()])
+
+    def partitions(self) -> pa.Schema:
+        """The columns that the table is partitioned by."""
         added = [("date", pa.date32())]
         if self.by_topic is not None:
             added.append((self.by_topic.name, self.by_topic.kind))
-        return pa.schema([*schema_of(COLUMNS), *added])
+        return pa.schema(added)
 
     def partition_by(self) -> tuple[str, ...]:
-        return tuple(self.columns().names[len(COLUMNS) :])
+        return tuple(self.partitions().names)
 
     def rows(self, ranges: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Fetch what is to be read."""
@@ -45,12 +49,17 @@ class Events:
 
     def laid_out(self, events: pa.RecordBatch) -> pa.RecordBatch:
         """Events with the columns that the table is partitioned by."""
-        added = [days(events.column("timestamp"))]
+        added = self.partition_columns(events)
+        return pa.RecordBatch.from_arrays([*events.columns, *added.values()], schema=self.columns())
+
+    def partition_columns(self, events: pa.RecordBatch) -> dict[str, pa.Array]:
+        """Just these, by their names."""
+        added = {"date": days(events.column("timestamp"))}
         if self.by_topic is not None:
             topics = events.column("topic").dictionary_encode()
             values = [self.by_topic.of_topic(topic) for topic in topics.dictionary.to_pylist()]
-            added.append(pa.array(values, self.by_topic.kind).take(topics.indices))
-        return pa.RecordBatch.from_arrays([*events.columns, *added], schema=self.columns())
+            added[self.by_topic.name] = pa.array(values, self.by_topic.kind).take(topics.indices)
+        return added
 
 
 def first_token(topic: str) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from weft.errors import UsageError
+from weft.lake.tables import check_place
 from weft.pipelines import lake
-from weft.pipelines.lake.table import check_place
 from weft.pipelines.settings import PipelineSettings, RunSection
 from weft.spark.connection import Connection
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from weft.wire.coaty import EventType
 
 PREFIX: Final = "coaty"
+RAW: Final = "RAW"  # in place of an event code: bytes on a topic that is not Coaty's own, whatever it is called
 # For Spark, before anything is decoded: topics of Advertise and Deadvertise events, and some that only look like it.
 ADVERTISING: Final = rf"^{PREFIX}\..+\.({EventType.ADVERTISE}|{EventType.DEADVERTISE})(\.|$)"
 
@@ -21,11 +22,14 @@ class CoatyTopic(NamedTuple):
 
 
 def parse_mesh_topic(topic: str) -> CoatyTopic | None:
-    """None for topics that are not of Coaty. Namespaces may have dots; the first event code after one ends it."""
+    """None for topics that are not of Coaty, and for raw ones. Namespaces may have dots; the first event code after one
+    ends it, and so does ``RAW``."""
     prefix, *tokens = topic.split(".")
     if prefix != PREFIX:
         return None
     for place, token in enumerate(tokens[1:], 1):
+        if token == RAW:
+            return None
         if token in _CODES:
             return CoatyTopic(".".join(tokens[:place]), EventType(token))
     return None

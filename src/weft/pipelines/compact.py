@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field
 
 from weft.configuration import Section
+from weft.lake.files import DataFile, WrittenFile
 from weft.limits import LAKE_COMMIT_ATTEMPTS, MIB
 from weft.pipelines import lake
 from weft.pipelines.base import Job, JobRun, Outcome
 from weft.pipelines.lake.compaction import QUERY, Bin, plan, rewrite
-from weft.pipelines.lake.files import DataFile, WrittenFile
 from weft.pipelines.lake.staging import stage
 from weft.pipelines.lake.upsert import latest
 from weft.pipelines.lake.vacuum import vacuum

@@ -19,11 +19,11 @@ from pydantic import Field, field_validator, model_validator
 
 from weft.configuration import Section
 from weft.errors import UsageError
+from weft.lake.settings import IDENTIFIER
 from weft.limits import KIB, MIB, REPLAY_WINDOW_S
 from weft.model import parse_pattern
 from weft.pipelines import lake
 from weft.pipelines.base import Streaming
-from weft.pipelines.lake.settings import IDENTIFIER
 from weft.pipelines.packet.captures import CapturesSection, capture_reader, read_captures
 from weft.pipelines.packet.keys import KeyFiles, keys_here
 from weft.pipelines.packet.marks import KEY_BYTES

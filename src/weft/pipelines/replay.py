@@ -1,4 +1,5 @@
-"""``replay``: history from the lake back into the mesh, with a plan first. (SPK-04)
+"""``replay``: history from the lake back into the mesh, with a plan first. (SPK-04) Or, with the file of a typed
+archive, dead letters into its table. (LAK-02)
 
 Events go to topics of their own, ``replay.<topic>`` unless configured otherwise, and are events of now; where they come
 from stands in their headers. Of each stream they come in order. Each step of the plan is a numbered write of the sink,
@@ -12,17 +13,18 @@ from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from math import ceil
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, model_validator
 
 from weft.client import NotAllowed
 from weft.client.blocking import Client
 from weft.configuration import Section
 from weft.errors import UsageError
+from weft.lake.files import DataFile
 from weft.pipelines import lake
+from weft.pipelines.archive import ArchiveSettings, ArchiveTableSection, LayoutSection
 from weft.pipelines.base import Job, JobRun, Outcome
-from weft.pipelines.lake.files import DataFile
 from weft.pipelines.replay_plan import (
     REPLAY_STRETCHES_MAX,
     Plan,
@@ -34,8 +36,11 @@ from weft.pipelines.replay_plan import (
     plan,
     wait_s,
 )
-from weft.pipelines.settings import JobSettings, SelectionText
+from weft.pipelines.settings import JobSettings, RunSection, SelectionText, SourceSection
 from weft.pipelines.topics import selects
+from weft.pipelines.typed.replaying import replay_letters
+from weft.pipelines.typed.settings import DeadLettersSection, TypedSection
+from weft.pipelines.upkeep import UpkeepSection
 from weft.spark.connection import Connection
 from weft.spark.sink_books import Books
 from weft.spark.sink_rows import check_topic
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
 
 REPLAY_STEP_EVENTS: Final = 100_000  # written by one Spark job, of some seconds: what a killed replay does again
 REPLAY_STEP_EVENTS_MAX: Final = 10_000_000  # 10 GiB of events of 1 KiB, held in executors' memory or on their disks
+RUN_NAME_CHARS_MAX: Final = 64  # as in settings
 REPLAY_TOPICS_SHOWN_MAX: Final = 50  # of a plan for people, who receives each included: a call to the node per topic
 NAME: Final = "replay"
 STREAM: Final = ("topic", "origin", "partition", "epoch")
@@ -331,7 +337,60 @@ def _time(time_us: int) -> str:
     return _moment(time_us).isoformat(timespec="seconds")
 
 
-PIPELINE: Final = Job(NAME, ReplaySettings, run, plans_first=True)
+# --- or dead letters of a typed archive, into its table --------------------------------------------------------------
+
+
+class ReplayFile(JobSettings):
+    """``[replay]`` says what goes back into the mesh. Or it is the file of a typed archive, as it is: then dead letters
+    that fit by now go into the table."""
+
+    table: ArchiveTableSection
+    replay: ReplaySection | None = None
+    typed: TypedSection | None = None
+    dead_letters: DeadLettersSection | None = None
+    source: SourceSection | None = None
+    layout: LayoutSection = LayoutSection()
+    run: RunSection | None = None
+    upkeep: UpkeepSection = UpkeepSection()
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.replay is None) == (self.typed is None):
+            raise ValueError(
+                "give [replay], which says what goes back into the mesh, or the file of an archive with [typed], whose "
+                "dead letters are put into the table"
+            )
+        if self.typed is not None and (self.source is None or self.run is None):
+            raise ValueError("dead letters are replayed with the file of their archive, with [source] and [run]")
+        return self
+
+    def uses_mesh(self) -> bool:
+        return self.typed is None or self.typed.schema_file is None
+
+    def run_name(self, pipeline: str) -> str:
+        """The name in the file of an archive is the archive's, which may be running."""
+        if self.typed is None or self.name is None:
+            return super().run_name(pipeline)
+        return f"{self.name[: RUN_NAME_CHARS_MAX - len(pipeline) - 1]}-{pipeline}"
+
+    def of_common(self) -> dict[str, object]:
+        return {"name": self.name, "report": self.report, "mesh": self.mesh, "spark": self.spark, "table": self.table}
+
+    def archive(self) -> ArchiveSettings:
+        names = ("typed", "dead_letters", "source", "layout", "run", "upkeep")
+        return ArchiveSettings.model_validate(self.of_common() | {name: getattr(self, name) for name in names})
+
+
+def run_file(spark: SparkSession, file: ReplayFile, job: JobRun) -> Outcome:
+    """Either of the two."""
+    if file.typed is None:
+        return run(spark, ReplaySettings.model_validate(file.of_common() | {"replay": file.replay}), job)
+    tables = file.archive().typed_tables()
+    assert tables is not None, "it has [typed]"
+    return replay_letters(spark, tables, job)
+
+
+PIPELINE: Final = Job(NAME, ReplayFile, run_file, plans_first=True)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

@@ -55,7 +55,7 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
     if wish.available_now:
         overrides["run.trigger"] = AVAILABLE_NOW
     settings = validated(pipeline.settings, [Source(str(wish.config), read_file(wish.config)), flags(overrides)])
-    name = settings.name or pipeline.name
+    name = settings.run_name(pipeline.name)
     reads_tables = isinstance(pipeline, Job)
     check(settings, reads_tables=reads_tables, submitted=is_submitted())
     with (

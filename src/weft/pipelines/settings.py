@@ -166,6 +166,10 @@ class PipelineSettings(Section):
     mesh: MeshSection = MeshSection()
     spark: SparkSection = SparkSection()
 
+    def run_name(self, pipeline: str) -> str:
+        """What the run is called; only one of a name runs at a time."""
+        return self.name or pipeline
+
     def uses_mesh(self) -> bool:
         """Whether it talks to nodes: pipelines with a source do, if it is set."""
         return getattr(self, "source", None) is not None

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.errors import UsageError, WeftError
+from weft.lake.settings import TABLE_NAME
 from weft.pipelines.base import Outcome
 from weft.pipelines.catalogue import find
-from weft.pipelines.lake.settings import TABLE_NAME
 from weft.pipelines.records import Records, default_directory
 from weft.pipelines.running import Wish, run
 from weft.visible import visible

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from weft.configuration import Section
+from weft.lake.files import DataFile
 from weft.pipelines import lake
 from weft.pipelines.compact import DAY_COLUMN, merge
-from weft.pipelines.lake.files import DataFile
 from weft.pipelines.lake.goals import Freshness, Goal, Sizes, late_files, rest_s, worthwhile
 from weft.pipelines.lake.vacuum import vacuum
 from weft.pipelines.shuffling import cores_of
@@ -62,12 +62,14 @@ class Done:
     files_after: int = 0
     swept: int = 0
     late_rows: int = 0
+    beside: Sequence[object] = ()  # what others have to say, as text
 
     def __str__(self) -> str:
         told = [
             f"{self.files_before} small files became {self.files_after}" if self.files_before else "",
             f"{self.swept} dead files removed" if self.swept else "",
             f"{self.late_rows:,} late rows kept" if self.late_rows else "",
+            *map(str, self.beside),
         ]
         return ", ".join(filter(None, told))
 

@@ -19,6 +19,7 @@ from weft.log.errors import (
     UnknownStream,
 )
 from weft.model import BadBatch
+from weft.schema.errors import IncompatibleSchema, SchemaBroken
 from weft.security import NotAllowed, Unauthenticated
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -83,6 +84,8 @@ CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
     (Overfull, pb.ERROR_NOT_ALLOWED),
     (RevisionConflict, pb.ERROR_CONFLICT),
     (NotOwner, pb.ERROR_NOT_OWNER),
+    (SchemaBroken, pb.ERROR_SCHEMA_BROKEN),
+    (IncompatibleSchema, pb.ERROR_SCHEMA_INCOMPATIBLE),
     (NoServer, pb.ERROR_NO_SERVER),
     (ServerLost, pb.ERROR_SERVER_LOST),
     (NoReply, pb.ERROR_NO_REPLY),

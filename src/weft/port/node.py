@@ -16,6 +16,7 @@ from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
 from weft.model.traces import SpanRef
 from weft.port.held import HeldBytes, Holding
 from weft.port.quotas import Quotas
+from weft.port.schemas import EventChecks
 from weft.port.ways import Way
 from weft.security.quota import UNLIMITED, Quota
 
@@ -92,6 +93,10 @@ class MeshNode(Protocol):
 
     @property
     def quotas(self) -> Quotas: ...
+
+    @property
+    def checks(self) -> EventChecks:
+        """Asked before anything is published, at every door."""
 
     def addresses(self) -> list[str]:
         """Where clients may go: this node first, then others that are alive."""

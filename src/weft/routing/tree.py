@@ -8,29 +8,22 @@ twice; positions and identities see to that, not routing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
 from weft.model import NodeId
 
 TREES_KEPT_MAX: Final = 16  # of a view: 40 KiB each in a mesh of 1,000 nodes, and half a millisecond to compute again
-PLACES_KEPT_MAX: Final = 4096  # of a view, one per origin for a node: 1 KiB on average, 80 KiB in its own tree
+BRANCHES_KEPT_MAX: Final = 4096  # of a view, one per origin for a node: 1 KiB on average, 80 KiB in its own tree
+SOURCES_KEPT_MAX: Final = 16  # of a view, one per node that is asked about: a node asks about itself
 
 
 Neighbours: TypeAlias = Mapping[NodeId, tuple[NodeId, ...]]
 Parents: TypeAlias = Mapping[NodeId, NodeId | None]  # from the origin (None) outwards; without those out of reach
+Sources: TypeAlias = Mapping[NodeId, NodeId]  # of one node: its parent in the tree of each origin that reaches it
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a node is in an origin's tree. ``branches``: its children in order, each with all nodes it leads to."""
-
-    parent: NodeId | None
-    branches: Mapping[NodeId, frozenset[NodeId]]
-
-
-NOWHERE: Final = Place(None, {})
+Branches: TypeAlias = Mapping[NodeId, frozenset[NodeId]]  # a node's children in order, each with all it leads to
 
 
 class Topology:
@@ -45,7 +38,10 @@ class Topology:
         self._neighbours = _mutual(links)
         # Bound to the links and not to self: a view that is replaced goes at once, with all it has computed.
         self._parents: Callable[[NodeId], Parents] = lru_cache(TREES_KEPT_MAX)(partial(_parents, self._neighbours))
-        self._place: Callable[[NodeId, NodeId], Place] = lru_cache(PLACES_KEPT_MAX)(partial(_place, self._parents))
+        self._branches: Callable[[NodeId, NodeId], Branches] = lru_cache(BRANCHES_KEPT_MAX)(
+            partial(_branches, self._parents)
+        )
+        self._sources: Callable[[NodeId], Sources] = lru_cache(SOURCES_KEPT_MAX)(partial(_sources, self._neighbours))
 
     def updated(self, links: Mapping[NodeId, Iterable[NodeId]]) -> Topology:
         """The view with these links: this very one, trees and all, if they make no difference."""
@@ -53,11 +49,11 @@ class Topology:
 
     def parent(self, origin: NodeId, me: NodeId) -> NodeId | None:
         """Whom ``me`` gets the events of ``origin`` from; None at the origin itself."""
-        return self._place(origin, me).parent
+        return self._sources(me).get(origin)
 
     def children(self, origin: NodeId, me: NodeId) -> tuple[NodeId, ...]:
         """Whom ``me`` may pass the events of ``origin`` on to, in order."""
-        return tuple(self._place(origin, me).branches)
+        return tuple(self._branches(origin, me))
 
     def path(self, origin: NodeId, target: NodeId) -> tuple[NodeId, ...] | None:
         """The nodes from ``origin`` to ``target``, both included; None if there is no way."""
@@ -73,7 +69,7 @@ class Topology:
 
     def next_hops(self, origin: NodeId, me: NodeId, interested: Set[NodeId]) -> tuple[NodeId, ...]:
         """The children, in order, that lead to an interested node or are one."""
-        branches = self._place(origin, me).branches
+        branches = self._branches(origin, me)
         return tuple(child for child, nodes in branches.items() if not nodes.isdisjoint(interested))
 
 
@@ -101,16 +97,29 @@ def _parents(neighbours: Neighbours, origin: NodeId) -> Parents:
     return parents
 
 
-def _place(parents_of: Callable[[NodeId], Parents], origin: NodeId, me: NodeId) -> Place:
+def _sources(neighbours: Neighbours, me: NodeId) -> Sources:
+    """Breadth first from ``me``, for all origins at once. On a shortest path from an origin, the next node is the first
+    in order of those that are one hop nearer to us, whatever the origin is: so the rest of the path is the same."""
+    sources: dict[NodeId, NodeId] = {}
+    seen, level = {me}, {me}
+    while level:
+        following = {other for node in level for other in neighbours.get(node, ()) if other not in seen}
+        for node in following:
+            nearer = next(other for other in neighbours[node] if other in level)
+            sources[node] = node if nearer == me else sources[nearer]
+        seen |= following
+        level = following
+    return sources
+
+
+def _branches(parents_of: Callable[[NodeId], Parents], origin: NodeId, me: NodeId) -> Branches:
     parents = parents_of(origin)
-    if me not in parents:
-        return NOWHERE
     branches: dict[NodeId, list[NodeId]] = {}
     branch_of: dict[NodeId | None, list[NodeId]] = {}  # for the nodes below, filled from above
-    for node, parent in parents.items():
+    for node, parent in parents.items() if me in parents else ():
         if parent == me:
             branches[node] = branch_of[node] = [node]
         elif parent in branch_of:
             branch_of[node] = branch_of[parent]
             branch_of[node].append(node)
-    return Place(parents[me], {child: frozenset(nodes) for child, nodes in branches.items()})
+    return {child: frozenset(nodes) for child, nodes in branches.items()}

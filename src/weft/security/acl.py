@@ -22,7 +22,7 @@ from hashlib import sha256
 from typing import Final
 
 from weft.errors import UsageError
-from weft.model import Pattern, Topic, covers, matches
+from weft.model import Pattern, Topic, covers, matches, overlaps
 from weft.model.later import LATER_PREFIX
 from weft.model.owned import OwnedKind, read_owned
 from weft.security.errors import Cause, NotAllowed
@@ -62,6 +62,11 @@ class Acl:
         if owned is not None and (self.admin or owned.owner == self.owner):
             return True
         return any(covers(each, pattern) and _is_own(each) == _is_own(pattern) for each in self.subscribe)
+
+    def reaches(self, pattern: Pattern) -> bool:
+        """Whether it may read or publish some topic that the pattern selects."""
+        rights = (*self.publish, *self.subscribe)
+        return self.admin or any(overlaps(each, pattern) and _is_own(each) == _is_own(pattern) for each in rights)
 
     @property
     def names_groups(self) -> bool:

@@ -12,6 +12,7 @@ Reading, from what is asked to what Spark gets; only ``surveyor`` and ``reading`
 - ``options``: what can be asked. ``selection``: which streams. ``offsets``: how far, as checkpoints have it.
 - ``surveyor`` asks every node what it has; a ``survey`` is who said what, ``holdings`` what they have together.
 - ``planning``: ranges, limits, partitions, losses. ``reading`` is an executor at work, ``rows`` makes its Arrow.
+- ``typed``: payloads as columns. ``schemas``: where their schemas come from.
 
 Writing begins at ``sink``; ``staging`` tells how a row gets there exactly once.
 """

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from typing import Final
 
 from weft.client import Options, TlsFiles
@@ -20,10 +19,9 @@ from weft.client.client import tls_files
 from weft.client.options import parse_nodes
 from weft.contexts import chosen_context
 from weft.errors import UsageError
-from weft.limits import KIB
+from weft.references import find_file, read_secret
 from weft.spark.option_values import BadOption, parse_flag, parse_list
 
-SPARK_TOKEN_FILE_BYTES_MAX: Final = 4 * KIB  # an API key has 80 characters; a file of more is another file
 CLIENT_OPTIONS: Final = Options()
 CONNECTION_OPTIONS: Final = ("nodes", "context", "token", "tlsRoot", "tlsCertificate", "tlsKey", "insecure")
 
@@ -136,39 +134,3 @@ class Access:
 # By process too: connections and threads do not survive a fork, and Spark's workers are forked.
 _CLIENTS: Final[dict[tuple[int, tuple[str, ...], Access], Client]] = {}
 _LOCK: Final = threading.Lock()
-
-
-def find_file(path: str) -> Path:
-    """A file beside the working directory, or one that came with the job (``--files``, ``addFile``)."""
-    given = Path(path).expanduser()
-    if given.is_absolute() or given.exists():
-        return given
-    from pyspark import SparkFiles  # whoever connects without Spark needs none of it
-
-    try:
-        sent = Path(SparkFiles.get(path))
-    except AssertionError:  # no Spark here
-        return given
-    return sent if sent.exists() else given
-
-
-def read_secret(option: str, reference: str) -> str:
-    """What is at ``file:/path`` or in ``env:NAME`` on this machine; UsageError if there is nothing."""
-    kind, _, place = reference.partition(":")
-    if kind == "env":
-        secret = os.environ.get(place, "")
-        if not secret.strip():
-            raise UsageError(f"option {option}: there is no variable {place} in the environment of this process")
-        return secret.strip()
-    path = find_file(place)
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(SPARK_TOKEN_FILE_BYTES_MAX + 1)
-        secret = data.decode("ascii").strip()
-    except OSError as error:
-        raise UsageError(f"option {option}: cannot read {path} on this machine: {error}") from None
-    except UnicodeDecodeError:  # whose text quotes the file
-        raise UsageError(f"option {option}: {path} holds no key: a byte of it is not ASCII") from None
-    if not secret or len(data) > SPARK_TOKEN_FILE_BYTES_MAX:
-        raise UsageError(f"option {option}: {path} holds no key", bytes=len(data), limit=SPARK_TOKEN_FILE_BYTES_MAX)
-    return secret

@@ -24,6 +24,7 @@ from weft.spark.option_values import BadOption, by_name, parse_count, parse_dura
 from weft.spark.selection import Selection, parse_assigned, parse_selection
 
 SPARK_PARTITIONS_MAX: Final = 100_000  # tasks of one job; Spark's scheduler gets slow before that
+SCHEMA_VERSION_MAX: Final = 1_000_000  # of one schema: a new one every minute for two years
 SPARK_TRIGGER_DELAY_S: Final = 900.0  # as the Kafka source waits for minOffsetsPerTrigger
 SPARK_TRIGGER_DELAY_S_MAX: Final = 86_400.0 * 365  # a year: who waits for longer has stopped
 
@@ -41,6 +42,7 @@ STREAM_OPTIONS: Final = (
     "maxBytesPerTrigger",
     "group",
 )
+TYPED_OPTIONS: Final = ("typed", "schemaFile", "schemaVersion")
 SOURCE_OPTIONS: Final = (
     *CONNECTION_OPTIONS,
     *BATCH_OPTIONS,
@@ -57,6 +59,7 @@ SOURCE_OPTIONS: Final = (
     "failOnDataLoss",
     "includeHeaders",
     "columns",
+    *TYPED_OPTIONS,
 )
 # The Kafka source's names for the same, and where load() puts what it is given.
 ALIASES: Final = {
@@ -95,6 +98,16 @@ class Members(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TypedOptions:
+    """Option typed, and what goes with it: payloads as columns."""
+
+    file: str | None = None  # with the schema of all topics, instead of the mesh's
+    version: int | None = None  # of the mesh's schema; None: the latest
+    columns: tuple[str, ...] | None = None  # None: all there are
+    has_headers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class SourceOptions:
     connection: Connection
     selection: Selection
@@ -108,7 +121,8 @@ class SourceOptions:
     bytes_max: int | None
     partitions_min: int | None
     fail_on_data_loss: bool
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # of raw events
+    typed: TypedOptions | None
     group: str | None  # where progress is reported
     given: frozenset[str]
 
@@ -146,6 +160,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise BadOption("option onlyNamed needs offsets or times in JSON that name streams or topics")
     if "maxTriggerDelay" in options and "minEventsPerTrigger" not in options:
         raise BadOption("option maxTriggerDelay is how long to wait for minEventsPerTrigger: give both")
+    typed = _typed(options)
     return SourceOptions(
         connection=Connection.from_options(options),
         selection=selection,
@@ -159,7 +174,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         bytes_max=_count(options, "maxBytesPerTrigger", OFFSET_MAX),
         partitions_min=_count(options, "minPartitions", SPARK_PARTITIONS_MAX),
         fail_on_data_loss=parse_flag("failOnDataLoss", options.get("failOnDataLoss", "true")),
-        columns=_columns(options),
+        columns=_columns(options) if typed is None else COLUMNS,
+        typed=typed,
         group=options.get("group") or None,
         given=frozenset(options),
     )
@@ -208,6 +224,22 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
     if not has_headers and "headers" in columns:
         raise BadOption("options columns and includeHeaders contradict each other: give one of them")
     return columns
+
+
+def _typed(options: Mapping[str, str]) -> TypedOptions | None:
+    """Which columns there are is known only with the schema."""
+    if not parse_flag("typed", options.get("typed", "false")):
+        if given := next((name for name in TYPED_OPTIONS[1:] if name in options), None):
+            raise BadOption(f"option {given} is for typed=true")
+        return None
+    if "schemaFile" in options and "schemaVersion" in options:
+        raise BadOption("options schemaFile and schemaVersion contradict each other: give one of them")
+    return TypedOptions(
+        file=options.get("schemaFile"),
+        version=_count(options, "schemaVersion", SCHEMA_VERSION_MAX),
+        columns=parse_list(options["columns"]) if "columns" in options else None,
+        has_headers=parse_flag("includeHeaders", options.get("includeHeaders", "true")),
+    )
 
 
 def _where(options: Mapping[str, str], side: Literal["starting", "ending"], selection: Selection) -> Where | None:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from typing import Final
 
 import pyarrow as pa
 
-from weft.client import LogCorrupt, NotAllowed, PositionExpired, PositionUnknown, ReceivedBatch, Unauthenticated
+from weft.client import (
+    FetchRange,
+    LogCorrupt,
+    NotAllowed,
+    PositionExpired,
+    PositionUnknown,
+    ReceivedBatch,
+    Unauthenticated,
+)
 from weft.errors import PeerError, WeftError
 from weft.limits import OFFSET_MAX
 from weft.spark.connection import Connection
+from weft.spark.offsets import Place
 from weft.spark.planning import DataLoss, Loss, Range
 from weft.spark.rows import RowMaker, coalesced, stored_columns
 
@@ -37,52 +46,115 @@ class Reading:
 
     def rows(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         """The events of these ranges in Arrow batches of a size that suits Spark."""
-        return coalesced(chain.from_iterable(map(self._rows_of, ranges)))
+        fetched = chain.from_iterable(
+            self._fetched(Unread(group)) for _, group in groupby(ranges, key=lambda each: each.addresses)
+        )
+        by_stream = groupby(chain.from_iterable(fetched), key=lambda batch: Place(batch.stream, batch.epoch))
+        made = (RowMaker(place, self.columns).rows(batches) for place, batches in by_stream)
+        return coalesced(chain.from_iterable(made))
 
-    def _rows_of(self, wanted: Range) -> Iterator[pa.RecordBatch]:
-        return RowMaker(wanted.place, self.columns).rows(chain.from_iterable(self._fetched(wanted)))
-
-    def _fetched(self, wanted: Range) -> Iterator[list[ReceivedBatch]]:
-        """All of the range, from one node after the other. Nodes that do not answer are waited for, as a restart takes:
-        Spark itself tries a task again on a cluster only."""
-        first = wanted.first
+    def _fetched(self, unread: Unread) -> Iterator[list[ReceivedBatch]]:
+        """All of these ranges, which the same nodes have, from one node after the other. Nodes that do not answer are
+        waited for, as a restart takes: Spark itself tries a task again on a cluster only."""
         give_up_s = time.monotonic() + SPARK_UNAVAILABLE_S
-        while first < wanted.end:
+        while unread:
             failures: list[WeftError] = []
-            for address in wanted.addresses:
+            begun = unread.place
+            for address in unread.range.addresses:
                 access = self.connection.access()
                 try:
-                    for found in self._from_node(address, wanted, first):
-                        first = found[-1].end_offset
+                    for found in self._from_node(address, unread):
+                        unread.took(found)
                         give_up_s = time.monotonic() + SPARK_UNAVAILABLE_S
                         yield found
                 except (*GONE, *REFUSED, PeerError) as error:
+                    unread.failed(error)
                     if isinstance(error, REFUSED) and self.connection.access() == access:
                         raise  # with the key of now; one that was replaced meanwhile is tried
-                    LOG.warning("%s from offset %d: %s: %s", wanted.place, first, address, error)
+                    LOG.warning("%s from offset %d: %s: %s", unread.range.place, unread.first, address, error)
                     failures.append(error)
+                    if unread.place != begun:
+                        break  # who was asked before was asked about something else
                 else:
                     return
+            if unread.place != begun:
+                continue
             if all(isinstance(failure, GONE) for failure in failures):
-                first = self._passed_over(wanted, first, failures)
+                self._pass_over(unread, failures)
             elif time.monotonic() > give_up_s:
                 raise next(failure for failure in failures if not isinstance(failure, GONE))
             else:
                 time.sleep(RETRY_S)
 
-    def _from_node(self, address: str, wanted: Range, first: int) -> Iterator[list[ReceivedBatch]]:
-        stream, epoch = wanted.place
+    def _from_node(self, address: str, unread: Unread) -> Iterator[list[ReceivedBatch]]:
         client = self.connection.client(address)
-        return client.fetch_many(stream, epoch, first, wanted.end, stored_columns(self.columns))
+        return client.fetch_ranges(unread.ask(), stored_columns(self.columns))
 
-    def _passed_over(self, wanted: Range, first: int, failures: Sequence[WeftError]) -> int:
-        """Where to go on after what no node has; raise if that is not to be."""
-        following = min(max(first + 1, min(map(goes_on, failures), default=wanted.end)), wanted.end)
-        loss = Loss(wanted.place, first, following)
+    def _pass_over(self, unread: Unread, failures: Sequence[WeftError]) -> None:
+        """Go on after what no node has; raise if that is not to be."""
+        wanted = unread.range
+        following = min(max(unread.first + 1, min(map(goes_on, failures), default=wanted.end)), wanted.end)
+        loss = Loss(wanted.place, unread.first, following)
         if self.fail_on_data_loss:
             raise DataLoss(f"events are gone that were to be read: {loss}; {'; '.join(map(str, failures))}")
         LOG.warning("events are gone, going on without them: %s", loss)
-        return following
+        unread.go_on(following)
+
+
+class Unread:
+    """What a task has not read yet, of ranges that the same nodes have; the first of them perhaps in part."""
+
+    def __init__(self, ranges: Iterable[Range]) -> None:
+        self._ranges = [each for each in ranges if len(each)]
+        self._at = 0
+        self._asked_at = 0
+        self.first = self._ranges[0].first if self._ranges else 0  # the offset that is read next, in the first range
+
+    def __bool__(self) -> bool:
+        return self._at < len(self._ranges)
+
+    @property
+    def range(self) -> Range:
+        """The first."""
+        return self._ranges[self._at]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """How far it is: more, later."""
+        return self._at, self.first
+
+    def ask(self) -> list[FetchRange]:
+        """All of it, to be asked for now."""
+        self._asked_at = self._at
+        rest = [FetchRange(*each.place, each.first, each.end) for each in self._ranges[self._at :]]
+        return [rest[0]._replace(first_offset=self.first), *rest[1:]]
+
+    def took(self, found: Iterable[ReceivedBatch]) -> None:
+        """These have come, in the order of the ranges. What comes before them there, the node does not have."""
+        for batch in found:
+            while (
+                batch.stream,
+                batch.epoch,
+            ) != self.range.place or not self.first <= batch.first_offset < self.range.end:
+                self._go_to(self._at + 1)
+            self.go_on(batch.end_offset)
+
+    def failed(self, error: WeftError) -> None:
+        """What a node tells of one of the ranges that it was asked for means that those before it are through."""
+        number = error.facts.get("range")
+        if isinstance(number, int):
+            self._go_to(max(self._at, self._asked_at + number))
+
+    def go_on(self, first: int) -> None:
+        """Read on here, in the first range."""
+        self.first = first
+        if first >= self.range.end:
+            self._go_to(self._at + 1)
+
+    def _go_to(self, number: int) -> None:
+        if number > self._at:
+            self._at = number
+            self.first = self.range.first if self else 0
 
 
 def goes_on(failure: WeftError) -> int:

@@ -13,25 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from weft.client import ReceivedBatch
+from weft.lake.events import HEADERS, STORED, TYPES
 from weft.limits import MIB, SPARK_BATCH_ROWS
 from weft.model import SCHEMA
 from weft.spark.offsets import Place
 
 SPARK_BATCH_BYTES: Final = 16 * MIB  # of one Arrow batch for Spark, unless a single event is larger: the JVM copies it
 T = TypeVar("T")
-HEADERS: Final = pa.map_(pa.utf8(), pa.utf8())
-TYPES: Final[dict[str, pa.DataType]] = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.utf8(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "headers": HEADERS,
-    "origin": pa.utf8(),
-    "epoch": pa.int64(),
-}
-STORED: Final = {"key": "key", "value": "payload", "timestamp": "timestamp", "headers": "headers"}
 
 
 def schema_of(columns: Sequence[str]) -> pa.Schema:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from weft.errors import UsageError
 from weft.spark.java import use_java
+from weft.spark.workers import use_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,6 +67,7 @@ def session(
         _quiet(log_level)
         builder = builder.master(master or LOCAL)
         if (master or LOCAL).startswith("local"):
+            use_python(cache_directory())
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or Spark warns of the address that it guesses
             settings = DEFAULTS | LOCAL_DEFAULTS | given
     for name, value in settings.items():

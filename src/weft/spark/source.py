@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 
 from weft.errors import WeftError
 from weft.spark.holdings import Holdings, resolve
+from weft.spark.memory import keep_freed_memory
 from weft.spark.offsets import Json, NamedTimes, Offsets, Place, from_json, to_json
 from weft.spark.option_values import BadOption
 from weft.spark.options import Members, SourceOptions, Where, parse_options
@@ -49,10 +50,12 @@ from weft.spark.planning import (
 )
 from weft.spark.reading import Reading
 from weft.spark.rows import schema_of
+from weft.spark.schemas import row_type, typed_rows
 from weft.spark.sink import BatchSink, StreamSink
 from weft.spark.state_tables import StateReader, state_table
 from weft.spark.survey import Survey, listed
 from weft.spark.surveyor import Surveyor, When
+from weft.spark.typed import TypedRows
 
 LOG: Final = logging.getLogger("weft.spark")
 UNTIL_THEN: Final = ". They are read when these nodes answer, or when another node has copied them"
@@ -75,17 +78,22 @@ class WeftSource(DataSource):
     def schema(self) -> StructType:
         if (table := state_table(self.options)) is not None:
             return table.schema
-        return from_arrow_schema(schema_of(parse_options(self.options).columns))
+        options = parse_options(self.options)
+        if (typed := typed_rows(options)) is not None:
+            return row_type(typed)
+        return from_arrow_schema(schema_of(options.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if (table := state_table(self.options)) is not None:
             return StateReader(table)
-        return BatchReader(parse_options(self.options))
+        options = parse_options(self.options)
+        return BatchReader(options, typed_rows(options, schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         if (table := state_table(self.options)) is not None:
             raise BadOption(f"option {table.kind} gives a table of what is there now: read it with spark.read")
-        return StreamReader(parse_options(self.options))
+        options = parse_options(self.options)
+        return StreamReader(options, typed_rows(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         return BatchSink(self.options, schema, overwrite)
@@ -97,9 +105,10 @@ class WeftSource(DataSource):
 class BatchReader(DataSourceReader):
     """Reads what is there when the DataFrame is first used, and the same again afterwards. (SPARK.md, trap 3)"""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, typed: TypedRows | None = None) -> None:
         options.check_batch()
         self._options = options
+        self._typed = typed
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
@@ -117,16 +126,17 @@ class BatchReader(DataSourceReader):
         return _partitions(options, found)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(self._options, partition)
+        return _read(self._options, self._typed, partition)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets only ever grow. A stream that is new enters them where it begins, one micro-batch before it is read, so
     that the checkpoint knows its beginning too: what retention takes from then on is noticed."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, typed: TypedRows | None = None) -> None:
         options.check_stream()
         self._options = options
+        self._typed = typed
         self._surveyor: Surveyor | None = None  # made when first used: the copies in executors need none
         self._survey: Survey | None = None
         self._initial: Json | None = None
@@ -179,7 +189,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _partitions(self._options, found)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(self._options, partition)
+        return _read(self._options, self._typed, partition)
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
         if self._survey is None:
@@ -295,7 +305,10 @@ def _partitions(options: SourceOptions, found: Sequence[Range]) -> list[InputPar
     return [RangePartition(part) for part in split(found, options.partitions_min)]
 
 
-def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(options: SourceOptions, typed: TypedRows | None, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, RangePartition):
         return iter(())  # Spark makes one of its own when there is nothing to read
-    return Reading(options.connection, options.columns, options.fail_on_data_loss).rows(partition.ranges)
+    keep_freed_memory()
+    columns = options.columns if typed is None else typed.fetched()
+    rows = Reading(options.connection, columns, options.fail_on_data_loss).rows(partition.ranges)
+    return rows if typed is None else typed.rows(rows)

@@ -16,10 +16,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from weft.client.blocking import Client
+from weft.lake.events import TYPES
 from weft.limits import SPARK_BATCH_ROWS
 from weft.spark.connection import CONNECTION_OPTIONS, Connection
 from weft.spark.option_values import BadOption, by_name
-from weft.spark.rows import TYPES
 
 TIME: Final = TYPES["timestamp"]
 KV: Final = pa.schema(

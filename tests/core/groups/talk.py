@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from weft.core.groups import Assignment, GroupEffect, Groups, GroupSettings, Say
 from weft.core.groups.events import MemberState, Place, Said, node_event, place_event, read_untrusted
-from weft.core.groups.names import topic_of
+from weft.core.groups.names import group_of, topic_of
 from weft.core.groups.owners import GroupMember, owner_of
 from weft.core.messages import StreamKey
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Stream, Topic
@@ -29,10 +29,21 @@ def at(key: StreamKey, offset: int) -> Position:
     return Position(*key, offset)
 
 
+class SyncedAtOnce(Groups):
+    """What it says is durable the moment it is said."""
+
+    def tick(self, now_s: float) -> list[GroupEffect]:
+        effects = super().tick(now_s)
+        for effect in effects:
+            if isinstance(effect, Say):
+                self.said(group_of(effect.topic) or "", now_s)
+        return effects
+
+
 def make(*streams: StreamKey, logged: Iterable[Position] = (), lives: Iterable[NodeId] = ()) -> Groups:
     """The groups of node a, which has these streams and has heard of these nodes."""
     positions = list(logged)
-    groups = Groups(A, SETTINGS, lambda group: positions)
+    groups = SyncedAtOnce(A, SETTINGS, lambda group: positions)
     for key in streams:
         groups.stream_known(key, 0.0)
     for node in lives:

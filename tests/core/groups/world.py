@@ -31,6 +31,7 @@ from weft.core.groups import (
     Statement,
     Wake,
 )
+from weft.core.groups.names import group_of
 from weft.core.groups.owners import owner_of
 from weft.core.messages import StreamKey
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Stream, Topic
@@ -277,6 +278,8 @@ class World:
                     for other in self.nodes:
                         if other != node.node_id:
                             self._ship(node.node_id, other)
+                    if (name := group_of(topic)) is not None:
+                        node.groups.said(name, self.now_s)
                 case ForgetPositions(group):
                     node.committed.pop(group, None)
                 case Replaced(subscription) | Dropped(subscription):

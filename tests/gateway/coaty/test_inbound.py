@@ -57,7 +57,19 @@ def room() -> Room:
     def passes_on(peer: str, topic: str) -> bool:
         return peer == "their-peer"
 
-    inbound = Inbound("plant", OWN, publishing, sharing, learned, brought, objects, passes_on, lambda: "here", logger)
+    inbound = Inbound(
+        "plant",
+        OWN,
+        publishing,
+        sharing,
+        learned,
+        brought,
+        objects,
+        passes_on,
+        lambda topic: True,
+        lambda: "here",
+        logger,
+    )
     return Room(inbound, published, sharing, learned, brought)
 
 

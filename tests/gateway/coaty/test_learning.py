@@ -93,8 +93,11 @@ def test_what_is_learned_is_bounded_and_what_is_configured_comes_first() -> None
 
 
 def test_reports_survive_the_wire() -> None:
-    report = BridgeReport("bridge", "peer", ("/ip4/127.0.0.1/tcp/1",), "here", (LINE1,), (LINE1, "ü"))
+    report = BridgeReport("bridge", "peer", ("/ip4/127.0.0.1/tcp/1",), "here", (LINE1,), (LINE1, "ü"), ("agent",))
     assert decode_report_untrusted(report.encode()) == report
+    fields = json.loads(report.encode())
+    del fields["beside"]  # as bridges of earlier versions do not tell it
+    assert decode_report_untrusted(json.dumps(fields).encode()).beside == ()
 
 
 @pytest.mark.parametrize(
@@ -108,6 +111,8 @@ def test_reports_survive_the_wire() -> None:
         BridgeReport("b" * 1000, "p", (), "", (), ()).encode(),
         BridgeReport("b", "p", ("a",) * 100, "", (), ()).encode(),
         BridgeReport("b", "p", (), "", ("t",) * 5000, ()).encode(),
+        BridgeReport("b", "p", (), "", (), (), ("p",) * 5000).encode(),
+        BridgeReport("b", "p", (), "", (), (), ("p" * 1000,)).encode(),
     ],
 )
 def test_reports_that_are_none(payload: bytes) -> None:

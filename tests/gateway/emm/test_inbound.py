@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from tests.gateway.emm.devices import SOURCE, Device, arrived, judge_of
+from tests.gateway.typed import gate_for
 from weft.datagram_node import Instant
 from weft.errors import StorageError
 from weft.gateway.emm import inbound as module
@@ -23,6 +24,7 @@ from weft.gateway.emm.topics import HELLO_TOPIC, QUARANTINE_TOPIC, TopicMap
 from weft.model import Batch, Topic
 from weft.model.traces import SpanRef
 from weft.port.held import HeldBytes, Use
+from weft.port.schemas import EventChecks, NoChecks
 from weft.wire.emm_compact import KeyRing
 from weft.wire.seen import SALT_BYTES, Seen
 
@@ -40,6 +42,7 @@ class FakeMesh:
     left: list[Any] = field(default_factory=list)
     held: HeldBytes = field(default_factory=lambda: HeldBytes(1 << 30, 1 << 30))
     refusals: list[Exception] = field(default_factory=list)
+    checks: EventChecks = field(default_factory=NoChecks)
     span: SpanRef | None = None  # that it is told to publish in
 
     def join(self, publisher: Any) -> None:
@@ -228,6 +231,28 @@ def test_a_batch_of_devices_begins_a_trace_that_its_first_event_carries() -> Non
         headers = [dict(each) for each in batch.headers.to_pylist()]
         assert [each.get("traceparent") for each in headers] == [span.traceparent, *[None] * 99]
         assert all(each["emm-protocol"] == "emm" for each in headers)
+        inbound.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("LAK-02")
+def test_what_breaks_the_schema_of_its_topic_is_lost_and_counted_and_the_rest_goes_on() -> None:
+    async def story() -> None:
+        mesh = FakeMesh()
+        mesh.checks = gate_for("emm.>", "id BIGINT")
+        inbound = made(mesh)
+        now_s = int(time.time())
+        inbound.receive(
+            arrived(*(SENSOR.event("n", value, at_s=now_s) for value in ({"id": 1}, {"id": "x"}, {"id": 3})))
+        )
+        await until(lambda: mesh.events == 2)
+        assert [each.payload for _, _, batch in mesh.publishes for each in batch] == [b'{"id":1}', b'{"id":3}']
+        assert (inbound.figures.published, inbound.figures.refused) == (2, 1)
+        inbound.receive(arrived(event(7)))
+        await until(lambda: inbound.figures.refused == 2)
+        assert mesh.events == 2 and mesh.held.bytes == 0
+        assert len(mesh.refusals) == 2
         inbound.close()
 
     asyncio.run(story())

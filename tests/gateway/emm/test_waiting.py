@@ -83,6 +83,16 @@ def test_the_quarantine_counts_everything_and_keeps_as_much_as_people_can_look_a
     assert len(quarantine.take(rejected(1), 99.0)) == 0  # a clock that goes back gives nothing
 
 
+@pytest.mark.req("SEC-05")
+@pytest.mark.parametrize(("size", "kept"), [(1, 256), (1024, 256), (60_000, 4)])
+def test_what_is_kept_of_one_turn_is_bounded_by_number_and_bytes(size: int, kept: int) -> None:
+    quarantine = Quarantine(0.0)
+    many = [Rejected(bytes(size), "s", Reject.VERSION)] * 1000
+    assert len(quarantine.take(many, 0.0)) == kept
+    assert (quarantine.rejected.total(), quarantine.skipped) == (1000, 1000 - kept)
+    assert len(quarantine.take(many, 0.0)) == kept  # the next turn has its own
+
+
 def test_a_line_that_is_half_full_asks_for_no_more() -> None:
     line = Line(datagrams_max=10)
     line.put([Arrived(NORMAL, "a")] * 5)

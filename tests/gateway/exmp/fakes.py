@@ -11,6 +11,7 @@ from weft.model import Batch, Epoch, NodeId, Pattern, Position, Stream, Topic
 from weft.port.held import HeldBytes, Holding
 from weft.port.node import ClientLimits, PublishClient, SubscribeClient
 from weft.port.quotas import Quotas
+from weft.port.schemas import EventChecks, NoChecks
 from weft.security.quota import Quota
 
 EPOCH = Epoch(7)
@@ -24,6 +25,7 @@ class FakeMesh:
         self.limits = ClientLimits(10, 10, 1 << 24, 1 << 24, 1 << 24, 1 << 20, 1 << 20)
         self.held = HeldBytes(1 << 24, 1 << 24)
         self.quotas = Quotas(Quota())
+        self.checks: EventChecks = NoChecks()
         self.published: list[tuple[int, Topic, Batch]] = []
         self.places: list[tuple[int, int]] = []  # partition and copies of each
         self.publishers: list[PublishClient] = []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.docs.blocks import Block, blocks_for
 from tests.gateway.exmp.joined import PATIENCE_S, address_of
 from tests.node.running import running_node
 from weft.gateway.exmp.operations import operations
@@ -16,14 +17,14 @@ from weft.gateway.exmp.session import ECHO, ENDED, EVENT, PUBLISH
 from weft.gateway.exmp.values import Fields, NoFields
 
 PAGE = (Path(__file__).parents[3] / "docs" / "exmp.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = blocks_for("docs/exmp.md", __file__)
 
 
-@pytest.mark.parametrize("code", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_example(code: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("block", EXAMPLES, ids=[block.place for block in EXAMPLES])
+def test_example(block: Block, tmp_path: Path) -> None:
     async def run() -> None:
         names: dict[str, Any] = {}
-        exec(compile(code, "docs/exmp.md", "exec"), names)
+        exec(compile(block.code, block.place, "exec"), names)
         async with running_node(tmp_path, gateway__exmp__tcp="127.0.0.1:0") as node:
             await asyncio.wait_for(names["main"](address_of(node)), PATIENCE_S)
 

@@ -34,7 +34,7 @@ POLL_S = 0.1
 # step-ca dates certificates back by a minute. So two thirds of a life are over after ten seconds, and 35 s are left.
 LIFETIME = "45s"
 
-pytestmark = pytest.mark.skipif(not BUILT, reason="there is no step-ca: `make step-ca` builds one, with Go")
+pytestmark = pytest.mark.skipif(not BUILT, reason="there is no step-ca: `make peers` builds one where Go is")
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from pyspark.sql.types import (
 )
 
 from tests.pipelines.s3 import S3
+from weft.lake.files import Attempt, WrittenFile
 from weft.pipelines.lake import Table, TableFormat, TableSettings, open_table
-from weft.pipelines.lake.files import Attempt, WrittenFile
 from weft.pipelines.lake.reading import columns_of
 from weft.pipelines.lake.writing import FileWriter
 

@@ -14,9 +14,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from tests.pipelines.lake.made import SCHEMA, arrow_rows, configure_catalog, offsets_of, rows, written
 from tests.pipelines.rest_catalog import serving
 from tests.pipelines.s3 import ACCESS_KEY, REGION, S3, SECRET_KEY
+from weft.lake.tables import check_place
 from weft.pipelines.lake import Table, TableError, TableFormat, TableSection, open_table
 from weft.pipelines.lake.iceberg import IcebergLake
-from weft.pipelines.lake.table import check_place
 
 pytestmark = pytest.mark.xdist_group("s3")
 LAYOUT = {"partition_by": ("date",), "sort_by": ("topic",)}

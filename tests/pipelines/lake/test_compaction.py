@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipelines.lake.made import COLUMNS, FIRST_DAY, made_table, offsets_of, rows, written
+from weft.lake.files import DataFile
 from weft.pipelines.lake import TableFormat
 from weft.pipelines.lake.compaction import SMALL_SHARE, Bin, plan, rewrite_bin
-from weft.pipelines.lake.files import DataFile
 
 TARGET = 1000
 FILES = st.lists(st.tuples(st.integers(1, 1500), st.sampled_from(["2026-11-14", "2026-11-15", None])), max_size=30)

@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from weft.lake.files import Attempt
 from weft.model import parse_topic
 from weft.pipelines.archive import SORT_BY
 from weft.pipelines.archive_events import Events
 from weft.pipelines.lake import Table, TableFormat, TableSettings, open_table
-from weft.pipelines.lake.files import Attempt
 from weft.pipelines.lake.writing import FileWriter
 
 EVENTS = Events()

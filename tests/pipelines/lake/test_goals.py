@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.lake.files import DataFile
 from weft.pipelines.lake.compaction import SMALL_SHARE
-from weft.pipelines.lake.files import DataFile
 from weft.pipelines.lake.goals import Freshness, Sizes, late_files, rest_s, trigger_ms, worthwhile
 
 TARGET = 1 << 20

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.pipelines.lake.made import COLUMNS, SCHEMA, offsets_of, rows
+from weft.lake.files import batch_of
 from weft.pipelines import lake
 from weft.pipelines.lake import TableError, TableFormat, TableSettings
-from weft.pipelines.lake.files import batch_of
 
 pytestmark = pytest.mark.xdist_group("spark")
 NOW = {"availableNow": True}

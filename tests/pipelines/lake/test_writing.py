@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.pipelines.lake.made import COLUMNS, FIRST_DAY, rows
+from weft.lake.files import Attempt, WrittenFile
 from weft.pipelines.lake import TableError, TableSettings
 from weft.pipelines.lake import writing as module
-from weft.pipelines.lake.files import Attempt, WrittenFile
 from weft.pipelines.lake.writing import FileWriter, stored_schema
 
 CALM = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -25,7 +25,6 @@ from weft.transport.clients.values import (
     read_batch_untrusted,
     read_place_untrusted,
     read_positions_untrusted,
-    read_range_untrusted,
     read_settled_untrusted,
     read_start_untrusted,
 )
@@ -53,14 +52,6 @@ PLACE = pb.StreamPosition(stream=pb.StreamRef(topic="t", origin="a", epoch=3), n
 )
 def test_starts(message: pb.Start, start: Start) -> None:
     assert read_start_untrusted(message) == start
-
-
-def test_ranges() -> None:
-    assert read_range_untrusted(pb.FetchRequest(first_offset=3, end_offset=5)) == (3, 5)
-    assert read_range_untrusted(pb.FetchRequest(first_offset=3)) == (3, OFFSET_MAX)
-    for first, end in ((5, 3), (0, OFFSET_MAX + 1), (OFFSET_MAX + 1, 0)):
-        with pytest.raises(UsageError, match="range"):
-            read_range_untrusted(pb.FetchRequest(first_offset=first, end_offset=end))
 
 
 def test_topics_of_the_mesh_are_its_own() -> None:
@@ -159,6 +150,11 @@ def test_fetched_batches_are_what_protobuf_would_write(batches: list[bytes]) -> 
     wanted = pb.FetchReply(fetched=pb.FetchedBatches(batches=list(map(shown, batches))))
     head, rest = fetched_parts(batches)
     assert head + rest == wanted.SerializeToString()
+    numbers = [index * 100 for index in range(len(batches))]
+    head, rest = fetched_parts(batches, numbers, 300)
+    wanted.fetched.ranges.extend(numbers)
+    wanted.fetched.ranges_done = 300
+    assert pb.FetchReply.FromString(head + rest) == wanted
 
 
 REF = pb.StreamRef(topic="t", origin="a", epoch=1)

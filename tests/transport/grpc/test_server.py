@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
+from collections import Counter
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tests.transport.http2.stories import (
 )
 from weft.errors import UsageError
 from weft.transport.grpc.calls import ServerCall
-from weft.transport.grpc.server import Server, ServerSettings
+from weft.transport.grpc.server import Server, ServerSettings, _Beginnings
 from weft.wire.http2.frames import HEADERS, PREFACE, SETTINGS, frame
 from weft.wire.rpc import RpcError, StatusCode
 
@@ -377,3 +378,28 @@ async def test_a_handler_that_does_not_let_go_is_left_behind(monkeypatch: pytest
             await call.read()
         let_go.set()
         await until(lambda: server.calls == 0)
+
+
+def test_a_crowd_of_calls_begins_a_few_in_each_turn_of_the_loop_and_in_order() -> None:
+    """One read may bring a thousand calls: others have their turn in between (SEC-05)."""
+
+    async def story() -> tuple[list[int], list[int]]:
+        beginnings, begun, turns = _Beginnings(3), list[int](), list[int]()
+        turn = 0
+
+        async def call(number: int) -> None:
+            if not beginnings.take():
+                await beginnings.wait()
+            begun.append(number)
+            turns.append(turn)
+
+        calls = [asyncio.create_task(call(number)) for number in range(10)]
+        calls[4].cancel()
+        while not all(each.done() for each in calls):
+            await asyncio.sleep(0)
+            turn += 1
+        return begun, turns
+
+    begun, turns = asyncio.run(story())
+    assert begun == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert max(Counter(turns).values()) <= 3

@@ -111,6 +111,9 @@ class Heard:
     def on_refused(self, compressed: bool, size: int) -> None:
         self._note("refused", compressed, size)
 
+    def on_crowded(self, size: int) -> None:
+        self._note("crowded", size)
+
     def on_room(self) -> None:
         self._note("room")
 

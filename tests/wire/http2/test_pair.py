@@ -153,7 +153,7 @@ class Pair:
         for number in self.there:
             there, back = self.server.heard.get(number), self.client.heard.get(number)
             for heard in (there, back):
-                if heard is not None and "refused" in heard.kinds:
+                if heard is not None and not {"refused", "crowded"}.isdisjoint(heard.kinds):
                     self._cut(number)  # too much was incomplete at a time
             self.there[number].check(there, is_done)
             self.back[number].check(back, is_done)
@@ -177,7 +177,7 @@ def check_memory(end: End) -> None:
         if not stream.waiting_bytes:
             assert stream._trailers is None or stream.ended_by_us, "nothing is in the way of its end"
     assert http2.out.waiting_bytes == sum(stream.waiting_bytes for stream in streams)
-    for sender in http2.out._waiting.values():
+    for sender in http2.out.turns.values():
         assert sender.id in http2.streams, "no turns for streams that are over"
     held = sum(stream.held_bytes for stream in streams if stream.held)
     assert end.http2.is_client or held <= http2.settings.connection_window_bytes

@@ -275,7 +275,7 @@ def test_acting_within_a_call(act: str, event: str, cut: int | None) -> None:
         server.frames()
     assert server.http2.streams == {}
     assert server.http2.assembling_bytes == 0
-    assert server.http2.out._waiting == {}
+    assert server.http2.out.turns == {}
     assert server.http2.window._held == set()
 
 

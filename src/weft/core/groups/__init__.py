@@ -4,8 +4,9 @@ There is no coordinator. Every node tells what concerns a group as events on the
 the mesh brings to every node: who its members are, what they hold, where the group stands (``events``). From what it
 heard, every node computes the same owner for every stream (``owners``). A node that finds itself with a member that
 should have a stream waits until nobody else holds it, says that it wants it, listens for ``settle_s`` whether somebody
-else wanted it at the same moment, and serves it. A node that finds itself with a stream that is somebody else's by now
-asks its member to let go, waits for the answer, says where the group stands, and then that it holds the stream no more.
+else wanted it at the same moment, makes sure that it is up to date with the others (``hearing``), and serves it. A node
+that finds itself with a stream that is somebody else's by now asks its member to let go, waits for the answer, says
+where the group stands, and then that it holds the stream no more.
 
 What is promised:
 
@@ -34,6 +35,7 @@ What is promised:
 - ``ledger``   what is done and what failed, beyond the position, in one stream
 - ``hand``     what a member has been given and not settled, and what it is given next
 - ``members``  a member here, and its holds
+- ``hearing``  whether this node is up to date with what others say
 - ``settling`` acknowledging by hand: retries, dead letters
 - ``group``    one group: decisions
 - ``groups``   all groups, for the broker; ``effects`` and ``settings``: what comes out, and the knobs

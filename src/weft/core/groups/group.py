@@ -8,11 +8,13 @@ knows where it stands.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Final, assert_never
 
 from weft.core.errors import MemberTaken
+from weft.core.groups.claims import Claims
 from weft.core.groups.effects import (
     CommitPositions,
     Dropped,
@@ -40,6 +42,7 @@ from weft.core.groups.events import (
     policy_event,
 )
 from weft.core.groups.hand import Hand
+from weft.core.groups.hearing import Hearing
 from weft.core.groups.members import Claimed, Hold, Member, Paused, Served
 from weft.core.groups.names import topic_of
 from weft.core.groups.owners import GroupMember, Owners, rank
@@ -55,6 +58,7 @@ from weft.model import Epoch, Event, EventId, NodeId, Pattern, Position
 
 GROUP_SAY_EVENTS_MAX: Final = 1_000  # positions said in one batch, and in one tick: some milliseconds
 ELECTED_AT_ONCE: Final = 2_000  # streams whose owners are looked for in one tick: likewise
+DECIDED_AT_ONCE: Final = 2_000  # streams that are given, taken or claimed in one tick: likewise
 LOOKS: Final = 4  # while a group could expire: a node that has members says so as often
 GROUP_START_S: Final = 30.0  # after a start, until it is clear which of the nodes that the log tells of are alive
 
@@ -69,6 +73,7 @@ class Group:
         settings: GroupSettings,
         streams: Mapping[StreamKey, None],
         lives: Mapping[NodeId, Epoch],
+        hearing: Hearing,
         logged: Iterable[Position],
         now_s: float,
         era: int = 0,
@@ -91,6 +96,13 @@ class Group:
         self._lives = lives
         self._owners = Owners()
         self._holders: dict[StreamKey, Member] = {}  # a stream is held by at most one member here
+        self._claims = Claims(settings, hearing)  # those of them that are not served yet
+        self._paused: dict[StreamKey, None] = {}  # those that their members are to let go of
+        self._doubtful: dict[StreamKey, None] = {}  # those that may be somebody else's now, or were moved
+        self._to_look_at: deque[StreamKey] = deque()  # held streams, in the decision that is being made
+        self._to_claim: deque[StreamKey] = deque()  # free ones, likewise
+        self._is_deciding = False  # a decision has begun, and goes on in the next tick
+        self._is_touched = False  # since it began
         self._free: dict[StreamKey, None] = {}  # that members here may be entitled to, and that none of them holds
         self._has_decided = False  # since the mesh was told of the members here
         self._said: MembersState | None = {}  # what the mesh has been told last of the members here; None: nobody knows
@@ -107,6 +119,7 @@ class Group:
 
     def touch(self, now_s: float) -> None:
         """Something changed that decisions depend on."""
+        self._is_touched = True
         self._decide_at_s = min(self._decide_at_s, now_s)
 
     def join(
@@ -150,8 +163,7 @@ class Group:
         effects = self.settling.died(member, now_s) if died else []
         del self.members[member.name]
         for key in member.holds:
-            del self._holders[key]
-        self._free.update(dict.fromkeys(member.holds))
+            self._release(key)
         self.used_s = now_s
         self.hurry(now_s)
         return effects
@@ -205,6 +217,7 @@ class Group:
             raise UsageError(f"group {self.name} has positions in too many streams", limit=GROUP_POSITIONS_MAX)
         for each in positions:
             self.places.move((each.stream, each.epoch), each.offset)
+            self._doubt((each.stream, each.epoch))
         self.used_s = now_s
         self.touch(now_s)
         effects: list[GroupEffect] = [CommitPositions(self.name, positions)]
@@ -236,7 +249,7 @@ class Group:
         if origin == self._me:
             self.places.recall(said.key, said.place)
             return True
-        if self.places.hear(said.key, said.place, origin, epoch) and said.key in self._holders:
+        if self.places.hear(said.key, said.place, origin, epoch) and self._doubt(said.key):
             self.touch(now_s)
         if now_s < self._started_s:  # it may have been said by nodes that nobody remembers
             self.adopt(self._started_s)
@@ -289,8 +302,12 @@ class Group:
         self.era, self.used_s = era, now_s
         self.members.clear()
         self._holders.clear()
+        self._claims.clear()
+        self._paused.clear()
         self._free.clear()
-        self._has_decided = False
+        self._to_look_at.clear()
+        self._to_claim.clear()
+        self._has_decided = self._is_deciding = False
         self.reports.clear()
         self.places, self._owners = Places(()), Owners()
         self.settling.begin_again(self.places)
@@ -314,6 +331,19 @@ class Group:
     def adopt(self, at_s: float) -> None:
         """A node is gone: at that time, say what it said of positions, unless somebody else did."""
         self._adopt_at_s = min(self._adopt_at_s, at_s)
+
+    def is_durable(self, now_s: float) -> None:
+        """All that this node has said of the group."""
+        self._decide_at_s = min(self._decide_at_s, self._claims.durable(now_s))
+
+    def look_at_claims(self, now_s: float) -> None:
+        """More was heard: some of them may have waited for that."""
+        if self._claims.were_heard(now_s):
+            self.touch(now_s)
+
+    @property
+    def has_claims(self) -> bool:
+        return bool(self._claims)
 
     def hurry(self, now_s: float) -> None:
         """Nothing can wait any more."""
@@ -358,12 +388,7 @@ class Group:
     def tick(self, now_s: float) -> list[GroupEffect]:
         effects: list[GroupEffect] = []
         if self._decide_at_s <= now_s and self._elect():
-            self._has_decided = True
-            self._step(now_s)
-            self._claim(now_s)
-            effects += filter(None, (member.assign() for member in self.members.values()))
-            self.settling.wake_at_s = min(self.settling.wake_at_s, self._retry_at_s(now_s))
-            self._decide_at_s = self._deadline_s(now_s)
+            effects += self._decide(now_s)
         if self._adopt_at_s <= now_s:
             effects += self._adopt(now_s)
         if self.settling.wake_at_s <= now_s:
@@ -371,7 +396,7 @@ class Group:
             self.settling.wake_at_s = self._retry_at_s(now_s)
         if self._publish_at_s <= now_s:
             effects += self._say_places(now_s)
-        if self._has_decided and self._publish_at_s > now_s:
+        if self._has_decided and not self._is_deciding and self._publish_at_s > now_s:
             self._has_decided = False
             effects += self._say_members()
         if self._look_at_s <= now_s:
@@ -392,6 +417,9 @@ class Group:
             holders.append((self._me, own.name))
         return max(holders, key=lambda each: rank(key, each[1], each[0]), default=None)
 
+    def holds(self, key: StreamKey) -> bool:
+        return key in self._holders
+
     def everybody(self) -> frozenset[GroupMember]:
         """All living members. Of those with the same name, the one that joined last."""
         latest: dict[str, tuple[int, NodeId, Pattern]] = {}
@@ -407,23 +435,64 @@ class Group:
         """Whether it is known whose each stream is. A node without members of its own need not know."""
         self._owners.set_members(self.everybody() if self.members else frozenset(), self._streams)
         is_settled, changed = self._owners.work(ELECTED_AT_ONCE)
-        self._free.update((key, None) for key in changed if key not in self._holders)
+        for key in changed:
+            if not self._doubt(key):
+                self._free[key] = None
         return is_settled
 
-    def _step(self, now_s: float) -> None:
-        for member in self.members.values():
-            for key, hold in list(member.holds.items()):
-                after = self._next(member, key, hold, now_s)
-                if after is not None:
-                    if member.hand is not None and isinstance(hold, Paused) and isinstance(after, Served):
-                        self._empty_hand(member.hand, key, now_s)  # it has let go of all it had
-                    member.holds[key] = after
-                    continue
-                if member.hand is not None:
-                    self._empty_hand(member.hand, key, now_s)
-                del member.holds[key], self._holders[key]
-                self._free[key] = None
-                self._publish(now_s)
+    def _decide(self, now_s: float) -> list[GroupEffect]:
+        """Go on with a decision, or begin one: what held streams become, then which free ones to claim. There may be
+        ten thousand of each, so it takes several ticks; members and the mesh are told at its end."""
+        if not self._is_deciding:
+            self._is_deciding, self._is_touched = True, False
+            self._to_look_at.extend(dict.fromkeys((*self._doubtful, *self._claims, *self._paused)))
+            self._doubtful.clear()
+        for _ in range(min(len(self._to_look_at), DECIDED_AT_ONCE)):
+            self._step(self._to_look_at.popleft(), now_s)
+        if not self._to_look_at:
+            self._claim(now_s)
+        self._has_decided, self._is_deciding = True, bool(self._to_look_at or self._to_claim)
+        self.settling.wake_at_s = min(self.settling.wake_at_s, self._retry_at_s(now_s))
+        if self._is_deciding:
+            self._decide_at_s = now_s
+            return []
+        self._decide_at_s = now_s if self._is_touched else self._deadline_s(now_s)
+        return [each for member in self.members.values() if (each := member.assign()) is not None]
+
+    def _step(self, key: StreamKey, now_s: float) -> None:
+        member = self._holders.get(key)
+        if member is None:
+            return  # it has left meanwhile
+        hold = member.holds[key]
+        after = self._next(member, key, hold, now_s)
+        if after == hold:
+            return
+        if member.hand is not None and (after is None or (isinstance(hold, Paused) and isinstance(after, Served))):
+            self._empty_hand(member.hand, key, now_s)  # it has let go of all it had
+        member.hold(key, after)
+        if after is None:
+            self._release(key)
+            self._publish(now_s)
+            return
+        self._claims.drop(key)
+        self._paused.pop(key, None)
+        if isinstance(after, Paused):
+            self._paused[key] = None
+
+    def _release(self, key: StreamKey) -> None:
+        """No member here holds it."""
+        del self._holders[key]
+        self._claims.drop(key)
+        self._paused.pop(key, None)
+        self._free[key] = None
+        if self._is_deciding:
+            self._to_claim.append(key)
+
+    def _doubt(self, key: StreamKey) -> bool:
+        """What a member here makes of it has to be looked at; whether one has it."""
+        if key in self._holders:
+            self._doubtful[key] = None
+        return key in self._holders
 
     def _empty_hand(self, hand: Hand, key: StreamKey, now_s: float) -> None:
         """There is room for more, also of other streams: what waits for that has to be woken."""
@@ -435,10 +504,11 @@ class Group:
         version = self.places.version(key)
         rightful = self._is_owner(member, key)
         match hold:
-            case Claimed(until_s):
+            case Claimed():
                 if not rightful:
                     return None
-                return hold if now_s < until_s or self.reports.holders(key) else Served(version)
+                waits = self.reports.holders(key) or not self._claims.may_be_served(key, now_s)
+                return hold if waits else Served(version)
             case Served(began):
                 if rightful and began == version:
                     return hold
@@ -451,26 +521,32 @@ class Group:
                 assert_never(hold)
 
     def _claim(self, now_s: float) -> None:
-        """Want every stream that belongs to a member here and that nobody has."""
-        settle_s = self._settings.settle_s if self._lives else 0.0  # alone, there is nobody to listen to
-        for key in list(self._free):
+        """Want every stream that belongs to a member here and that nobody has; some of them at a time."""
+        if not self._to_claim:
+            self._to_claim.extend(self._free)
+        listens = bool(self._lives and self._settings.settle_s)  # alone, there is nobody to listen to
+        for _ in range(min(len(self._to_claim), DECIDED_AT_ONCE)):
+            key = self._to_claim.popleft()
             if len(self._holders) >= GROUP_HELD_MAX:
+                self._to_claim.clear()
                 return  # the rest has no member, as people see, until more nodes share the work
             owner = self._owners.get(key)
             if owner is None or owner.node != self._me or key in self._holders:
-                del self._free[key]  # if that changes, it is among them again
+                self._free.pop(key, None)  # if that changes, it is among them again
                 continue
             if self.reports.holders(key):
                 continue
-            del self._free[key]
+            self._free.pop(key, None)
             member = self._holders[key] = self.members[owner.name]
-            member.holds[key] = Claimed(now_s + settle_s) if settle_s else Served(self.places.version(key))
+            if listens:
+                self._claims.add(key, now_s)
+            member.hold(key, Claimed() if listens else Served(self.places.version(key)))
 
     def _deadline_s(self, now_s: float) -> float:
         """When a hold may change by time alone."""
-        holds = (hold for member in self.members.values() for hold in member.holds.values())
-        times_s = (hold.until_s for hold in holds if not isinstance(hold, Served))
-        return min((each for each in times_s if each > now_s), default=inf)
+        holds = (self._holders[key].holds[key] for key in self._paused)
+        times_s = (hold.until_s for hold in holds if isinstance(hold, Paused))
+        return min(self._claims.deadline_s(now_s), min((each for each in times_s if each > now_s), default=inf))
 
     def _is_owner(self, member: Member, key: StreamKey) -> bool:
         owner = self._owners.get(key)
@@ -524,9 +600,10 @@ class Group:
 
     def _say_members(self, *, again: bool = False) -> list[GroupEffect]:
         members = {name: member.state() for name, member in self.members.items()}
-        if members == self._said and not again:
+        if members == self._said and not again and not self._claims.unsaid:
             return []
         self._said, self._speaks = members, True
+        self._claims.said()
         return [Say(topic_of(self.name), (node_event(self._me, members, self.era, self._used_us),))]
 
     @property

@@ -33,6 +33,7 @@ from weft.core.groups.events import (
     withdrawal,
 )
 from weft.core.groups.group import Group
+from weft.core.groups.hearing import Hearing, hears_at_once
 from weft.core.groups.ledger import WINDOW_MAX
 from weft.core.groups.members import Member
 from weft.core.groups.names import group_of, parse_group, parse_member, topic_of, unnamed
@@ -75,7 +76,7 @@ class Groups:
     """``positions``: what the node's log has of a group.
 
     Inputs return what has to be done at once. Everything that can wait for the next input to come is decided in
-    ``tick``, when ``get_timer`` says so: often at once.
+    ``tick``, when ``get_timer`` says so: often at once. ``hearing``: whether this node is up to date with the others.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Groups:
         settings: GroupSettings,
         positions: Callable[[str], Iterable[Position]],
         wall_offset_s: float = 0.0,
+        hearing: Hearing | None = None,
     ) -> None:
         self.refused = 0  # events of others that were bad, or that there was no room for
         self._me = me
@@ -100,6 +102,8 @@ class Groups:
         self._subscriptions: dict[int, tuple[Group, Member]] = {}
         self._streams: dict[StreamKey, None] = {}
         self._lives: dict[NodeId, Epoch] = {}  # of the other nodes
+        self._hearing = hearing or hears_at_once()
+        self._claiming: dict[str, None] = {}  # groups with streams that are wanted and not served yet
         self.dead_topics: frozenset[Topic] = frozenset()  # that groups have chosen for their dead letters
         self._dead_topics: dict[str, Topic] = {}  # the same by group
 
@@ -286,6 +290,20 @@ class Groups:
             self._wait(group)
         return self._spoke(effects)
 
+    def said(self, name: str, now_s: float) -> None:
+        """All that this node has said of a group is durable, and on its way to the others."""
+        if name in self._claiming:
+            group = self._groups[name]
+            group.is_durable(now_s)
+            self._wait(group)
+
+    def listened(self, now_s: float) -> None:
+        """More of what arrived was read."""
+        for name in list(self._claiming):
+            group = self._groups[name]
+            group.look_at_claims(now_s)
+            self._wait(group)
+
     def node_lives(self, node: NodeId, epoch: Epoch, alive: bool, now_s: float) -> list[GroupEffect]:
         """What membership says of another node: ``alive`` also if it is only suspected."""
         if node == self._me:
@@ -331,7 +349,10 @@ class Groups:
 
     def get_timer(self) -> float | None:
         """When ``tick`` is due; None: not before something happens."""
-        return 0.0 if self._withdrawals else soonest(self._first_alarm(), self._first_grave())
+        if self._withdrawals:
+            return 0.0
+        due_s = self._first_alarm() if self._alarms else None
+        return soonest(due_s, self._first_grave()) if self._graves else due_s
 
     def _first_alarm(self) -> float | None:
         while self._alarms and self._due.get(self._alarms[0][1]) != self._alarms[0][0]:
@@ -387,6 +408,11 @@ class Groups:
         found = self._groups.get(group)
         return found.holder(key) if found else None
 
+    def holds(self, group: str, key: StreamKey) -> bool:
+        """Whether a member here has a stream, wants it, or has still to let go of it."""
+        found = self._groups.get(group)
+        return found is not None and found.holds(key)
+
     def members(self, group: str) -> list[GroupMember]:
         found = self._groups.get(group)
         return sorted(found.everybody()) if found else []
@@ -401,8 +427,8 @@ class Groups:
             era = max(era, grave.era if grave else 0)
             if logged is None:  # of an era that begins, the log has nothing
                 logged = () if era else self._positions(name)
-            streams, lives = self._streams, self._lives
-            group = Group(self._me, name, self._settings, streams, lives, logged, now_s, era, self._wall_offset_s)
+            world = self._streams, self._lives, self._hearing
+            group = Group(self._me, name, self._settings, *world, logged, now_s, era, self._wall_offset_s)
             group.says_drop = grave is not None and grave.says
             self._groups[name] = group
         return group
@@ -411,8 +437,8 @@ class Groups:
 
     def _bury(self, group: Group, era: int, now_s: float, *, says: bool) -> list[GroupEffect]:
         """A group was dropped. ``says``: it was here, and the mesh is told by this node."""
+        effects = self._begin_era(group, era, now_s)  # withdraws what was said, which may take a while: once
         self._remove(group)
-        effects = self._begin_era(group, era, now_s)
         self._graves[group.name] = Grave(era, now_s, says)
         return effects
 
@@ -430,13 +456,17 @@ class Groups:
         self._withdraw(group.name, group.spoken())
         del self._groups[group.name]
         self._due.pop(group.name, None)
+        self._claiming.pop(group.name, None)
         for pattern in self._patterns.pop(group.name, frozenset()):
             self._wanting.remove(pattern, group.name)
         self._note_dead_topic(group.name)
 
     def _withdraw(self, name: str, subjects: Iterable[Subject]) -> None:
-        if found := dict.fromkeys(subjects):
-            self._withdrawals.setdefault(name, {}).update(found)
+        found = dict.fromkeys(subjects)
+        if name in self._withdrawals:
+            self._withdrawals[name].update(found)
+        elif found:
+            self._withdrawals[name] = found
 
     def _say_withdrawals(self) -> list[GroupEffect]:
         """Some of them: a group may have stood in a hundred thousand streams."""
@@ -462,6 +492,10 @@ class Groups:
 
     def _wait(self, group: Group) -> None:
         """Note whether a group waits for its time. A node may know thousands that do not."""
+        if group.has_claims:
+            self._claiming[group.name] = None
+        else:
+            self._claiming.pop(group.name, None)
         due_s = group.due_s
         if due_s == inf:
             self._due.pop(group.name, None)

@@ -5,7 +5,7 @@ A stream that it holds goes through these, one after the other and back:
 =========  ==========================================================  =================================================
 hold       meaning                                                     what comes next
 =========  ==========================================================  =================================================
-Claimed    others have been told that it wants the stream              nobody else held it for a while: Served
+Claimed    others are told that it wants the stream                    they heard it, nobody holds it: Served
 Served     it gets the stream's events                                 it is somebody else's, or was moved: Paused
 Paused     it was told to let go                                       it did, or was too slow: gone, or Served again
 =========  ==========================================================  =================================================
@@ -25,7 +25,7 @@ from weft.model import Pattern
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    until_s: float
+    """``claims`` has what is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class Member:
     taken_over: int = 0  # the last generation that the member has answered
     holds: dict[StreamKey, Hold] = field(default_factory=dict)
     assigned: frozenset[StreamKey] = frozenset()
+    unassigned: bool = False  # what it is served may not be what it was told last
     hand: Hand | None = None  # of a member that acknowledges by hand
 
     def state(self) -> MemberState:
@@ -65,12 +66,24 @@ class Member:
 
     def assign(self) -> Assignment | None:
         """All it is served now, if that is not what it was told last."""
+        if not self.unassigned:
+            return None
+        self.unassigned = False
         served = dict.fromkeys(key for key, hold in self.holds.items() if isinstance(hold, Served))
         if served.keys() == self.assigned:
             return None
         self.assigned = frozenset(served)
         self.generation += 1
         return Assignment(self.subscription, self.generation, tuple(served))
+
+    def hold(self, key: StreamKey, hold: Hold | None) -> None:
+        """From now on; None: it has let go."""
+        before = self.holds.get(key)
+        self.unassigned = self.unassigned or isinstance(before, Served) != isinstance(hold, Served)
+        if hold is None:
+            del self.holds[key]
+        else:
+            self.holds[key] = hold
 
     def answer(self, generation: int) -> bool:
         """It has taken over an assignment; whether something was waiting for that."""

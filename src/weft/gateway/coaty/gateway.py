@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from msgspec.structs import replace
 from structlog.stdlib import BoundLogger
 
 from weft.coaty.agent import Agent
@@ -26,7 +27,7 @@ from weft.gateway.coaty.memory import Remembered, identities_in, read_back
 from weft.gateway.coaty.objects import Objects
 from weft.gateway.coaty.outbound import COATY_QUESTIONS_MAX, Outbound, Questions
 from weft.gateway.coaty.settings import CoatySettings
-from weft.gateway.coaty.sharing import Bridge, Heard, Sharing, group_of, mark_of, said_of
+from weft.gateway.coaty.sharing import Heard, Sharing, group_of, mark_of, said_of
 from weft.gateway.coaty.topics import bridges_topic, events_pattern
 from weft.gateway.following import Following, Take
 from weft.gateway.publishing import Publishing
@@ -40,6 +41,7 @@ COATY_BRIDGE_CREDIT_BYTES: Final = 4 * MIB  # delivered to a bridge and not said
 COATY_MEET_S: Final = 1.0  # until all who are there have answered what there is
 COATY_GRACE_S: Final = 4.0  # and as long again as a link of the mesh takes to stand
 COATY_ASK_S: Final = 2.0  # until newcomers are asked: most have advertised themselves by then, a second after they came
+COATY_BESIDE_S: Final = 1.0  # between reports in which nothing but who is beside us has changed: agents come in crowds
 COATY_TEND_S: Final = 5.0  # between looks at what has become too old
 
 
@@ -140,6 +142,7 @@ class CoatyGateway:
             self._brought,
             objects,
             self._listening.passes_on,
+            self._questions.has_said,
             lambda: self.island.name,
             self._logger,
         )
@@ -148,8 +151,10 @@ class CoatyGateway:
             mark,
             self._say,
             lambda: self.island.name,
+            lambda topic: self._listening.islands_near(self.sharing.near, topic),
             self._heard,
             self._said,
+            self._listening.news,
             self._questions,
             objects,
             self._read_clock,
@@ -243,8 +248,8 @@ class CoatyGateway:
         self._shared(self.sharing.left(peer))
 
     def _share(self) -> None:
-        reports = self.learned.reports
-        self._shared(self.sharing.told(Bridge(each.agent, each.peer, each.island) for each in reports))
+        gone = {str(state.node_id) for state in self._mesh.members() if state.liveness.gone}
+        self._shared(self.sharing.told(self.learned.bridges(gone)))
 
     def _shared(self, has_changed: bool) -> None:
         """Who shares the work with us is another one now."""
@@ -268,8 +273,11 @@ class CoatyGateway:
         hears = self._listening.listen(self.learned.listened())
         wants = tuple(self.learned.wants())
         island = self.island.name if self._met.is_set() else ""
-        report = BridgeReport(self._agent.id, self._agent.peer_id, tuple(self._agent.addresses), island, wants, hears)
-        if report != self._reported or self._now_s() - self._reported_at_s >= COATY_REPORT_S:
+        report = BridgeReport(
+            self._agent.id, self._agent.peer_id, tuple(self._agent.addresses), island, wants, hears,
+            self.learned.beside(),
+        )  # fmt: skip
+        if self._is_worth_telling(report):
             self._reported, self._reported_at_s = report, self._now_s()
             node = str(self._mesh.node_id).encode()
             self._publishing.add(bridges_topic(self._settings.namespace), report.encode(), node, None, self)
@@ -277,6 +285,17 @@ class CoatyGateway:
         if self.learned.refused > refused:
             limit = self._settings.learned_max
             self._logger.warning("coaty_topics_not_learned", topics=self.learned.refused, limit=limit)
+
+    def _is_worth_telling(self, report: BridgeReport) -> bool:
+        since_s = self._now_s() - self._reported_at_s
+        if self._reported is None or since_s >= COATY_REPORT_S:
+            return True
+        if report == self._reported:
+            return False
+        if replace(self._reported, beside=report.beside) == report and since_s < COATY_BESIDE_S:
+            asyncio.get_running_loop().call_later(COATY_BESIDE_S - since_s, self._relearn)
+            return False
+        return True
 
     def published(self, receipt: Receipt, number: int) -> None:
         """A report is in the mesh."""

@@ -64,8 +64,8 @@ class InFigures:
 
 
 class Inbound:
-    """``island`` and ``passes_on(peer, topic)`` are asked for each event. Nothing is brought over before ``settle``:
-    until then it is not known whether another bridge does it."""
+    """``island``, ``passes_on(peer, topic)`` and ``has_asked(topic of answers)`` are asked for each event. Nothing is
+    brought over before ``settle``: until then it is not known whether another bridge does it."""
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class Inbound:
         brought: Remembered,
         objects: Objects,
         passes_on: Callable[[str, str], bool],
+        has_asked: Callable[[str], bool],
         island: Callable[[], str],
         logger: BoundLogger,
     ) -> None:
@@ -90,6 +91,7 @@ class Inbound:
         self._brought = brought
         self._objects = objects
         self._passes_on = passes_on
+        self._has_asked = has_asked
         self._island = island
         self._logger = logger
         self._is_settled = False
@@ -154,12 +156,22 @@ class Inbound:
 
     def _is_ours(self, event: Heard) -> bool:
         if event.is_answer:
-            return True  # only the bridge that has asked listens to answers
-        return self._sharing.is_ours(event.origin, lambda bridge: self._hears(bridge, event.topic))
+            return self._has_asked(event.topic) or not self._is_heard_by_who_asked(event)
+        return self._sharing.is_ours(event.origin, lambda bridge: self._hears(bridge, event))
 
-    def _hears(self, bridge: Bridge, topic: str) -> bool:
-        """Whether we pass on to it what we hear on a topic, and it takes that for an event."""
-        if not self._passes_on(bridge.peer, topic):
+    def _is_heard_by_who_asked(self, answer: Heard) -> bool:
+        """Of an island, only the bridge that has asked listens to answers; of islands that are near, the first asks."""
+        island = self._island()
+        return any("" < each.island < island and answer.origin in each.beside for each in self._sharing.near)
+
+    def _hears(self, bridge: Bridge, event: Heard) -> bool:
+        """Whether it gets what we hear on a topic, and takes that for an event."""
+        topic, between = event.topic, self._sharing.near.get(bridge)
+        if between is None:
+            is_told = self._passes_on(bridge.peer, topic)
+        else:
+            is_told = event.origin in bridge.beside or any(self._passes_on(peer, topic) for peer in between)
+        if not is_told:
             return False
         return not is_learnable(topic, self._namespace) or self._learned.is_heard_by(bridge.agent_id, topic)
 

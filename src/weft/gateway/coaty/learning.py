@@ -8,13 +8,14 @@ configured, because no agent announces it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from weft.errors import PeerError, UsageError
+from weft.gateway.coaty.sharing import Bridge
 from weft.limits import MIB
 from weft.wire.coaty import EventType, is_coaty_topic, parse_topic_untrusted, require_raw_topic
 from weft.wire.libp2p.floodsub import Subscription
@@ -25,13 +26,14 @@ COATY_REPORT_TOPICS_MAX: Final = 4096  # as many as a peer can be subscribed to
 COATY_REPORTS_MAX: Final = 1024  # bridges that are listened to; anybody with the rights can claim to be one
 COATY_REPORT_S: Final = 60.0  # between reports of a bridge that has nothing new to say
 COATY_REPORT_S_MAX: Final = 240.0  # a bridge that was not heard of for so long is forgotten
+COATY_REPORT_PEERS_MAX: Final = 4096  # neighbours that are named; of more, events may come twice
 TEXT_CHARS_MAX: Final = 256
 ADDRESSES_MAX: Final = 8  # a node listens on one
 
 
 class BridgeReport(msgspec.Struct, frozen=True):
     """What a bridge tells the others over the mesh: who it is in the namespace, what the agents beside it want (and
-    what is configured for it), and what it listens to by now."""
+    what is configured for it), what it listens to by now, and which peers are beside it."""
 
     agent: str
     peer: str
@@ -39,6 +41,7 @@ class BridgeReport(msgspec.Struct, frozen=True):
     island: str
     wants: tuple[str, ...]
     hears: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
@@ -52,11 +55,13 @@ def decode_report_untrusted(payload: bytes) -> BridgeReport:
         report = msgspec.json.decode(payload, type=BridgeReport)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UsageError(f"no report of a bridge: {error}") from None
-    texts = (report.agent, report.peer, report.island, *report.addresses)
+    texts = (report.agent, report.peer, report.island, *report.addresses, *report.beside)
     if max(map(len, texts)) > TEXT_CHARS_MAX or len(report.addresses) > ADDRESSES_MAX:
         raise UsageError("ids and addresses in the report of a bridge are too long", limit=TEXT_CHARS_MAX)
     if max(len(report.wants), len(report.hears)) > COATY_REPORT_TOPICS_MAX:
         raise UsageError("report of a bridge names too many topics", limit=COATY_REPORT_TOPICS_MAX)
+    if len(report.beside) > COATY_REPORT_PEERS_MAX:
+        raise UsageError("report of a bridge names too many peers", limit=COATY_REPORT_PEERS_MAX)
     return report
 
 
@@ -138,6 +143,17 @@ class Learned:
     def reports(self) -> list[BridgeReport]:
         """Of all other bridges that are known."""
         return [report for report, _ in self._reports.values()]
+
+    def bridges(self, gone: Collection[str]) -> list[Bridge]:
+        """The same, as those to share the work with. Of a node that is gone, nobody is taken to be beside it."""
+        return [
+            Bridge(each.agent, each.peer, each.island, frozenset(() if node in gone else each.beside))
+            for node, (each, _) in self._reports.items()
+        ]
+
+    def beside(self) -> tuple[str, ...]:
+        """The peers beside us, agents and bridges, as others need to know them."""
+        return tuple(sorted(self._insiders)[:COATY_REPORT_PEERS_MAX])
 
     @property
     def bridge_peers(self) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,7 +14,7 @@ from weft.errors import PeerError, UsageError
 from weft.gateway.coaty.learning import Learned, is_of_object_type
 from weft.gateway.coaty.memory import Remembered, identity_of
 from weft.gateway.coaty.outbound import Questions
-from weft.gateway.coaty.sharing import MAGIC, Heard, is_marked, said_of
+from weft.gateway.coaty.sharing import MAGIC, Bridge, Heard, is_marked, said_of
 from weft.wire.coaty import RESPONSE_TO, Topic, in_namespace, parse_topic_untrusted
 from weft.wire.libp2p import PeerId, floodsub
 from weft.wire.libp2p.floodsub import Subscription
@@ -55,6 +55,7 @@ class Listening(Tap):
         self._named: set[str] = set()  # those of them that are learned or configured
         self._relayed = Questions(self._relay, COATY_RELAYED_MAX)
         self._deaths = 0
+        self.news = asyncio.Event()  # set whenever something was heard
         self._peers: dict[str, PeerId] = {}  # neighbours of the namespace, by their ids as text
 
     def begin(self, target: Observation[Heard]) -> None:
@@ -93,6 +94,14 @@ class Listening(Tap):
         found = self._peers.get(peer)
         return found is not None and self._peer.sends_to(found, topic)
 
+    def islands_near(self, near: Mapping[Bridge, Iterable[str]], topic: str) -> frozenset[str]:
+        """Other islands whose bridges have an agent between them and us that passes on what is said on a topic: what is
+        said there is heard here."""
+        if not near or topic not in self._peer.topics:
+            return frozenset()
+        found = (bridge.island for bridge, peers in near.items() if any(self.passes_on(peer, topic) for peer in peers))
+        return frozenset(island for island in found if island)
+
     def forget(self, now_s: float) -> None:
         self._relayed.forget(now_s)
 
@@ -105,6 +114,7 @@ class Listening(Tap):
     def heard(self, message: floodsub.Message) -> bool:
         for topic in message.topics:
             self._note_question(topic, message.data)
+        self.news.set()
         if is_marked(message.seqno, self._mark):
             self._said.add(said_of(message.seqno))
             return False

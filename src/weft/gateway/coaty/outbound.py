@@ -3,14 +3,16 @@
 All bridges of a mesh on one island of a namespace are members of one group, so each event goes out once, and what was
 published while a bridge was down goes out when it is back: unless it is a question or an answer, for which nobody waits
 any more. Answers to questions that went out are brought back for a while. What agents of one island said goes out on
-the others.
+the others. Where an agent joins two islands, the one whose name comes first speaks, and the other waits until it has
+heard that.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,6 +41,8 @@ from weft.wire.coaty import (
 )
 
 COATY_QUESTION_S: Final = 60.0  # for how long answers are brought back to the mesh; agents wait for seconds
+COATY_PATIENCE_S: Final = 1.0  # for what another island is about to say: an agent passes it on within milliseconds
+COATY_IMPATIENCE_S: Final = 30.0  # after having waited for nothing: the other one is slow, or gone
 COATY_QUESTIONS_MAX: Final = 1024  # each is a subscription that neighbours keep, too
 US_PER_S = 1_000_000
 
@@ -62,6 +66,7 @@ class Questions:
         self._count_max = count_max
         self._leave: OrderedDict[str, Callable[[], None]] = OrderedDict()
         self._until_s: dict[str, float] = {}
+        self._said: set[str] = set()
 
     def asked(self, text: str, now_s: float) -> None:
         """``text`` is the topic of the answers."""
@@ -73,12 +78,21 @@ class Questions:
         self._leave[text] = self._subscribe(text)
         self._until_s[text] = now_s + COATY_QUESTION_S
 
+    def said(self, text: str) -> None:
+        """It is this bridge that asks: a near one may do it instead."""
+        if text in self._leave:
+            self._said.add(text)
+
+    def has_said(self, text: str) -> bool:
+        return text in self._said
+
     def forget(self, now_s: float) -> None:
         while self._leave and self._until_s[oldest := next(iter(self._leave))] <= now_s:
             self._drop(oldest)
 
     def _drop(self, text: str) -> None:
         del self._until_s[text]
+        self._said.discard(text)
         self._leave.pop(text)()
 
     def __len__(self) -> int:
@@ -86,8 +100,9 @@ class Questions:
 
 
 class Outbound:
-    """``say`` publishes in the namespace; ``island`` tells which part of it we are on; ``heard`` has what was heard
-    there, and ``said`` what bridges of our mesh said there; ``read_clock`` tells Unix time in microseconds."""
+    """``say`` publishes in the namespace; ``island`` tells which part of it we are on, and ``near`` which others are
+    heard on ours as well, on a topic; ``heard`` has what was heard there, and ``said`` what bridges of our mesh said
+    there, and ``news`` is set when one of them has more; ``read_clock`` tells Unix time in microseconds."""
 
     def __init__(
         self,
@@ -95,8 +110,10 @@ class Outbound:
         mark: bytes,
         say: Callable[[Publication], Awaitable[None]],
         island: Callable[[], str],
+        near: Callable[[str], frozenset[str]],
         heard: Remembered,
         said: Remembered,
+        news: asyncio.Event,
         questions: Questions,
         objects: Objects,
         read_clock: Callable[[], int],
@@ -107,8 +124,11 @@ class Outbound:
         self._mark = mark
         self._say = say
         self._island = island
+        self._near = near
         self._heard = heard
         self._said = said
+        self._news = news
+        self._impatient_until_s = 0.0
         self._questions = questions
         self._objects = objects
         self._read_clock = read_clock
@@ -136,15 +156,21 @@ class Outbound:
         if found is None:
             return
         targets, message = found
+        answers = ""
         if message is not None and message.correlation_id is not None:
             if self._is_stale(event):
                 self.figures.stale += 1
                 return
             if message.event in RESPONSE_TO:
-                answers = Topic(self._namespace, RESPONSE_TO[message.event], correlation_id=message.correlation_id)
-                self._questions.asked(str(answers), asyncio.get_running_loop().time())
+                answers = str(Topic(self._namespace, RESPONSE_TO[message.event], correlation_id=message.correlation_id))
+                self._questions.asked(answers, asyncio.get_running_loop().time())
+        if BRIDGE_HEADER in headers and await self._is_heard(headers, targets):
+            self.figures.echoes += 1
+            return
         publications = [self._publication(target, event.payload, place) for target in targets]
-        fresh = [each for each in publications if each.seqno is not None and said_of(each.seqno) not in self._said]
+        fresh = [each for each in publications if not await self._is_said(each)]
+        if fresh:
+            self._questions.said(answers)
         for publication in fresh:
             await self._say(publication)
         if message is not None and BRIDGE_HEADER not in headers:
@@ -153,6 +179,32 @@ class Outbound:
             self.figures.published += 1
         else:
             self.figures.repeated += 1
+
+    async def _is_said(self, publication: Publication) -> bool:
+        """By a bridge of our mesh; where one of a near island goes first, it is waited for."""
+        assert publication.seqno is not None, "what a bridge says is marked"
+        said, islands = said_of(publication.seqno), self._near(publication.topic)
+        return await self._comes_true(lambda: said in self._said, min(islands, default="") < self._island(), islands)
+
+    async def _is_heard(self, headers: Mapping[str, str], targets: Sequence[str]) -> bool:
+        """Whether what was said on a near island has come, or comes, to ours by the agent between the two."""
+        identity, islands = headers.get(IDENTITY_HEADER), self._near(targets[0])
+        return await self._comes_true(lambda: identity in self._heard, headers.get(ISLAND_HEADER) in islands, islands)
+
+    async def _comes_true(self, holds: Callable[[], bool], is_awaited: bool, islands: Collection[str]) -> bool:
+        """At once, or soon if that is to be expected. Whoever has let us wait for nothing is not waited for again."""
+        loop = asyncio.get_running_loop()
+        if not is_awaited or not islands or loop.time() < self._impatient_until_s:
+            return holds()
+        until_s = loop.time() + COATY_PATIENCE_S
+        while not holds() and loop.time() < until_s:
+            self._news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until_s):
+                    await self._news.wait()
+        if not holds():
+            self._impatient_until_s = loop.time() + COATY_IMPATIENCE_S
+        return holds()
 
     def _publication(self, target: str, payload: bytes, place: str) -> Publication:
         return Publication(target, payload, marked(self._mark, f"{place}\0{target}"))

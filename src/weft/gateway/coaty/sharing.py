@@ -6,6 +6,8 @@
 - **Twins**: bridges tell each other over the mesh where they are, and connect to each other. Those that are connected
   hear the same events: each passes on what it hears. All that one peer says is brought over by one of them, in order:
   the one whose id and the peer's hash highest together, among those that listen to the topic.
+- **Near**: bridges that cannot reach each other may have an agent between them. It passes on what it is subscribed to,
+  so on those topics they hear the same, too, and share the work.
 - **Takeover**: what is left to another bridge is held for a while. When the connection to that bridge is gone, what it
   has not brought over is brought over by who is next. Held events that appear in the mesh are let go of.
 """
@@ -72,17 +74,19 @@ class Bridge:
     agent_id: str
     peer: str
     island: str  # empty: it has just come, and does not know yet
+    beside: frozenset[str] = frozenset()  # peers that it is connected to
 
 
 class Sharing:
-    """Which events are this bridge's to bring over. A bridge takes part in it while it is connected to us: only then is
-    it sure that it hears what we hear."""
+    """Which events are this bridge's to bring over. A bridge takes part in it while it is connected to us, or to an
+    agent that passes on what we hear: only then is it sure that it hears that, too."""
 
     def __init__(self, own_id: str) -> None:
         self._own_id = own_id
         self._told: dict[str, Bridge] = {}  # by peer
         self._connected: set[str] = set()  # peers of the namespace, bridges or not
-        self.others: tuple[Bridge, ...] = ()
+        self.others: tuple[Bridge, ...] = ()  # connected to us
+        self.near: dict[Bridge, frozenset[str]] = {}  # all others with peers beside both of us, and which these are
 
     @property
     def islands(self) -> frozenset[str]:
@@ -103,20 +107,21 @@ class Sharing:
         return self._recount()
 
     def _recount(self) -> bool:
-        before, self.others = (
-            self.others,
-            tuple(self._told[peer] for peer in sorted(self._connected & self._told.keys())),
-        )
-        return before != self.others
+        before = self.others, self.near
+        connected = sorted(self._connected & self._told.keys())
+        self.others = tuple(self._told[peer] for peer in connected)
+        between = {bridge: bridge.beside & self._connected for bridge in self._told.values()}
+        self.near = {bridge: peers for bridge, peers in between.items() if peers and bridge not in self.others}
+        return before != (self.others, self.near)
 
     def is_ours(self, origin: str, is_listening: Callable[[Bridge], bool] = lambda bridge: True) -> bool:
-        """Of all bridges that are connected and listen, exactly one says so of what a peer says."""
+        """Of all bridges that take part and listen, exactly one says so of what a peer says."""
 
         def weight(agent_id: str) -> bytes:
             return hashlib.blake2b(f"{agent_id}\0{origin}".encode(), digest_size=16).digest()
 
         own = weight(self._own_id)
-        return all(own > weight(other.agent_id) for other in self.others if is_listening(other))
+        return all(own > weight(other.agent_id) for other in (*self.others, *self.near) if is_listening(other))
 
 
 # --- what is left to others ------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ dropped and counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -28,6 +28,8 @@ from weft.limits import EMM_PACKET_BYTES_MAX, MIB
 from weft.model import Batch, Topic
 from weft.port.held import Use
 from weft.port.node import MeshNode
+from weft.port.schemas import Payloads
+from weft.schema.errors import SchemaBroken
 from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
 from weft.wire.reject import BadPacket, Reject
 
@@ -180,6 +182,26 @@ class Inbound:
         request, size = next(self._numbers), len(batch.data)
         self._owed[request] = (size, len(batch))
         self._holding.take(size)
+        checks = self._mesh.checks
+        if checks.applies(topic):
+            checks.check(self, topic, Payloads(batch), partial(self._checked, request, topic, batch), first_only=False)
+        else:
+            self._mesh.publish(self, request, topic, 0, batch, 0)
+
+    def _checked(self, request: int, topic: Topic, batch: Batch, broken: Mapping[int, SchemaBroken]) -> None:
+        """What breaks the schema of the topic is lost, and counted; the rest goes on."""
+        if request not in self._owed:
+            return  # the gateway was closed meanwhile
+        if broken:
+            self._mesh.count_refusal(next(iter(broken.values())))
+            kept = [event for at, event in enumerate(batch) if at not in broken]
+            self.figures.refused += len(broken)
+            self._owed[request] = (self._owed[request][0], len(kept))
+            if not kept:
+                self._settle(request)
+                self._wake()
+                return
+            batch = Batch.from_events(kept)
         self._mesh.publish(self, request, topic, 0, batch, 0)
 
     def receipts(self, receipts: Sequence[tuple[int, Receipted]]) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 from weft.gateway.emm.rows import Rejected
-from weft.limits import QUARANTINE_PER_S
+from weft.limits import KIB, QUARANTINE_PER_S
 from weft.wire.reject import Reject
 
 QUARANTINE_BURST: Final = 1000
+QUARANTINE_BATCH_MAX: Final = 256  # datagrams that are kept of one turn: about a millisecond
+QUARANTINE_BATCH_BYTES_MAX: Final = 256 * KIB  # and their bytes: datagrams may be large, and a batch has 16 MiB at most
 
 
 class Quarantine:
@@ -25,11 +28,17 @@ class Quarantine:
         self._counted_s = now_s
 
     def take(self, rejected: Sequence[Rejected], now_s: float) -> Sequence[Rejected]:
-        """Those to keep: the first ones."""
+        """Those to keep, as one batch: the first ones."""
         self.rejected.update(each.reason for each in rejected)
         self._tokens = min(self._burst, self._tokens + max(now_s - self._counted_s, 0.0) * self._per_s)
         self._counted_s = now_s
-        kept = rejected[: int(self._tokens)]
+        kept = _first(rejected[: min(int(self._tokens), QUARANTINE_BATCH_MAX)])
         self._tokens -= len(kept)
         self.skipped += len(rejected) - len(kept)
         return kept
+
+
+def _first(rejected: Sequence[Rejected]) -> Sequence[Rejected]:
+    """As many as their bytes allow."""
+    sizes = accumulate(len(each.data) for each in rejected)
+    return rejected[: sum(size <= QUARANTINE_BATCH_BYTES_MAX for size in sizes)]

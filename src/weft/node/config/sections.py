@@ -258,9 +258,9 @@ class LinkSection(Section):
         "A peer that owes acknowledgements and sends none for so long gets it all again.",
     )
     late_copies: bool = Field(
-        default=False,
-        description="Copy a topic to this node from when it is wanted: the past only once somebody asks for it. New: "
-        "the simulation knows a case of faults in which the past never comes (seed 312).",
+        default=True,
+        description="Copy a topic to this node from when it is wanted, and the past only once somebody asks for it. "
+        "Without it, whoever wants a topic here brings its whole history to this node.",
     )
     interest_filter_bytes_max: Int = knob(
         InterestSettings().filter_bytes_max,
@@ -433,7 +433,8 @@ class GroupsSection(Section):
     handover_timeout_s: Seconds = knob(
         GroupSettings().release_timeout_s,
         *GROUP_RANGES["release_timeout_s"],
-        "How long a member may take to let go of streams that go to another.",
+        "How long a member may take to let go of streams that go to another, and how long a node waits until it has "
+        "heard what others say of the group before it begins with a stream.",
     )
     expire_after_s: Seconds = knob(
         GroupSettings().expire_after_s,

@@ -4,19 +4,18 @@ Executors write Parquet files with Arrow; the driver then makes them part of the
 which batch of which query they were. So a batch that is done again after a crash is recognised, and files of attempts
 that died are never part of the table.
 
-Read in this order:
+Where tables are, and what they are made of, is the room ``weft.lake``. Read in this order:
 
-- ``address``, ``access`` and ``store``: where a table is, as whom it is reached, and its files, in a directory or in an
-  object store. ``settings`` and ``files``: which table, and what a file of it is called. Pure values.
 - ``writing``: Arrow batches to sorted, partitioned Parquet files, a task's share.
 - ``table``: what a table can do; ``delta``, ``iceberg`` and ``parquet`` do it, each with its own way to commit.
 - ``staging``: both halves of a write; ``source`` is ``format("weft-lake")``, ``streams`` starts queries with it,
   ``upsert`` keeps tables of current state.
-- ``vacuum``: files that nobody needs any more.
+- ``deciding``: two tables of one query. ``evolution``: tables that grow with a schema.
+- ``vacuum``: files that nobody needs.
 """
 
-from weft.pipelines.lake.address import TableError
-from weft.pipelines.lake.settings import TableFormat, TableSection, TableSettings
+from weft.lake.address import TableError
+from weft.lake.settings import TableFormat, TableSection, TableSettings
 from weft.pipelines.lake.staging import Made, append_batch, prepare, query_id
 from weft.pipelines.lake.streams import read, register, write_stream
 from weft.pipelines.lake.table import Table, TableChanged, open_table

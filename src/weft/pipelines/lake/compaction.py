@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from weft.pipelines.lake.files import Attempt, DataFile, WrittenFile
+from weft.lake.files import Attempt, DataFile, WrittenFile
+from weft.lake.settings import TableSettings
 from weft.pipelines.lake.reading import columns_of, file_rows
-from weft.pipelines.lake.settings import TableSettings
 from weft.pipelines.lake.table import Table, open_table
 from weft.pipelines.lake.writing import FileWriter
 
@@ -60,11 +60,14 @@ def _worth_it(files: Sequence[DataFile]) -> Iterator[Bin]:
         yield Bin(tuple(files))
 
 
-def rewrite(spark: SparkSession, table: Table, bins: Sequence[Bin]) -> list[WrittenFile]:
-    """The rows of each bin in a new file, not yet part of the table; a task per bin."""
+def rewrite(
+    spark: SparkSession, table: Table, bins: Sequence[Bin], columns: pa.Schema | None = None
+) -> list[WrittenFile]:
+    """The rows of each bin in a new file, not yet part of the table; a task per bin. ``columns``: with these, which
+    the table is to have; unset: with those that it has."""
     if not bins:
         return []
-    settings, schema = table.settings, columns_of(table.schema())
+    settings, schema = table.settings, columns_of(table.schema()) if columns is None else columns
 
     def rewritten(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):

@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from math import ceil
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from weft.pipelines.lake.address import TableError
-from weft.pipelines.lake.files import DataFile, Range, Value, WrittenFile, partition_text
+from weft.lake.delta import DeltaFiles, check_readable
+from weft.lake.files import DataFile, Range, Value, WrittenFile
 from weft.pipelines.lake.reading import nullable, read_files
-from weft.pipelines.lake.settings import TableSettings
-from weft.pipelines.lake.store import ERROR_CHARS_MAX
 from weft.pipelines.lake.table import TableChanged
 
 if TYPE_CHECKING:
@@ -34,18 +30,10 @@ if TYPE_CHECKING:
 # Two compactions that take the same file would both succeed: Delta checks that for its own operations only. So all
 # our replacements count up this transaction, and Delta lets one of two win.
 REPLACING: Final = "weft.replace"
-UNREADABLE: Final = frozenset({"deletionVectors", "columnMapping"})  # readers of plain Parquet would see other rows
 
 
-class DeltaLake:
+class DeltaLake(DeltaFiles):
     """A Delta table, in a directory or in an object store."""
-
-    def __init__(self, settings: TableSettings) -> None:
-        self.settings = settings
-
-    def exists(self) -> bool:
-        with self._translated():
-            return DeltaTable.is_deltatable(self.settings.path, storage_options=self._options())
 
     def schema(self) -> StructType:
         from pyspark.sql.types import StructType
@@ -65,6 +53,36 @@ class DeltaLake:
 
     def partition_by(self) -> tuple[str, ...]:
         return tuple(self.load().metadata().partition_columns)
+
+    @property
+    def takes_wider_types(self) -> bool:
+        return False  # deltalake does not write tables with Delta's own feature for it
+
+    def grow(self, schema: StructType) -> None:
+        table = self.load()
+        there = {each.name: each.type for each in table.schema().fields}
+        wanted = Schema.from_json(nullable(schema).json()).fields
+        more = [each for each in wanted if there.get(each.name) != each.type]
+        try:
+            if more:
+                table.alter.add_columns(more)
+        except CommitFailedError as error:
+            raise TableChanged(f"Delta refused more columns: {error}", table=self.settings.path) from None
+
+    def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
+        table = self.load()
+        self._check_there(removed)
+        now_ms = _now_ms()
+        try:
+            table.create_write_transaction(
+                [self._added(file, now_ms, changes_data=False) for file in added],
+                mode="overwrite",  # removes all that this version of the table has
+                schema=Schema.from_json(nullable(schema).json()),
+                partition_by=table.metadata().partition_columns,
+                commit_properties=CommitProperties(app_transactions=[Transaction(REPLACING, _next(table))]),
+            )
+        except CommitFailedError as error:
+            raise TableChanged(f"Delta refused wider columns: {error}", table=self.settings.path) from None
 
     def place(self, path: str) -> str:
         return path  # no reader looks at files that the log does not name
@@ -87,22 +105,9 @@ class DeltaLake:
             raise TableChanged(f"Delta refused batch {batch}: {error}", table=self.settings.path) from None
         return True
 
-    def files(self) -> list[DataFile]:
-        table = self.load()
-        names = table.metadata().partition_columns
-        actions = pa.table(table.get_add_actions(flatten=True))
-        wanted = ["path", "size_bytes", *(f"partition.{name}" for name in names)]
-        columns = [actions.column(name).to_pylist() for name in wanted]
-        return [
-            DataFile(unquote(path), size, dict(zip(names, map(partition_text, values), strict=True)))
-            for path, size, *values in zip(*columns, strict=True)
-        ]
-
     def replace(self, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
         table = self.load()
-        there = {file.path for file in self.files()}
-        if gone := [file.path for file in removed if file.path not in there]:
-            raise TableChanged("files to be replaced are gone", table=self.settings.path, first=gone[0])
+        self._check_there(removed)
         now_ms = _now_ms()
         actions: list[AddAction | RemoveAction] = [self._added(file, now_ms, changes_data=False) for file in added]
         # Files with nothing in their place are rows that went; else followers of the table need not look again.
@@ -144,34 +149,13 @@ class DeltaLake:
         return list(dict.fromkeys(found))
 
     def read(self, spark: SparkSession, files: Sequence[DataFile] | None = None) -> DataFrame:
-        table = self.load()
-        if odd := UNREADABLE & set(table.protocol().reader_features or ()):
-            raise TableError("the table uses Delta features that need Delta's own reader", features=", ".join(odd))
+        check_readable(self.load())
         return read_files(spark, self.settings, self.schema(), self.files() if files is None else files)
 
-    def load(self) -> DeltaTable:
-        """As it is now: a handle knows nothing of later commits, not even of its own."""
-        try:
-            with self._translated():
-                return DeltaTable(self.settings.path, storage_options=self._options())
-        except TableNotFoundError:
-            raise TableError("there is no Delta table", table=self.settings.path) from None
-
-    def _options(self) -> dict[str, str] | None:
-        return self.settings.credentials().delta() or None
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """What a store says, in one sentence and without secrets. A missing table is for the caller to tell."""
-        try:
-            yield
-        except TableNotFoundError:
-            raise
-        except (DeltaError, OSError) as error:
-            said = self.settings.credentials().scrubbed(str(error).partition("\n")[0])
-            raise TableError(
-                f"Delta cannot use the table: {said[:ERROR_CHARS_MAX]}", table=self.settings.path
-            ) from None
+    def _check_there(self, removed: Sequence[DataFile]) -> None:
+        there = {file.path for file in self.files()}
+        if gone := [file.path for file in removed if file.path not in there]:
+            raise TableChanged("files to be replaced are gone", table=self.settings.path, first=gone[0])
 
     def _write(self, table: DeltaTable, actions: Sequence[AddAction | RemoveAction], transaction: Transaction) -> None:
         table.create_write_transaction(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from weft.lake.files import DataFile, batch_of
 from weft.pipelines.lake.compaction import QUERY, SMALL_SHARE, Bin, plan
-from weft.pipelines.lake.files import DataFile, batch_of
 
 FRESHNESS_S_MIN: Final = 0.5  # a batch has a floor of some 200 ms
 FRESHNESS_S_MAX: Final = 86_400.0

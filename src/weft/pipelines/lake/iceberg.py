@@ -7,34 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
-    NoSuchTableError,
-    NotInstalledError,
     TableAlreadyExistsError,
     ValidationException,
 )
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
-from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.table import Table as Loaded
 
+from weft.lake.files import DataFile, WrittenFile
+from weft.lake.iceberg import IcebergFiles
+from weft.lake.listing import visible
 from weft.limits import LAKE_COMMIT_ATTEMPTS
-from weft.pipelines.lake.address import TableError, parse_address
-from weft.pipelines.lake.files import DataFile, WrittenFile
-from weft.pipelines.lake.listing import visible
 from weft.pipelines.lake.reading import columns_of, read_files
-from weft.pipelines.lake.settings import CATALOG_FILE, TableSettings
-from weft.pipelines.lake.store import ERROR_CHARS_MAX
 from weft.pipelines.lake.table import TableChanged
 from weft.pipelines.lake.writing import has_range
 
@@ -52,33 +42,8 @@ PROPERTIES: Final = {
 }
 
 
-class IcebergLake:
+class IcebergLake(IcebergFiles):
     """An Iceberg table whose files lie in a directory or in an object store."""
-
-    def __init__(self, settings: TableSettings) -> None:
-        self._settings = settings
-
-    @property
-    def settings(self) -> TableSettings:
-        """With the path where the table lies, which only the catalog may know. Executors need no catalog then."""
-        if not self._settings.path and self._catalog.table_exists(self._settings.identifier):
-            self._settings = replace(self._settings, path=self._load().location())
-        return self._settings
-
-    def check_catalog(self) -> None:
-        """Raise TableError if the catalog cannot be asked."""
-        try:
-            self.exists()
-        except TableError:
-            raise
-        except Exception as error:  # of HTTP, SQL, AWS: they have no class in common
-            said = self._settings.credentials().scrubbed(str(error).partition("\n")[0])[:ERROR_CHARS_MAX]
-            raise TableError(f"the catalog cannot be asked: {said}", catalog=self._settings.catalog) from None
-
-    def exists(self) -> bool:
-        if self._settings.catalog is None and not self._own_catalog().is_file():
-            return False
-        return self._catalog.table_exists(self._settings.identifier)
 
     def schema(self) -> StructType:
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -92,8 +57,7 @@ class IcebergLake:
         catalog = self._catalog
         catalog.create_namespace_if_not_exists(wanted.identifier.rpartition(".")[0])
         columns = columns_of(schema)
-        unmeasured = (name for each in columns for name in _unmeasured(each.name, each.type))
-        properties = PROPERTIES | {f"{METRICS_PROPERTY}{name}": "none" for name in unmeasured}
+        properties = PROPERTIES | _metrics(columns)
         try:
             with (
                 catalog.create_table_transaction(
@@ -108,6 +72,26 @@ class IcebergLake:
 
     def partition_by(self) -> tuple[str, ...]:
         return tuple(field.name for field in self._load().spec().fields)
+
+    @property
+    def takes_wider_types(self) -> bool:
+        return True
+
+    def grow(self, schema: StructType) -> None:
+        columns = columns_of(schema)
+        for _ in range(LAKE_COMMIT_ATTEMPTS):
+            try:
+                with self._load().transaction() as transaction:
+                    transaction.set_properties(_metrics(columns))
+                    with transaction.update_schema() as update:
+                        update.union_by_name(columns)
+            except CommitFailedException:
+                continue
+            return
+        raise self._crowded()
+
+    def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
+        raise AssertionError("grow does it")
 
     def place(self, path: str) -> str:
         return path  # no reader looks at files that no snapshot names
@@ -129,13 +113,6 @@ class IcebergLake:
                 continue  # somebody else committed, perhaps this very batch; or we did, and the answer was lost
             return True
         raise self._crowded()
-
-    def files(self) -> list[DataFile]:
-        table = self._load()
-        return [
-            DataFile(path, file.file_size_in_bytes, _partition(table, file))
-            for path, file in self._active(table).items()
-        ]
 
     def replace(self, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
         places = [self._named(file) for file in added]
@@ -170,52 +147,13 @@ class IcebergLake:
     def read(self, spark: SparkSession, files: Sequence[DataFile] | None = None) -> DataFrame:
         return read_files(spark, self.settings, self.schema(), self.files() if files is None else files)
 
-    @cached_property
-    def _catalog(self) -> Catalog:
-        wanted = self._settings
-        if wanted.catalog is None:
-            return SqlCatalog("weft", uri=f"sqlite:///{self._own_catalog()}", warehouse=wanted.path)
-        try:
-            return load_catalog(wanted.catalog, **wanted.credentials().iceberg())
-        except (ValueError, NotInstalledError) as error:
-            raise TableError(
-                f"pyiceberg cannot open the catalog: set it up in .pyiceberg.yaml or by PYICEBERG_CATALOG__... in the "
-                f"environment ({wanted.credentials().scrubbed(str(error))[:ERROR_CHARS_MAX]})",
-                catalog=wanted.catalog,
-            ) from None
-
-    def _own_catalog(self) -> Path:
-        """SQLite needs a directory."""
-        if not self._settings.address.is_directory:
-            raise TableError(
-                "an Iceberg table in an object store needs a catalog: give catalog, the name of one that pyiceberg is "
-                "set up for",
-                table=self._settings.path,
-            )
-        return Path(self._settings.path) / CATALOG_FILE
-
     def _named(self, file: DataFile) -> str:
         return f"{self.settings.path}/{file.path}"
-
-    def _load(self) -> Loaded:
-        try:
-            if self.exists():
-                return self._catalog.load_table(self._settings.identifier)
-        except NoSuchTableError:
-            pass
-        wanted = self._settings
-        raise TableError("there is no Iceberg table", table=wanted.path, identifier=wanted.identifier)
 
     def _crowded(self) -> TableChanged:
         return TableChanged(
             "others keep committing to the table", table=self.settings.path, attempts=LAKE_COMMIT_ATTEMPTS
         )
-
-    def _active(self, table: Loaded) -> dict[str, IcebergFile]:
-        return {self._within(task.file.file_path): task.file for task in table.scan().plan_files()}
-
-    def _within(self, path: str) -> str:
-        return parse_address(path).text.removeprefix(f"{self.settings.path}/")
 
 
 def _committed(table: Loaded, query: str) -> int | None:
@@ -223,14 +161,10 @@ def _committed(table: Loaded, query: str) -> int | None:
     return None if text is None else int(text)
 
 
-def _partition(table: Loaded, file: IcebergFile) -> dict[str, str | None]:
-    schema = table.schema()
-    return {
-        field.name: None
-        if file.partition[place] is None
-        else field.transform.to_human_string(schema.find_type(field.source_id), file.partition[place])
-        for place, field in enumerate(table.spec().fields)
-    }
+def _metrics(columns: pa.Schema) -> dict[str, str]:
+    """Properties of a table with these columns."""
+    unmeasured = (name for each in columns for name in _unmeasured(each.name, each.type))
+    return {f"{METRICS_PROPERTY}{name}": "none" for name in unmeasured}
 
 
 def _unmeasured(name: str, kind: pa.DataType) -> Iterator[str]:

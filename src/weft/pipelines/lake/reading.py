@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from weft.lake.files import DataFile
+from weft.lake.settings import TableSettings
+from weft.lake.store import Store
 from weft.limits import MIB
-from weft.pipelines.lake.files import DataFile
-from weft.pipelines.lake.settings import TableSettings
-from weft.pipelines.lake.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,13 +64,16 @@ def shares(files: Sequence[DataFile], size_bytes: int) -> list[list[DataFile]]:
 
 
 def file_rows(store: Store, schema: pa.Schema, file: DataFile) -> Iterator[pa.RecordBatch]:
-    """A file's rows with all columns of the table: those it is partitioned by are not in the file itself."""
+    """A file's rows with all columns of the table: those it is partitioned by are not in the file itself, and those
+    that the table has got since are null."""
     with closing(store.reader(file.path)) as source, pq.ParquetFile(source) as stored:
         for batch in stored.iter_batches(batch_size=LAKE_READ_ROWS):
             columns = [
                 batch.column(each.name).cast(each.type)
                 if each.name in batch.schema.names
                 else pa.repeat(pa.scalar(file.partition[each.name], pa.string()).cast(each.type), batch.num_rows)
+                if each.name in file.partition
+                else pa.nulls(batch.num_rows, each.type)
                 for each in schema
             ]
             yield pa.RecordBatch.from_arrays(columns, names=schema.names)

@@ -21,13 +21,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from weft.pipelines.lake.address import TableError
-from weft.pipelines.lake.files import WrittenFile
+from weft.lake.address import TableError
+from weft.lake.files import WrittenFile
+from weft.lake.settings import TableSettings
 from weft.pipelines.lake.reading import columns_of
-from weft.pipelines.lake.settings import TableSettings
 from weft.pipelines.lake.staging import prepare, write_files
 from weft.pipelines.lake.table import open_table
 from weft.spark.properties import BATCH_ID, QUERY_ID
+from weft.spark.table_options import table_of
 
 NAME: Final = "weft-lake"
 
@@ -48,13 +49,13 @@ class LakeSource(DataSource):
         return NAME
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        settings = TableSettings.from_options(self.options)
+        settings = table_of(self.options)
         _append_only(settings, overwrite)
         prepare(settings, schema)
         return BatchWriter(open_table(settings).settings, schema, query=f"once-{secrets.token_hex(8)}")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802  Spark's
-        settings = TableSettings.from_options(self.options)
+        settings = table_of(self.options)
         _append_only(settings, overwrite)
         return StreamWriter(open_table(settings).settings, schema)
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from weft.pipelines.lake.address import TableError
-from weft.pipelines.lake.files import Attempt, WrittenFile
+from weft.lake.address import TableError
+from weft.lake.files import Attempt, WrittenFile
+from weft.lake.settings import TableSettings
 from weft.pipelines.lake.reading import columns_of
-from weft.pipelines.lake.settings import TableSettings
 from weft.pipelines.lake.table import ensure, open_table
 from weft.pipelines.lake.writing import FileWriter, stored_schema
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.pipelines.lake.settings import TableSettings
+from weft.lake.settings import TableSettings
 from weft.pipelines.lake.staging import prepare
 from weft.pipelines.lake.table import open_table
 

@@ -8,35 +8,23 @@ same rows (or fewer, on purpose) and never touches what was committed meanwhile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
-from weft.pipelines.lake.address import TableError
-from weft.pipelines.lake.files import DataFile, WrittenFile
-from weft.pipelines.lake.settings import TableFormat, TableSettings
+from weft.lake.address import TableError
+from weft.lake.files import DataFile, WrittenFile
+from weft.lake.settings import TableFormat, TableSettings
+from weft.lake.tables import TableFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-# Where in a table its own files are, which no other format has.
-MARKERS: Final = {
-    TableFormat.DELTA: "_delta_log",
-    TableFormat.ICEBERG: "metadata",
-    TableFormat.PARQUET: "_weft",
-}
 
 
 class TableChanged(TableError):
     """Somebody else replaced or removed the same files. Look again and decide anew."""
 
 
-class Table(Protocol):
-    @property
-    def settings(self) -> TableSettings:
-        """Which one, with the path where it lies, once it is there."""
-
-    def exists(self) -> bool: ...
-
+class Table(TableFiles, Protocol):
     def schema(self) -> StructType:
         """Its columns, partitions included; TableError if there is no table."""
 
@@ -46,6 +34,16 @@ class Table(Protocol):
     def partition_by(self) -> tuple[str, ...]:
         """The columns that make its partitions."""
 
+    @property
+    def takes_wider_types(self) -> bool:
+        """Whether ``grow`` also takes wider types; else ``widen`` does, with new files."""
+
+    def grow(self, schema: StructType) -> None:
+        """Give the table these columns: those that it has, and more, also within structs. Files stay as they are."""
+
+    def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
+        """Give its columns wider types, and swap all files for others that have them; TableChanged if one is gone."""
+
     def place(self, path: str) -> str:
         """Where in the table a task writes the file that is to be at ``path`` once it is committed."""
 
@@ -54,9 +52,6 @@ class Table(Protocol):
 
     def commit(self, files: Sequence[WrittenFile], query: str, batch: int) -> bool:
         """Make files part of the table; False if this batch, or a later one, is in it already."""
-
-    def files(self) -> list[DataFile]:
-        """What the table is made of now."""
 
     def replace(self, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
         """Swap files for others in one step; TableChanged if one of them is gone."""
@@ -90,39 +85,11 @@ def open_table(settings: TableSettings) -> Table:
             assert_never(settings.format)
 
 
-def check_place(settings: TableSettings, *, writing: bool) -> None:
-    """What can be known before a table is used; TableError if its store or its catalog cannot be."""
-    table = open_table(settings)
-    if settings.catalog is not None:
-        from weft.pipelines.lake.iceberg import IcebergLake
-
-        IcebergLake(settings).check_catalog()
-    if table.settings.path:  # else the catalog will say where it is to be
-        table.settings.store().check(writing=writing)
-        check_kind(table.settings)
-
-
-def check_kind(settings: TableSettings) -> None:
-    """TableError if there is a table of another format where this one is to be."""
-    store = settings.store()
-    for kind, marker in MARKERS.items():
-        if kind is not settings.format and next(iter(store.files(marker)), None) is not None:
-            wanted = MARKERS[settings.format]
-            if next(iter(store.files(wanted)), None) is None:
-                raise TableError(f"there is a {kind} table, not a {settings.format} table", table=settings.path)
-
-
 def ensure(table: Table, schema: StructType) -> None:
     """Make the table if there is none; TableError if rows of this schema do not fit into the one there is."""
     if not table.exists():
         table.create(schema)
-    if (by := table.partition_by()) != table.settings.partition_by:
-        raise TableError(
-            "the table is partitioned otherwise",
-            table=table.settings.path,
-            there=", ".join(by) or "not at all",
-            coming=", ".join(table.settings.partition_by) or "not at all",
-        )
+    check_partitions(table)
     there, coming = (
         {each.name: each.dataType.simpleString() for each in struct} for struct in (table.schema(), schema)
     )
@@ -135,3 +102,14 @@ def ensure(table: Table, schema: StructType) -> None:
                 there=there.get(name, "missing"),
                 coming=coming.get(name, "missing"),
             )
+
+
+def check_partitions(table: Table) -> None:
+    """TableError if the table that is there is partitioned otherwise than the settings say."""
+    if (by := table.partition_by()) != table.settings.partition_by:
+        raise TableError(
+            "the table is partitioned otherwise",
+            table=table.settings.path,
+            there=", ".join(by) or "not at all",
+            coming=", ".join(table.settings.partition_by) or "not at all",
+        )

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.pipelines.lake.address import TableError
-from weft.pipelines.lake.settings import TableFormat, TableSettings
+from weft.lake.address import TableError
+from weft.lake.settings import TableFormat, TableSettings
 from weft.pipelines.lake.staging import prepare, query_id
 
 if TYPE_CHECKING:

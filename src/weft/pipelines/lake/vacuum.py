@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from weft.pipelines.lake.files import batch_of
+from weft.lake.files import batch_of
 from weft.pipelines.lake.table import Table
 
 LAKE_BATCH_S_MAX: Final = 7 * 86_400  # no batch runs longer; files that may belong to a running one are left so long

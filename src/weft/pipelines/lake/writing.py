@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from weft.lake.address import TableError
+from weft.lake.files import Attempt, Range, Value, WrittenFile, directory, partition_text
+from weft.lake.settings import TableFormat, TableSettings
 from weft.limits import MIB, TOPIC_BYTES_MAX
-from weft.pipelines.lake.address import TableError
-from weft.pipelines.lake.files import Attempt, Range, Value, WrittenFile, directory, partition_text
-from weft.pipelines.lake.settings import TableFormat, TableSettings
 
 LAKE_GROUP_BYTES: Final = 64 * MIB  # of Arrow in one row group, held and sorted by a task: 300,000 rows of 221 bytes
 LAKE_GROUP_ROWS: Final = 1_000_000  # likewise, however small they are
@@ -206,6 +206,7 @@ def _layout(schema: pa.Schema) -> dict[str, Any]:
         "column_encoding": dict.fromkeys(sorted(counted), "DELTA_BINARY_PACKED") or None,
         "write_statistics": [each.name for each in schema if has_range(each.type)] or False,
         "store_schema": False,
+        "write_page_checksum": True,  # a reader finds out that a disk has changed a bit, also in a payload
     }
 
 

@@ -18,9 +18,9 @@ import msgspec
 from pyspark import SparkFiles
 
 from weft.errors import StorageError, UsageError
+from weft.references import find_file
 from weft.security.files import PRIVATE_FILE, Watched
 from weft.security.trust_file import FILE, Trust, TrustFile
-from weft.spark.connection import find_file
 from weft.wire import emm, emm_compact
 from weft.wire.emm.judge_columns import HmacKeys
 from weft.wire.emm.seal import KEY_BYTES

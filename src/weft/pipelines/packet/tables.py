@@ -1,10 +1,8 @@
 """Two tables from one query, exactly once: good events, and what was refused with its reason.
 
-A batch's parcels are unwrapped by tasks that write files of both tables, in one pass. Then the driver decides: it
-writes down which files the batch is made of, before it commits either table. Commits know (query, batch), so doing
-them again changes nothing. A driver that comes back after a crash finds the decision and keeps to it, although the
-batch may come out differently the second time: somebody may have added a key meanwhile, and no packet may be in both
-tables or in none.
+A batch's parcels are unwrapped by tasks that write files of both tables, in one pass. Then the driver decides, as
+``lake.deciding`` tells: a driver that comes back after a crash keeps to the decision, although the batch may come out
+differently the second time. Somebody may have added a key meanwhile, and no packet may be in both tables or in none.
 """
 
 from __future__ import annotations
@@ -13,14 +11,14 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-import msgspec
 import pyarrow as pa
 
+from weft.lake.files import WrittenFile
 from weft.pipelines import lake
 from weft.pipelines.days import days
-from weft.pipelines.lake.files import WrittenFile
+from weft.pipelines.lake.deciding import Staged, decode_files, encode_files, is_usable
 from weft.pipelines.lake.staging import write_files
 from weft.pipelines.packet.parcels import unwrap_all
 from weft.pipelines.packet.schema import EVENTS, QUARANTINE
@@ -60,7 +58,7 @@ class TwoTables:
         if staged is None:
             events, quarantine = (lake.open_table(each).settings for each in (self.events, self.quarantine))
             staged = _stage(parcels, Staging(events, quarantine, query, batch))
-            write_private(self._path(batch), _encode(staged))
+            write_private(self._path(batch), encode_files(staged))
         else:
             parcels.write.format("noop").mode("overwrite").save()  # the operator's state has to go on all the same
         for table, files in self._with_files(staged):
@@ -68,7 +66,7 @@ class TwoTables:
                 table.commit(files, query, batch)
 
     def _with_files(self, staged: Staged) -> tuple[tuple[lake.Table, list[WrittenFile]], ...]:
-        return (lake.open_table(self.events), staged.events), (lake.open_table(self.quarantine), staged.quarantine)
+        return (lake.open_table(self.events), staged.first), (lake.open_table(self.quarantine), staged.second)
 
     def _path(self, batch: int) -> Path:
         return self.decisions / f"{batch}.json"
@@ -84,46 +82,12 @@ class TwoTables:
         data = read_private(self._path(batch))
         if data is None:
             return None
-        staged = _decode(data)
-        for table, files in self._with_files(staged):
-            last = table.committed(query)
-            store = table.settings.store()
-            if (last is None or last < batch) and not all(store.facts(table.place(each.path)) for each in files):
-                return None
-        return staged
+        staged = decode_files(data)
+        both = self._with_files(staged)
+        return staged if all(is_usable(table, files, query, batch) for table, files in both) else None
 
 
 # --- files of a batch --------------------------------------------------------------------------------------------
-
-
-class Staged(NamedTuple):
-    """Files that are written and not yet part of their tables."""
-
-    events: list[WrittenFile]
-    quarantine: list[WrittenFile]
-
-
-class _Decided(msgspec.Struct, frozen=True):
-    """A file as a decision names it. Ranges of its columns are left out: readers cannot skip a file without them, and
-    only a batch that crashed is committed from here."""
-
-    path: str
-    size_bytes: int
-    partition: dict[str, str | None]
-    rows: int
-
-
-def _encode(staged: Staged) -> bytes:
-    return msgspec.json.encode(
-        [[_Decided(each.path, each.size_bytes, dict(each.partition), each.rows) for each in files] for files in staged]
-    )
-
-
-def _decode(data: bytes) -> Staged:
-    tables = msgspec.json.decode(data, type=tuple[list[_Decided], list[_Decided]])
-    return Staged(
-        *([WrittenFile(each.path, each.size_bytes, each.partition, each.rows) for each in files] for files in tables)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +111,7 @@ class Staging:
 
 def _stage(parcels: DataFrame, staging: Staging) -> Staged:
     rows = parcels.mapInArrow(staging, "staged binary").collect()
-    shares: list[Staged] = [pickle.loads(row.staged) for row in rows]  # noqa: S301  from our own tasks, through Spark
-    return Staged(
-        [file for share in shares for file in share.events], [file for share in shares for file in share.quarantine]
-    )
+    return Staged.joined(pickle.loads(row.staged) for row in rows)  # noqa: S301  from our own tasks, through Spark
 
 
 def _accepted(batches: Iterator[pa.RecordBatch], refused: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

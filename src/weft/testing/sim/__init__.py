@@ -20,6 +20,7 @@ True
 - ``truth``           what really happened, and whether what a node says is true
 - ``world``           all of that together, and what has to hold in the end
 - ``chaos``           what a seed is made of: the mesh, the clients, the faults
+- ``shrinking``       a failing seed, made smaller
 
 ``tools/sim.py`` runs many seeds, and replays one with its trace.
 """

@@ -5,11 +5,11 @@ Some seeds are calm, some are hell. All of them heal in the end, and then everyt
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from weft.core.groups import GroupSettings
 from weft.core.messages import Edge, FromTime, Start
@@ -88,11 +88,19 @@ class Mix:
     latecomers: int  # subscribers that come when others have been there for long
     only_new: bool  # all others begin with what is new
     liars: int = 0
+    hands: bool = True  # a third of the seeds has groups that settle by hand
+    requests: bool = True  # a third of the seeds has clients that ask and serve
 
     @property
     def expires(self) -> bool:
         """Groups that nobody uses are forgotten before the end."""
         return self.hardware.expire_after_s == EXPIRE_AFTER_S[0]
+
+    @property
+    def is_prompt(self) -> bool:
+        """Nothing breaks, and what a node says is heard everywhere in less time than members of groups listen for."""
+        is_quick = self.hardware.sync_s_max <= 0.01 and self.conditions.delay_s_max <= 0.01
+        return is_quick and not self.troubles and not self.liars
 
 
 def draw(seed: int, *, large: bool) -> Mix:
@@ -158,6 +166,23 @@ def with_liars(mix: Mix, seed: int) -> Mix:
 # --- a run -----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One of those of a seed, as it happened. ``chance``: the state of the generator that it draws from."""
+
+    number: int
+    kind: str
+    chance: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Record:
+    """What a run leaves for those that replay a part of it."""
+
+    troubles: list[Trouble] = field(default_factory=list)
+    story: list[str] = field(default_factory=list)
+
+
 def run(
     seed: int,
     *,
@@ -165,18 +190,25 @@ def run(
     liars: bool = False,
     traces: bool = False,
     on_line: Callable[[str], None] | None = None,
+    simplify: Callable[[Mix], Mix] = lambda mix: mix,
+    replayed: Sequence[Trouble] | None = None,
+    record: Record | None = None,
 ) -> World:
     """Trouble, healing, and the check that all is well.
+
+    ``replayed``: these troubles instead of those of the seed. ``simplify``: what the seed is made of, made simpler.
 
     A Violation says what was broken. It, and whatever else is raised, gets a note with the seed and what it is made of.
     """
     mix = draw(seed, large=large)
     if liars:
         mix = with_liars(mix, seed)
+    mix = simplify(mix)
     world = World(seed, mix.hardware, traces=traces)
     world.schedule.trace.on_line = on_line
+    world.schedule.story = None if record is None else record.story
     try:
-        _live_through(world, mix, chance_of(seed, "troubles"))
+        _live_through(world, mix, chance_of(seed, "troubles"), replayed, record or Record())
     except Exception as error:
         error.add_note(f"seed {seed} at {world.schedule.now_s:.3f} s: {mix}")
         raise
@@ -185,16 +217,14 @@ def run(
     return world
 
 
-def _live_through(world: World, mix: Mix, chance: Random) -> None:
+def _live_through(world: World, mix: Mix, chance: Random, replayed: Sequence[Trouble] | None, record: Record) -> None:
     world.schedule.note("chaos", mix)
     _build(world, mix, chance)
     world.schedule.run(chance.uniform(0.0, 3.0))
     if mix.liars:
         _let_in_liars(world, mix, chance)
     world.network.conditions = mix.conditions
-    for _ in range(mix.troubles):
-        TROUBLES[chance.choice(mix.kinds)](world, chance)
-        world.schedule.run(chance.uniform(0.0, PAUSE_S_MAX))
+    _trouble(world, mix, chance, replayed, record)
     for liar in world.liars:
         liar.stop()
     _heal(world, chance)
@@ -212,6 +242,23 @@ def _live_through(world: World, mix: Mix, chance: Random) -> None:
         world.run_until(lambda: world.remembered(IDLE), 2 * mix.hardware.expire_after_s)
         world.run_until(world.unfinished, patience_s)
     world.check_logs()
+
+
+def _trouble(world: World, mix: Mix, chance: Random, replayed: Sequence[Trouble] | None, record: Record) -> None:
+    for number in range(mix.troubles) if replayed is None else ():
+        kind = chance.choice(mix.kinds)
+        trouble = Trouble(number, kind, chance.getstate())
+        record.troubles.append(trouble)
+        _happen(world, trouble, chance)
+    for trouble in replayed or ():
+        chance.setstate(trouble.chance)
+        _happen(world, trouble, chance)
+
+
+def _happen(world: World, trouble: Trouble, chance: Random) -> None:
+    world.schedule.tell("trouble", f"{trouble.number}: {trouble.kind}")
+    TROUBLES[trouble.kind](world, chance)
+    world.schedule.run(chance.uniform(0.0, PAUSE_S_MAX))
 
 
 def _build(world: World, mix: Mix, chance: Random) -> None:
@@ -250,8 +297,8 @@ def _build(world: World, mix: Mix, chance: Random) -> None:
         for place in range(chance.randint(1, 3)):
             member = Member(f"g{number}m{place}", world.desk, nodes, book)
             world.schedule.at(chance.uniform(0.0, 12.0), member.connect)
-    _build_hands(world, nodes)
-    _build_requests(world, nodes)
+    _build_hands(world, mix, nodes)
+    _build_requests(world, mix, nodes)
     _end_groups(world, mix)
     for number in range(mix.plain_peers):
         peer_id = parse_node_id(f"x{number}")
@@ -290,10 +337,10 @@ def _unlinked(nodes: list[SimNode]) -> str:
     return "".join(f"{name} is not linked to everybody" for name in list(lonely)[:1])
 
 
-def _build_hands(world: World, nodes: list[SimNode]) -> None:
+def _build_hands(world: World, mix: Mix, nodes: list[SimNode]) -> None:
     """In every third seed, a group whose members settle event by event."""
     chance = chance_of(world.seed, "hands")
-    if chance.random() > HANDS_SHARE:
+    if chance.random() > HANDS_SHARE or not mix.hands:
         return
     policy = GroupPolicy(
         max_deliveries=chance.choice([1, 2, 4]),
@@ -301,17 +348,17 @@ def _build_hands(world: World, nodes: list[SimNode]) -> None:
         retry_s_max=2.0,
         in_order=chance.random() < 0.5,
     )
-    book = HandBook("hands", chance.choice(HAND_PATTERNS), world.truth, policy)
+    book = HandBook("hands", chance.choice(HAND_PATTERNS), world.truth, policy, prompt=mix.is_prompt)
     world.groups.append(book)
     for place in range(chance.randint(1, 3)):
         member = HandMember(f"h{place}", world.desk, nodes, book)
         world.schedule.at(chance.uniform(0.0, 12.0), member.connect)
 
 
-def _build_requests(world: World, nodes: list[SimNode]) -> None:
+def _build_requests(world: World, mix: Mix, nodes: list[SimNode]) -> None:
     """In every third seed, clients that ask and serve."""
     chance = chance_of(world.seed, "requests")
-    if chance.random() > REQUESTS_SHARE:
+    if chance.random() > REQUESTS_SHARE or not mix.requests:
         return
     for number in range(chance.randint(1, 3)):
         name = f"v{number}"
@@ -390,7 +437,7 @@ def _tidy(world: World, node: SimNode, pause_s: float) -> None:
 
 def _heal(world: World, chance: Random) -> None:
     """No more faults: every link can be had, every disk has room, and every node runs; but some never come back."""
-    world.schedule.note("chaos", "all heals")
+    world.schedule.tell("chaos", "all heals")
     world.network.heal()
     for node in world.nodes.values():
         node.make_room()
@@ -429,8 +476,9 @@ def _patience_s(nodes: int) -> float:
 
 def _some_node(world: World, chance: Random) -> SimNode:
     """More often one where something is published: that is where there is something to lose."""
-    homes = [publisher.home for publisher in world.publishers]
-    return chance.choice(homes if chance.random() < 0.5 else list(world.nodes.values()))
+    nodes = list(world.nodes.values())
+    homes = [publisher.home for publisher in world.publishers] or nodes
+    return chance.choice(homes if chance.random() < 0.5 else nodes)
 
 
 def _down(world: World, chance: Random, end: Callable[[SimNode], None], *, loses_disk: bool = False) -> None:
@@ -461,7 +509,7 @@ def _partition(world: World, chance: Random) -> None:
     names = sorted(world.nodes)
     side = set(chance.sample(names, chance.randint(1, len(names) - 1)))
     edges = [edge for edge in sorted(world.network.links) if len(side.intersection(edge)) == 1]
-    world.schedule.note("chaos", f"partition of {sorted(side)}")
+    world.schedule.tell("chaos", f"nothing gets through between {', '.join(sorted(side))} and the others")
     world.network.cut(edges)
     world.schedule.at(chance.choice([1.0, 5.0, 20.0]), partial(_join, world, edges))
 

@@ -3,12 +3,15 @@
 Some events are poison: whoever reads them refuses them, always. Some fail once. Connections break with events in hand,
 which is how a reader dies. What has to hold:
 
-- What a node took as acknowledged, it does not hand out again while it lives.
+- What a node took as acknowledged, it does not hand out again while it lives. Nor does another node that takes over the
+  stream: one that lives and no longer has the stream has said what was done, and whoever has heard all it said knows.
+  In a mesh where nothing is slow and nothing breaks, everybody has heard.
 - No more than the window is in hand.
 - In order, nothing behind a refused event comes before it comes again.
 - A poisonous event is begun at most ``max_deliveries`` times, and once more for each of these: a reader died with it
   and others in hand; a member began with its stream, because a refusal that comes too late counts for nothing. Where
-  two nodes served the stream at once, or one that served it died, each of them may have counted for itself.
+  two nodes served the stream at once, or one that served it died, or had said what the next one had not yet heard, each
+  of them may have counted for itself.
 - In the end, every event was handled, or was begun often enough and is a dead letter.
 - Once the group is dropped, everything is handed out again, and counts from one: no ledger survives.
 """
@@ -22,9 +25,10 @@ from typing import Final
 
 from weft.core import messages as core
 from weft.core.errors import GroupDropped
+from weft.core.groups.names import topic_of
 from weft.core.messages import Acked, Edge, Nacked
 from weft.core.policy import GroupPolicy
-from weft.model import Batch, Pattern, Position, matches
+from weft.model import Batch, Pattern, Position, Stream, matches
 from weft.testing.sim.group_members import GroupBook
 from weft.testing.sim.node import SimNode
 from weft.testing.sim.schedule import Violation
@@ -41,9 +45,12 @@ Life = tuple[str, int]  # of a node: its id, and which of its lives
 class HandBook(GroupBook):
     """What one such group has handled and refused, by any of its members."""
 
-    def __init__(self, name: str, pattern: Pattern, truth: Truth, policy: GroupPolicy) -> None:
+    """``prompt``: nothing is slow in this mesh, and nothing breaks."""
+
+    def __init__(self, name: str, pattern: Pattern, truth: Truth, policy: GroupPolicy, *, prompt: bool = False) -> None:
         super().__init__(name, pattern, truth)
         self.policy = policy
+        self._prompt = prompt
         self.hands: list[HandMember] = []
         self.begun: defaultdict[StreamKey, Counter[int]] = defaultdict(Counter)
         self.refused: defaultdict[StreamKey, Counter[int]] = defaultdict(Counter)
@@ -53,6 +60,7 @@ class HandBook(GroupBook):
         self.shared: set[StreamKey] = set()  # streams that two members had at once
         self.moved: set[StreamKey] = set()  # by hand, behind what expired: there the ledger began again
         self.acked: defaultdict[tuple[Life, StreamKey], set[int]] = defaultdict(set)  # as nodes took it
+        self._done_before: dict[tuple[Life, StreamKey], set[int]] = {}  # at others, before a node began with a stream
 
     def move_back(self, desk: Desk, node: SimNode) -> None:
         """Not this one: a group that is moved begins with a clean ledger, and everything may come again."""
@@ -77,9 +85,31 @@ class HandBook(GroupBook):
 
     def began(self, key: StreamKey, node: SimNode) -> None:
         self.begins[key] += 1
+        if any(other is not node and self._has_not_heard(node, other) for other, _ in self.servers[key]):
+            self.shared.add(key)
+        self._done_before[(node.node_id, node.life), key] = self._done_elsewhere(key, node)
         self.servers[key].add((node, node.life))
         if sum(key in member.assigned for member in self.hands) > 1:
             self.shared.add(key)
+
+    def _done_elsewhere(self, key: StreamKey, node: SimNode) -> set[int]:
+        """What other nodes took as acknowledged and have said, so that this one has to know of it."""
+        done: set[int] = set()
+        for other, life in self.servers[key]:
+            lives = other is not node and other.running and other.life == life
+            if not lives or not other.broker.group_work.has_let_go(self.name, key):
+                continue
+            if not self._has_not_heard(node, other) or (self._prompt and key not in self.shared):
+                done |= self.acked[(other.node_id, life), key]
+        return done
+
+    def _has_not_heard(self, node: SimNode, other: SimNode) -> bool:
+        """Whether a node lacks some of what another one has said of the group: it counts without that."""
+        if not other.running:
+            return True
+        said = Stream(topic_of(self.name), other.node_id, 0)
+        ours, theirs = (each.log.find(said, other.log.epoch) for each in (node, other))
+        return theirs is not None and (ours is None or ours.durable < theirs.end)
 
     def _counts(self, key: StreamKey) -> int:
         """How many nodes may have counted for themselves."""
@@ -96,6 +126,8 @@ class HandBook(GroupBook):
             self._again[key].offsets.discard(offset)
         if offset in self.acked[life, key] and key not in self.moved and not self.dropped:
             raise Violation(f"{life[0]} hands out {name_of(key)}:{offset} again, which it took as acknowledged")
+        if offset in self._done_before.get((life, key), ()) and key not in self.moved and not self.dropped:
+            raise Violation(f"{life[0]} hands out {name_of(key)}:{offset}, which was acknowledged before it began")
 
     def letters(self) -> set[bytes]:
         """The payloads of all dead letters that ever were on a disk."""

@@ -167,12 +167,13 @@ class SimKvClient:
         value = f"{self.name} {next(self._numbers)}".encode()
         name, mortal = (bucket, key), deletes or ttl_s is not None
         self._book.sends(name, value, mortal=mortal)
-        store, epoch, begin_ms = node.machinery.kv, node.log.epoch, node.wall_us // 1000
+        store, epoch = node.machinery.kv, node.log.epoch
+        begin_ms = store.now_ms()  # its own clock, which drifts apart from that of the machine
         ttl_s = None if deletes else ttl_s
         revision = await store.write(Write(bucket, key, None if deletes else value, self.name, ttl_s))
         self._book.answered(Acknowledged(name, revision, mortal, node.node_id, epoch))
         item = await store.get(bucket, key, None)
         self._book.check_read(self.name, name, item)
-        is_over = deletes or (ttl_s is not None and node.wall_us // 1000 + 1 >= begin_ms + ttl_s * 1000)
+        is_over = deletes or (ttl_s is not None and store.now_ms() + 1 >= begin_ms + ttl_s * 1000)
         latest = view_of(store).get(name)
         self._book.check_own(self.name, name, revision, latest, gone_early=item is None and not is_over)

@@ -177,7 +177,7 @@ class SimNode:
         # Milliseconds: two lives with one number cannot be told apart, and here a node may be back within a second.
         self.incarnation = max(self.incarnation + 1, wall_us // 1000)
         self.window.clear()
-        self._schedule.note(self.node_id, f"starts, epoch {self.log.epoch}, incarnation {self.incarnation}")
+        self._schedule.tell(self.node_id, f"starts, epoch {self.log.epoch}, incarnation {self.incarnation}")
         self.loop = new_loop(self.node_id, self._schedule, self.clock, self._chance, self._lag_s_max)
         self.loop.run_on(self._start)
 
@@ -220,7 +220,7 @@ class SimNode:
 
     def crash(self) -> None:
         """Kill -9 and a power cut: of what was not synced, some may be left."""
-        self._schedule.note(self.node_id, "crashes")
+        self._schedule.tell(self.node_id, "crashes")
         self._end()
         store = self.disk.store
         store.crash(
@@ -231,7 +231,7 @@ class SimNode:
         """An orderly end: what is owed is let out, everybody is told, and everything is synced. It takes a while."""
         if self.stopping or self.failed:
             return
-        self._schedule.note(self.node_id, "stops")
+        self._schedule.tell(self.node_id, "stops")
         self.stopping = True
         self.disk.store.make_room()
         self.loop.run_on(lambda: self.loop.create_task(self._stop()))
@@ -252,7 +252,7 @@ class SimNode:
             self.loop.plan(0.0, self._stopped)
 
     def _stopped(self) -> None:
-        self._schedule.note(self.node_id, "has stopped")
+        self._schedule.tell(self.node_id, "has stopped")
         self._end()
 
     def _end(self) -> None:
@@ -268,7 +268,7 @@ class SimNode:
             self._schedule.fail(error.__cause__ or Violation(f"{self.node_id} fails: {error}"))
             return
         if not self.failed:
-            self._schedule.note(self.node_id, "fails: its disk is worn out")
+            self._schedule.tell(self.node_id, "fails: its disk is worn out")
             self.failed = True
             self.failures += 1
             self.machinery.fail(error)
@@ -287,7 +287,7 @@ class SimNode:
     def lose_disk(self) -> None:
         """While it is down. The next life begins a log of its own."""
         assert not self.running, "a disk is lost with the machine"
-        self._schedule.note(self.node_id, f"loses its disk, epoch {self.log.epoch}")
+        self._schedule.tell(self.node_id, f"loses its disk, epoch {self.log.epoch}")
         self._truth.disk_lost(self.node_id, self.log.epoch)
         self.disk.store = SimStore()
         self.incarnation = 0
@@ -384,19 +384,19 @@ class SimNode:
         self._truth.synced(self.node_id, self.log, advanced)
 
     def fill_disk(self) -> None:
-        self._schedule.note(self.node_id, "has a full disk")
+        self._schedule.tell(self.node_id, "has a full disk")
         self.disk.store.fill()
 
     def refuse_syncs(self) -> None:
-        self._schedule.note(self.node_id, "has a disk that is full when it is synced")
+        self._schedule.tell(self.node_id, "has a disk that is full when it is synced")
         self.disk.store.refuses = True
 
     def wear_out_disk(self) -> None:
-        self._schedule.note(self.node_id, "has a disk that does not sync any more")
+        self._schedule.tell(self.node_id, "has a disk that does not sync any more")
         self.disk.store.worn_out = True
 
     def make_room(self) -> None:
-        self._schedule.note(self.node_id, "has room on its disk")
+        self._schedule.tell(self.node_id, "has room on its disk")
         self.hindered_us = self.wall_us
         self.disk.store.make_room()
 

@@ -126,6 +126,8 @@ class SimPublisher:
             self._desk.break_session(session)
 
     def _send(self, session: SimSession, pending: Pending) -> None:
+        what = f"publishes {len(pending.payloads)} events to {pending.topic}/{pending.partition}"
+        self._desk.schedule.tell(self.name, f"{what} at {session.node.node_id}, {pending.copies} copies asked for")
         request = Request(pending.payloads, partial(self._answered, session.node.node_id, pending))
         session.publish(pending.topic, pending.partition, pending.batch, pending.copies, request)
 
@@ -133,6 +135,7 @@ class SimPublisher:
         if isinstance(answer, StorageError) and not isinstance(answer, DiskFull):
             return  # the node has failed, and nobody knows: it is sent again when the node is back
         self._pending[node].remove(pending)
+        self._desk.schedule.tell(self.name, f"hears of {len(pending.payloads)} events from {node}: {answer}")
         match answer:
             case Receipt():
                 if answer.copies < pending.copies:

@@ -31,6 +31,7 @@ class Schedule:
         self.now_s = 0.0
         self.steps = 0
         self.trace = Trace(traces)
+        self.story: list[str] | None = None  # what a person wants to know of it, if it is to be told
         self._failure: BaseException | None = None
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -57,6 +58,12 @@ class Schedule:
         """Put a line into the trace, if there is one; ``what`` is turned into text only then."""
         if self.trace.enabled:
             self.trace.add(f"{self.now_s:10.4f} {who:<8} {what}")
+
+    def tell(self, who: str, what: str) -> None:
+        """Put a line into the trace and into the story."""
+        self.note(who, what)
+        if self.story is not None:
+            self.story.append(f"{self.now_s:8.2f} s  {who:<8} {what}")
 
 
 class Trace:

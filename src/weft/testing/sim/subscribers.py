@@ -52,6 +52,8 @@ class SimSubscriber:
         self._began = self._begin()
         self._offered = dict(self.positions)
         self._credit_bytes = CREDIT_BYTES
+        where = f"{len(self.positions)} positions" if self.positions else self._start
+        self._desk.schedule.tell(self.name, f"subscribes to {self.pattern} at {self.node.node_id} from {where}")
         self._feed = self._desk.subscribe(self._session, self)
         self._open(self._feed)
 
@@ -191,7 +193,9 @@ class SimSubscriber:
                 assert_never(effect)
 
     def _take(self, delivered: core.Delivered) -> None:
-        self.positions[(delivered.stream, delivered.epoch)] = end_offset(delivered)
+        key, end = (delivered.stream, delivered.epoch), end_offset(delivered)
+        self._desk.schedule.tell(self.name, f"gets {name_of(key)} up to {end}")
+        self.positions[key] = end
 
     def _give_credit(self, feed: SimFeed | None, size: int) -> None:
         if self._session is not None and feed is not None and feed is self._feed:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from weft.core.messages import Receipted
@@ -27,6 +27,8 @@ from weft.port.held import Use
 from weft.port.later import LaterStore
 from weft.port.node import MeshNode
 from weft.port.producers import bound
+from weft.port.schemas import Payloads
+from weft.schema.errors import SchemaBroken
 from weft.transport.clients.failing import cancelled, failure_of
 from weft.transport.clients.plain_events import read_events_untrusted
 from weft.transport.clients.values import (
@@ -44,6 +46,7 @@ from weft.wire.rpc import RpcError
 CHECKED_AT_ONCE_BYTES_MAX: Final = 1 * MIB  # uncompressed, of one message or one turn: about a millisecond
 BATCH_COST_BYTES: Final = 4 * KIB  # what a batch costs beside its bytes: so no more than 256 of them at once, 5 ms
 PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each one is answered by itself
+NAMED_EVENTS_MAX: Final = 1_000  # of a batch in which all events that break a schema are looked for, not the first
 PUBLISH_PART: Final = 2  # of what its caller may hold, a stream gets half: another one goes on when it is held up
 
 
@@ -209,6 +212,26 @@ class PublishStream:
             self._publish(message, topic, partition, batch)
 
     def _publish(self, message: pb.PublishBatch | pb.PublishEvents, topic: Topic, partition: int, batch: Batch) -> None:
+        """Once its events have passed the checks of the topic's schema, if it has one."""
+        checks = self._node.checks
+        if not checks.applies(topic):
+            self._publish_checked(message, topic, partition, batch)
+            return
+
+        def checked(broken: Mapping[int, SchemaBroken]) -> None:
+            if not self._node.serves(self):
+                return  # it has left meanwhile
+            if broken:
+                (_, first), *others = broken.items()
+                self.refused(message.request, first.with_others(dict(others)))
+                return
+            self._publish_checked(message, topic, partition, batch)
+
+        checks.check(self, topic, Payloads(batch), checked, first_only=len(batch) > NAMED_EVENTS_MAX)
+
+    def _publish_checked(
+        self, message: pb.PublishBatch | pb.PublishEvents, topic: Topic, partition: int, batch: Batch
+    ) -> None:
         node, size = self._node, len(batch.data)
         try:
             self._usage.publish(node.log, node.node_id, topic, len(batch), size, self._loop.time())

@@ -27,16 +27,15 @@ from weft.port.pages import (
 )
 from weft.port.topics import read_topic_untrusted, streams_of, topics_of
 from weft.port.ways import Moment
+from weft.transport.clients.fetching import RangesReading, read_ranges_untrusted, reply_parts
 from weft.transport.clients.values import (
     check_position_count,
-    fetched_parts,
     read_pattern_untrusted,
     read_positions_untrusted,
-    read_range_untrusted,
 )
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import mesh_pb2 as pb
-from weft.wire.mesh.streams import read_position_untrusted, read_stream_untrusted, stream_ref
+from weft.wire.mesh.streams import read_position_untrusted, stream_ref
 
 TRACE_GROUPS_MAX: Final = 256  # told with one event
 TRACEPARENT_CHARS_MAX: Final = 256
@@ -57,21 +56,22 @@ class Queries:
             await self._fetch(request, call, caller, holding)
 
     async def _fetch(self, request: pb.FetchRequest, call: ServerCall, caller: Caller, holding: Holding) -> None:
+        reading: RangesReading | None = None
         try:
-            stream, epoch = read_stream_untrusted(request.stream)
-            caller.check_subscribe(Pattern(stream.topic))
-            first, end = read_range_untrusted(request)
+            ranges = read_ranges_untrusted(request)
+            for topic in {wanted.stream.topic for wanted in ranges}:
+                caller.check_subscribe(Pattern(topic))
             columns = _columns_untrusted(request.columns)
             bytes_max = min(request.bytes_max or REPLY_BYTES, self._node.limits.reply_bytes_max)
-            while first < end:
+            reading = RangesReading(ranges, bytes_max)
+            while not reading.is_over:
                 await holding.room()
                 caller.check()
-                stored = self._node.log.read(stream, epoch, first, end, bytes_max)
-                if not stored:
+                pieces = reading.read(self._node.log)
+                if not pieces and not request.more:
                     return
-                place, first = first, Batch.read_stored(stored[-1]).end_offset
-                head, rest = (b"", _projected(stored, columns, place, end)) if columns else fetched_parts(stored)
-                del stored
+                head, rest = reply_parts(pieces, columns, reading.number if request.more else None)
+                del pieces
                 holding.take(len(head) + len(rest))
                 call.write_nowait(rest, head)
                 del rest
@@ -79,7 +79,8 @@ class Queries:
                 holding.keep(0)
         except WeftError as error:
             self._node.count_refusal(error)
-            await call.write(pb.FetchReply(error=error_message(error)).SerializeToString())
+            told = pb.FetchReply(error=error_message(error), range=reading.number if reading else 0)
+            await call.write(told.SerializeToString())
 
     # --- where streams begin and end -----------------------------------------------------------------------------
 
@@ -244,9 +245,3 @@ def _columns_untrusted(names: Iterable[str]) -> list[str]:
     if unknown is not None:
         raise UsageError("no such column", column=unknown[:64], known=", ".join(COLUMNS))
     return columns
-
-
-def _projected(stored: list[bytes], columns: list[str], first: int, end: int) -> bytes:
-    from weft.transport.clients.projection import projected  # with Arrow
-
-    return projected(stored, columns, first, end)

@@ -12,6 +12,7 @@ from weft.model.schedules import Schedule, check_event, parse_schedule_name
 from weft.port.access import Caller
 from weft.port.node import MeshNode
 from weft.port.schedules import NoSchedule, ScheduleStore, ScheduleView
+from weft.port.schemas import check_one
 from weft.port.topics import read_topic_untrusted
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -38,6 +39,7 @@ class ScheduleCalls:
             raise UsageError("catch_up is last or none", have=wanted.catch_up[:80])
         key, headers = wanted.key if wanted.HasField("key") else None, dict(wanted.headers)
         check_event(topic, wanted.payload, key, headers)
+        await check_one(self._node.checks, topic, wanted.payload)
         schedule = Schedule(
             cron=cron.text,
             topic=topic,

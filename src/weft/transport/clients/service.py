@@ -17,6 +17,7 @@ from weft.port.kv import KeyValueStore
 from weft.port.later import LaterStore
 from weft.port.node import MeshNode
 from weft.port.schedules import ScheduleStore
+from weft.port.schemas import SchemaStore
 from weft.transport.clients.admin import Answers, KeyAnswers, admin_methods, key_methods
 from weft.transport.clients.admitting import admitted
 from weft.transport.clients.calls import CallStream
@@ -27,6 +28,7 @@ from weft.transport.clients.later import LaterCalls
 from weft.transport.clients.publish import PublishStream
 from weft.transport.clients.queries import Queries
 from weft.transport.clients.schedules import ScheduleCalls
+from weft.transport.clients.schemas import SchemaCalls
 from weft.transport.clients.subscribe import SubscribeStream
 from weft.transport.clients.values import parse_untrusted
 from weft.transport.grpc.calls import ServerCall
@@ -45,6 +47,7 @@ def mesh_handlers(
     desk: CallDesk,
     later: LaterStore,
     schedules: ScheduleStore,
+    schemas: SchemaStore,
     access: Access,
 ) -> dict[str, Handler]:
     async def publish(call: ServerCall) -> None:
@@ -81,6 +84,7 @@ def mesh_handlers(
     buckets = KvCalls(node, store, access)
     waiting = LaterCalls(node, later)
     timetable = ScheduleCalls(node, schedules)
+    registry = SchemaCalls(node, schemas)
     checking = asyncio.Lock()
     return {
         f"/{MESH}/Publish": publish,
@@ -101,6 +105,9 @@ def mesh_handlers(
         f"/{MESH}/PutSchedule": unary(access, node.held, timetable.put, pb.PutScheduleRequest),
         f"/{MESH}/RemoveSchedule": unary(access, node.held, timetable.remove, pb.RemoveScheduleRequest),
         f"/{MESH}/PauseSchedule": unary(access, node.held, timetable.pause, pb.PauseScheduleRequest),
+        f"/{MESH}/Schemas": unary(access, node.held, registry.list, pb.SchemasRequest),
+        f"/{MESH}/PutSchema": unary(access, node.held, registry.put, pb.PutSchemaRequest),
+        f"/{MESH}/RemoveSchema": unary(access, node.held, registry.remove, pb.RemoveSchemaRequest),
         f"/{MESH}/KvGet": unary(access, node.held, buckets.get, pb.KvGetRequest),
         f"/{MESH}/KvWrite": unary(access, node.held, buckets.write, pb.KvWriteRequest),
         f"/{MESH}/KvList": unary(access, node.held, buckets.list, pb.KvListRequest),

@@ -36,6 +36,8 @@ TRIES_FIELD: Final = bytes([4 << 3 | 0])  # StreamBatch.tries
 FIRST_OFFSET_FIELD: Final = bytes([3 << 3 | 0])  # StreamBatch.first_offset
 FETCHED_FIELD: Final = bytes([1 << 3 | 2])  # FetchReply.fetched
 FETCHED_BATCH_FIELD: Final = bytes([1 << 3 | 2])  # FetchedBatches.batches
+FETCHED_RANGES_FIELD: Final = bytes([3 << 3 | 2])  # FetchedBatches.ranges, packed
+FETCHED_DONE_FIELD: Final = bytes([4 << 3 | 0])  # FetchedBatches.ranges_done
 REPLY_RECEIPTS_FIELD: Final = bytes([2 << 3 | 2])  # PublishReply.receipts
 RECEIPTS_FIELD: Final = bytes([1 << 3 | 2])  # Receipts.receipts
 RECEIPT_REQUEST: Final = bytes([1 << 3 | 0])
@@ -173,14 +175,6 @@ def _read_nack_untrusted(nack: pb.Nack) -> Nacked:
     return Nacked(stream, epoch, nack.offset, delay_s, nack.reason[:REASON_CHARS_MAX])
 
 
-def read_range_untrusted(request: pb.FetchRequest) -> tuple[int, int]:
-    """The offsets that are asked for; no end means as far as the stream goes."""
-    first, end = request.first_offset, request.end_offset or OFFSET_MAX
-    if not first <= end <= OFFSET_MAX:
-        raise UsageError("not a range of offsets", first=first, end=end, limit=OFFSET_MAX)
-    return first, end
-
-
 # --- to clients ------------------------------------------------------------------------------------------------------
 
 
@@ -238,13 +232,21 @@ def _delivered_head(each: Delivered) -> bytes:
     return b"".join((BATCHES_FIELD, _varint(size), stream, first, tries, data))
 
 
-def fetched_parts(batches: Sequence[bytes]) -> tuple[bytes, bytes | memoryview]:
-    """FetchReply with these batches as stored, made in the same way."""
+def fetched_parts(
+    batches: Sequence[bytes], ranges: Sequence[int] = (), ranges_done: int = 0
+) -> tuple[bytes, bytes | memoryview]:
+    """FetchReply with these batches as stored, made in the same way; of several ranges, with what says which."""
+    first: list[bytes] = []  # protobuf takes fields in any order, and a batch that is alone comes last
+    if ranges:
+        numbers = b"".join(map(_varint, ranges))
+        first += (FETCHED_RANGES_FIELD, _varint(len(numbers)), numbers)
+    if ranges_done:
+        first += (FETCHED_DONE_FIELD, _varint(ranges_done))
     if len(batches) == 1:
         (one,) = batches
-        field, (head, body) = FETCHED_BATCH_FIELD + _varint(len(one)), shown_parts(one)
+        field, (head, body) = b"".join((*first, FETCHED_BATCH_FIELD, _varint(len(one)))), shown_parts(one)
         return FETCHED_FIELD + _varint(len(field) + len(one)) + field + head, body
-    parts: list[bytes | memoryview] = []
+    parts: list[bytes | memoryview] = [*first]
     for data in batches:
         parts += (FETCHED_BATCH_FIELD + _varint(len(data)), *shown_parts(data))
     return b"", b"".join((FETCHED_FIELD + _varint(sum(map(len, parts))), *parts))

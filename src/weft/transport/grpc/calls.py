@@ -190,6 +190,11 @@ class Call:
         for writer in writers:
             _wake(writer)
 
+    def _crowded(self, size: int) -> RpcError:
+        limit = self._endpoint.http2.settings.assembly_bytes_max
+        what = f"messages that are not whole yet take {size} bytes on this connection (limit {limit})"
+        return RpcError(StatusCode.RESOURCE_EXHAUSTED, what)
+
     def _too_large(self, size: int) -> RpcError:
         limit = self._endpoint.http2.settings.message_bytes_max
         return RpcError(StatusCode.RESOURCE_EXHAUSTED, f"a message of {size} bytes is too large (limit {limit})")
@@ -295,6 +300,9 @@ class ClientCall(Call):
         else:
             self._fail(self._too_large(size))
 
+    def on_crowded(self, size: int) -> None:
+        self._fail(self._crowded(size))
+
     def _read_no_more(self) -> None:
         super()._read_no_more()
         if self.on_done is not None:
@@ -345,8 +353,10 @@ class ServerCall(Call):
         super().write_nowait(message, head)
 
     def write_now(self, message: bytes | memoryview, head: bytes = b"") -> None:
-        self.send_initial()
-        super().write_now(message, head)
+        if not self._answered:
+            self.send_initial()
+        self._stream.send(message, head)
+        self._endpoint.flush_now()
 
     def send_initial(self, metadata: Metadata = ()) -> None:
         """The headers of the answer, if they are not out yet."""
@@ -421,3 +431,6 @@ class ServerCall(Call):
 
     def on_refused(self, compressed: bool, size: int) -> None:
         self.give_up(NO_COMPRESSION if compressed else self._too_large(size))
+
+    def on_crowded(self, size: int) -> None:
+        self.give_up(self._crowded(size))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
@@ -112,13 +111,17 @@ class Endpoint(asyncio.Protocol):
         if self._later:
             self._later += data
         else:
-            self._receive(data, self._receive_in_time)
+            self._receive(data)
 
-    def _receive(self, data: bytes, take: Callable[[bytes], None]) -> None:
+    def _receive(self, data: bytes, *, is_last: bool = False) -> None:
+        """``is_last``: nothing more comes, so all of it is taken at once."""
         flushing, self._flushing = self._flushing, True  # whoever writes meanwhile need not ask for it
         self._receiving = True
         try:
-            take(data)
+            if len(data) <= PIECE_BYTES or is_last:
+                self.http2.receive_data(data, self._loop.time())
+            else:
+                self._receive_in_time(data)
         except BadHttp2 as error:
             self._end(NOT_HTTP2.get(self._first, str(error)), is_failure=True)
         finally:
@@ -147,14 +150,14 @@ class Endpoint(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.resume_reading()  # also if this is ending: the peer may hang up, which is to be noticed
         if data and not self.is_ending:
-            self._receive(data, self._receive_in_time)
+            self._receive(data)
 
     def _receive_all(self) -> None:
         """What is left when the peer ends."""
         data = bytes(self._later)
         self._later.clear()
         if data:
-            self._receive(data, lambda rest: self.http2.receive_data(rest, self._loop.time()))
+            self._receive(data, is_last=True)
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -230,13 +233,15 @@ class Endpoint(asyncio.Protocol):
         self._flushing = False
         if self.is_ending:
             return
-        self._write_out()
+        out = self.http2.out
+        if out.pieces or out.turns:
+            self._write_out()
         if self._ends_when_idle and not self.http2.streams:
             self.close()
 
     def _write_out(self) -> None:
         transport, out = self._transport, self.http2.out
-        while not out.is_empty and (pieces := self.http2.data_to_send()):
+        while (out.pieces or out.turns) and (pieces := out.take()):
             if transport.is_closing():
                 return
             if self._is_full:

@@ -81,6 +81,7 @@ def state_message(state: NodeState) -> pb.NodeState:
         interest_capped=state.interest_capped,
         interest_summary=None if state.interest_summary is None else _summary(state.interest_summary),
         interest_since_us=state.interest_since_us,
+        talked=state.talked,
     )
 
 
@@ -159,6 +160,7 @@ def _read_state_untrusted(message: pb.NodeState) -> NodeState:
             message.interest_capped,
             _read_summary_untrusted(message.interest_summary) if message.HasField("interest_summary") else None,
             tuple(message.interest_since_us),
+            message.talked,
         )
     except UsageError as error:
         raise BadMeshMessage(f"bad state of a node in gossip: {error}") from None

@@ -306,8 +306,8 @@ class Connection:
     def count_data(self, size: int) -> None:
         """Against the connection's window."""
         self._budget.data_bytes += size
-        self.window.count(size)
-        self.give_window()
+        if self.window.count(size):
+            self.give_window()
 
     def receive_end(self, stream: Stream) -> None:
         try:
@@ -327,6 +327,12 @@ class Connection:
         """The stream ends because of a message that we do not take."""
         self.pay(self.settings.reset_cost)
         stream.owner.on_refused(compressed, size)
+        stream.reset()
+
+    def refuse_assembly(self, stream: Stream) -> None:
+        """The stream ends because the messages that are not whole yet are too large together."""
+        self.pay(self.settings.reset_cost)
+        stream.owner.on_crowded(self.assembling_bytes)
         stream.reset()
 
     def _end_badly(self, stream: Stream, error: BadStream) -> None:

@@ -86,6 +86,8 @@ class Incoming:
             at = self._receive_messages(data, at, end)
             if self._connection.is_over:
                 return  # because of what an owner did
+            if at == end:
+                return  # as nearly always: what came was whole
             after = self._receive_frame(data, at, end)
             if after is None:
                 self._rest += data[at:]

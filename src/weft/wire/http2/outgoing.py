@@ -23,18 +23,19 @@ class Sender(Protocol):
 
 
 class Outgoing:
-    """``has_room`` is false while the transport is full, or enough is on its way to it."""
+    """``has_room`` is false while the transport is full, or enough is on its way to it. ``pieces`` are written, and
+    ``turns`` has who waits to write: while both are empty there is nothing to ``take``."""
 
     __slots__ = (
         "_budget",
-        "_out",
         "_parts",
         "_transport_is_full",
-        "_waiting",
         "ended_messages",
         "frame_bytes_max",
         "has_room",
         "out_bytes",
+        "pieces",
+        "turns",
         "waiting_bytes",
         "window",
     )
@@ -48,9 +49,9 @@ class Outgoing:
         self._parts = 0  # among it: pieces that are no message
         self.ended_messages = 0.0  # among those: messages that were sent in parts, and are whole now
         self._budget = budget
-        self._out: list[bytes | memoryview] = []
+        self.pieces: list[bytes | memoryview] = []
         self._transport_is_full = False
-        self._waiting: dict[int, Sender] = {}  # in the order of their turns
+        self.turns: dict[int, Sender] = {}  # in the order of their turns
 
     def write(self, data: bytes | memoryview) -> None:
         """A frame, or a part of one; the caller writes the rest before anybody else writes."""
@@ -59,7 +60,7 @@ class Outgoing:
 
     def write_message(self, data: bytes | memoryview) -> None:
         """The same, which is all of a message, or the last part of it."""
-        self._out.append(data)
+        self.pieces.append(data)
         self.out_bytes += len(data)
         if self.out_bytes >= OUT_BYTES_MAX:
             self.has_room = False
@@ -67,10 +68,10 @@ class Outgoing:
     def queue(self, sender: Sender) -> None:
         """It has something to send. A stream without a window of its own comes back when it has one."""
         if sender.send_window > 0:
-            self._waiting.setdefault(sender.id, sender)
+            self.turns.setdefault(sender.id, sender)
 
     def forget(self, sender: Sender) -> None:
-        self._waiting.pop(sender.id, None)
+        self.turns.pop(sender.id, None)
 
     def transport_full(self, full: bool) -> None:
         self._transport_is_full = full
@@ -80,16 +81,11 @@ class Outgoing:
         """What is written goes out, and no more DATA."""
         self.window = 0
 
-    @property
-    def is_empty(self) -> bool:
-        """Nothing is written, and nobody waits for a turn."""
-        return not self._out and not self._waiting
-
     def take(self) -> list[bytes | memoryview]:
         """The next pieces for the transport; call again until there are none."""
-        if self._waiting and not self._transport_is_full:
+        if self.turns and not self._transport_is_full:
             self._take_turns()
-        out, self._out = self._out, []
+        out, self.pieces = self.pieces, []
         self._budget.data_bytes += self.out_bytes
         self._budget.messages += len(out) - self._parts + self.ended_messages
         self.out_bytes = 0
@@ -99,7 +95,7 @@ class Outgoing:
         return out
 
     def _take_turns(self) -> None:
-        waiting = self._waiting
+        waiting = self.turns
         while waiting and self.window > 0 and self.out_bytes < OUT_BYTES_MAX:
             sender = waiting.pop(next(iter(waiting)))
             if sender.write_some(TURN_BYTES):

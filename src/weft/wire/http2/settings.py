@@ -53,7 +53,8 @@ class Http2Settings:
             assert WINDOW_BEFORE_SETTINGS <= window_bytes <= NUMBER_MAX, "a window is out of range"
 
 
-CLIENT_SETTINGS: Final = Http2Settings(first_window_bytes=4 * MIB)  # it asked for the answers
+# A client asked for the answers, of as many calls at once as it likes: each may have a message that is not whole yet.
+CLIENT_SETTINGS: Final = Http2Settings(first_window_bytes=4 * MIB, assembly_bytes_max=1024 * 32 * MIB)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,12 @@ from weft.wire.http2.frames import (
     frame,
 )
 from weft.wire.http2.headers import Headers
+from weft.wire.http2.outgoing import OUT_BYTES_MAX
 
 if TYPE_CHECKING:
     from weft.wire.http2.connection import Connection
 
+FRAME_BYTES: Final = FRAME_HEADER.size
 PREFIX_BYTES: Final = MESSAGE_PREFIX.size
 COPY_BYTES_MAX: Final = 4096  # smaller messages are joined with their prefix, larger ones are not copied
 
@@ -53,6 +55,9 @@ class StreamOwner(Protocol):
 
     def on_refused(self, compressed: bool, size: int) -> None:
         """A message that is not taken, because it is compressed or too large: give a status, then ``reset``."""
+
+    def on_crowded(self, size: int) -> None:
+        """The same for a message that has no room beside the others of the connection that are not whole yet."""
 
     def on_room(self) -> None:
         """Some of what waited (``waiting_bytes``) is out; if that was the last of it, the stream may be over."""
@@ -148,7 +153,10 @@ class Stream:
             out.window -= size
             head = _pack(size << 8, 0, self.id, 0, size - PREFIX_BYTES)
             if size <= COPY_BYTES_MAX:
-                out.write_message(head + message)
+                out.pieces.append(head + message)  # as ``write_message`` does; it is called for every small message
+                out.out_bytes += FRAME_BYTES + size
+                if out.out_bytes >= OUT_BYTES_MAX:
+                    out.has_room = False
             else:
                 out.write(head)
                 out.write_message(message)
@@ -355,7 +363,7 @@ class Stream:
             connection.assembling_bytes -= len(message)
             self.deliver(message)
         elif connection.assembling_bytes > connection.settings.assembly_bytes_max:
-            connection.refuse_message(self, False, connection.assembling_bytes)
+            connection.refuse_assembly(self)
 
     def receive_end(self) -> None:
         """END_STREAM came."""

@@ -39,8 +39,8 @@ class ReceiveWindow:
         """What the peer may send."""
         return self._window_bytes - self._unacked_bytes
 
-    def count(self, size: int) -> None:
-        """So many bytes of DATA came; raise BadHttp2 if they are too many."""
+    def count(self, size: int) -> bool:
+        """So many bytes of DATA came; raise BadHttp2 if they are too many. Whether ``take_due`` may find something."""
         self._unacked_bytes += size
         if self._unacked_bytes > self._window_bytes:
             raise BadHttp2(
@@ -48,6 +48,7 @@ class ReceiveWindow:
                 "the peer sent more than the connection's window",
                 limit=self._window_bytes,
             )
+        return self._unacked_bytes >= self._due_bytes
 
     def widen(self, window_bytes: int) -> int:
         """From now on it is as large as this, and used bytes are given back. How much larger it became."""

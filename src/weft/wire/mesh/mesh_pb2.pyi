@@ -32,6 +32,8 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_SEQUENCE_REUSED: _ClassVar[ErrorCode]
     ERROR_CONFLICT: _ClassVar[ErrorCode]
     ERROR_NOT_OWNER: _ClassVar[ErrorCode]
+    ERROR_SCHEMA_BROKEN: _ClassVar[ErrorCode]
+    ERROR_SCHEMA_INCOMPATIBLE: _ClassVar[ErrorCode]
     ERROR_NO_SERVER: _ClassVar[ErrorCode]
     ERROR_SERVER_LOST: _ClassVar[ErrorCode]
     ERROR_NO_REPLY: _ClassVar[ErrorCode]
@@ -62,6 +64,8 @@ ERROR_CORRUPT: ErrorCode
 ERROR_SEQUENCE_REUSED: ErrorCode
 ERROR_CONFLICT: ErrorCode
 ERROR_NOT_OWNER: ErrorCode
+ERROR_SCHEMA_BROKEN: ErrorCode
+ERROR_SCHEMA_INCOMPATIBLE: ErrorCode
 ERROR_NO_SERVER: ErrorCode
 ERROR_SERVER_LOST: ErrorCode
 ERROR_NO_REPLY: ErrorCode
@@ -788,34 +792,52 @@ class Assignment(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamPosition, _Mapping]]] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("stream", "first_offset", "end_offset", "bytes_max", "columns")
+    __slots__ = ("stream", "first_offset", "end_offset", "bytes_max", "columns", "more")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     stream: StreamRef
     first_offset: int
     end_offset: int
     bytes_max: int
     columns: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ...) -> None: ...
+    more: _containers.RepeatedCompositeFieldContainer[FetchRange]
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ..., more: _Optional[_Iterable[_Union[FetchRange, _Mapping]]] = ...) -> None: ...
+
+class FetchRange(_message.Message):
+    __slots__ = ("stream", "first_offset", "end_offset")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamRef
+    first_offset: int
+    end_offset: int
+    def __init__(self, stream: _Optional[_Union[StreamRef, _Mapping]] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class FetchReply(_message.Message):
-    __slots__ = ("fetched", "error")
+    __slots__ = ("fetched", "error", "range")
     FETCHED_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    RANGE_FIELD_NUMBER: _ClassVar[int]
     fetched: FetchedBatches
     error: Error
-    def __init__(self, fetched: _Optional[_Union[FetchedBatches, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+    range: int
+    def __init__(self, fetched: _Optional[_Union[FetchedBatches, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., range: _Optional[int] = ...) -> None: ...
 
 class FetchedBatches(_message.Message):
-    __slots__ = ("batches", "first_offsets")
+    __slots__ = ("batches", "first_offsets", "ranges", "ranges_done")
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    RANGES_DONE_FIELD_NUMBER: _ClassVar[int]
     batches: _containers.RepeatedScalarFieldContainer[bytes]
     first_offsets: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, batches: _Optional[_Iterable[bytes]] = ..., first_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+    ranges: _containers.RepeatedScalarFieldContainer[int]
+    ranges_done: int
+    def __init__(self, batches: _Optional[_Iterable[bytes]] = ..., first_offsets: _Optional[_Iterable[int]] = ..., ranges: _Optional[_Iterable[int]] = ..., ranges_done: _Optional[int] = ...) -> None: ...
 
 class PositionsRequest(_message.Message):
     __slots__ = ("pattern", "group", "timestamp_us", "page")
@@ -1213,6 +1235,84 @@ class PauseScheduleReply(_message.Message):
     NEXT_US_FIELD_NUMBER: _ClassVar[int]
     next_us: int
     def __init__(self, next_us: _Optional[int] = ...) -> None: ...
+
+class TopicSchema(_message.Message):
+    __slots__ = ("pattern", "mode", "compatibility", "versions")
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    COMPATIBILITY_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    mode: str
+    compatibility: str
+    versions: _containers.RepeatedCompositeFieldContainer[SchemaVersion]
+    def __init__(self, pattern: _Optional[str] = ..., mode: _Optional[str] = ..., compatibility: _Optional[str] = ..., versions: _Optional[_Iterable[_Union[SchemaVersion, _Mapping]]] = ...) -> None: ...
+
+class SchemaVersion(_message.Message):
+    __slots__ = ("number", "kind", "text", "at_us", "by")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    kind: str
+    text: str
+    at_us: int
+    by: str
+    def __init__(self, number: _Optional[int] = ..., kind: _Optional[str] = ..., text: _Optional[str] = ..., at_us: _Optional[int] = ..., by: _Optional[str] = ...) -> None: ...
+
+class SchemasRequest(_message.Message):
+    __slots__ = ("topic", "pattern", "page")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    pattern: str
+    page: Page
+    def __init__(self, topic: _Optional[str] = ..., pattern: _Optional[str] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
+
+class SchemasReply(_message.Message):
+    __slots__ = ("schemas", "next_page", "node_id")
+    SCHEMAS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    schemas: _containers.RepeatedCompositeFieldContainer[TopicSchema]
+    next_page: bytes
+    node_id: str
+    def __init__(self, schemas: _Optional[_Iterable[_Union[TopicSchema, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
+
+class PutSchemaRequest(_message.Message):
+    __slots__ = ("pattern", "kind", "text", "mode", "compatibility", "dry_run")
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    COMPATIBILITY_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    kind: str
+    text: str
+    mode: str
+    compatibility: str
+    dry_run: bool
+    def __init__(self, pattern: _Optional[str] = ..., kind: _Optional[str] = ..., text: _Optional[str] = ..., mode: _Optional[str] = ..., compatibility: _Optional[str] = ..., dry_run: bool = ...) -> None: ...
+
+class PutSchemaReply(_message.Message):
+    __slots__ = ("schema",)
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    schema: TopicSchema
+    def __init__(self, schema: _Optional[_Union[TopicSchema, _Mapping]] = ...) -> None: ...
+
+class RemoveSchemaRequest(_message.Message):
+    __slots__ = ("pattern",)
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    def __init__(self, pattern: _Optional[str] = ...) -> None: ...
+
+class RemoveSchemaReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class KeysRequest(_message.Message):
     __slots__ = ("key", "page")

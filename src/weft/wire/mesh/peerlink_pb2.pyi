@@ -356,7 +356,7 @@ class NodeDigest(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., liveness: _Optional[_Union[Liveness, str]] = ...) -> None: ...
 
 class NodeState(_message.Message):
-    __slots__ = ("node_id", "incarnation", "version", "liveness", "epoch", "addresses", "neighbours", "interest", "interest_capped", "interest_summary", "interest_since_us")
+    __slots__ = ("node_id", "incarnation", "version", "liveness", "epoch", "addresses", "neighbours", "interest", "interest_capped", "interest_summary", "interest_since_us", "talked")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -368,6 +368,7 @@ class NodeState(_message.Message):
     INTEREST_CAPPED_FIELD_NUMBER: _ClassVar[int]
     INTEREST_SUMMARY_FIELD_NUMBER: _ClassVar[int]
     INTEREST_SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    TALKED_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     incarnation: int
     version: int
@@ -379,7 +380,8 @@ class NodeState(_message.Message):
     interest_capped: bool
     interest_summary: InterestSummary
     interest_since_us: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, node_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ..., interest_capped: bool = ..., interest_summary: _Optional[_Union[InterestSummary, _Mapping]] = ..., interest_since_us: _Optional[_Iterable[int]] = ...) -> None: ...
+    talked: int
+    def __init__(self, node_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., neighbours: _Optional[_Iterable[str]] = ..., interest: _Optional[_Iterable[str]] = ..., interest_capped: bool = ..., interest_summary: _Optional[_Union[InterestSummary, _Mapping]] = ..., interest_since_us: _Optional[_Iterable[int]] = ..., talked: _Optional[int] = ...) -> None: ...
 
 class InterestSummary(_message.Message):
     __slots__ = ("bits", "hashes", "shapes")

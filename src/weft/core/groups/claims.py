@@ -1,0 +1,105 @@
+"""Streams that members here want and are not served yet, and what is waited for.
+
+What is wanted in one go is a **round**: it is said together, becomes durable together, and is listened for together
+(``hearing``). So ten thousand streams cost as much to wait for as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+
+from weft.core.groups.hearing import Hearing
+from weft.core.groups.settings import GroupSettings
+from weft.core.messages import StreamKey
+
+
+@dataclass(slots=True)
+class ClaimRound:
+    """``by_s``: when its streams are served at the latest, if nobody else holds them. ``until_s``: how long to listen
+    for others; None while what we say of them is not durable. ``mark``: what had arrived here by then, and has to be
+    read. ``streams``: how many wait."""
+
+    by_s: float
+    is_said: bool = False
+    until_s: float | None = None
+    mark: int | None = None
+    streams: int = 0
+
+
+class Claims:
+    def __init__(self, settings: GroupSettings, hearing: Hearing) -> None:
+        self._settings = settings
+        self._hearing = hearing
+        self._round_of: dict[StreamKey, ClaimRound] = {}
+        self._rounds: list[ClaimRound] = []  # those with streams, in the order in which they began
+
+    def __bool__(self) -> bool:
+        return bool(self._round_of)
+
+    def __iter__(self) -> Iterator[StreamKey]:
+        return iter(self._round_of)
+
+    def add(self, key: StreamKey, now_s: float) -> None:
+        """It is wanted, and was not said yet to be."""
+        last = self._rounds[-1] if self._rounds else None
+        if last is None or last.is_said:
+            last = ClaimRound(now_s + self._settings.release_timeout_s)
+            self._rounds.append(last)
+        last.streams += 1
+        self._round_of[key] = last
+
+    def drop(self, key: StreamKey) -> None:
+        """It is served now, or wanted no longer."""
+        found = self._round_of.pop(key, None)
+        if found is not None:
+            found.streams -= 1
+            if not found.streams:
+                self._rounds.remove(found)
+
+    def clear(self) -> None:
+        self._round_of.clear()
+        self._rounds.clear()
+
+    @property
+    def unsaid(self) -> bool:
+        return bool(self._rounds) and not self._rounds[-1].is_said
+
+    def said(self) -> None:
+        """The mesh was told of all members here, and what they want."""
+        for each in self._rounds:
+            each.is_said = True
+
+    def durable(self, now_s: float) -> float:
+        """All that was said is durable: others hear it now, and may have said the same meanwhile. Returns when to look
+        at the claims."""
+        until_s = now_s + self._settings.settle_s
+        fresh = [each for each in self._rounds if each.is_said and each.until_s is None]
+        for each in fresh:
+            each.until_s = until_s
+        return until_s if fresh else inf
+
+    def may_be_served(self, key: StreamKey, now_s: float) -> bool:
+        """Whether there is nothing to wait for but other holders."""
+        found = self._round_of[key]
+        if now_s >= found.by_s:
+            return True
+        if found.until_s is None or now_s < found.until_s:
+            return False
+        if found.mark is None:
+            found.mark = self._hearing.mark()
+        return self._hearing.has_read(found.mark) and self._hearing.caught_up_s(now_s) <= now_s
+
+    def were_heard(self, now_s: float) -> bool:
+        """Whether what some of them waited for has been read by now."""
+        marks = [each.mark for each in self._rounds if each.mark is not None]
+        return bool(marks) and self._hearing.caught_up_s(now_s) <= now_s and self._hearing.has_read(min(marks))
+
+    def deadline_s(self, now_s: float) -> float:
+        """When something may change by time alone."""
+        times_s = [each.by_s for each in self._rounds]
+        times_s += (each.until_s for each in self._rounds if each.until_s is not None)
+        if self._rounds:
+            times_s.append(self._hearing.caught_up_s(now_s))
+        return min((each for each in times_s if each > now_s), default=inf)

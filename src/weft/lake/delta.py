@@ -1,0 +1,73 @@
+"""The files of a Delta table, by ``deltalake``: no jar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from weft.lake.address import TableError
+from weft.lake.files import DataFile, partition_text
+from weft.lake.settings import TableSettings
+from weft.lake.store import ERROR_CHARS_MAX
+
+UNREADABLE: Final = frozenset({"deletionVectors", "columnMapping"})  # readers of plain Parquet would see other rows
+
+
+class DeltaFiles:
+    """A Delta table, in a directory or in an object store."""
+
+    def __init__(self, settings: TableSettings) -> None:
+        self.settings = settings
+
+    def exists(self) -> bool:
+        with self._translated():
+            return DeltaTable.is_deltatable(self.settings.path, storage_options=self._options())
+
+    def files(self) -> list[DataFile]:
+        table = self.load()
+        check_readable(table)
+        names = table.metadata().partition_columns
+        with self._translated():
+            actions = pa.table(table.get_add_actions(flatten=True))
+        wanted = ["path", "size_bytes", *(f"partition.{name}" for name in names)]
+        columns = [actions.column(name).to_pylist() for name in wanted]
+        return [
+            DataFile(unquote(path), size, dict(zip(names, map(partition_text, values), strict=True)))
+            for path, size, *values in zip(*columns, strict=True)
+        ]
+
+    def load(self) -> DeltaTable:
+        """As it is now: a handle knows nothing of later commits, not even of its own."""
+        try:
+            with self._translated():
+                return DeltaTable(self.settings.path, storage_options=self._options())
+        except TableNotFoundError:
+            raise TableError("there is no Delta table", table=self.settings.path) from None
+
+    def _options(self) -> dict[str, str] | None:
+        return self.settings.credentials().delta() or None
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """What a store says, in one sentence and without secrets. A missing table is for the caller to tell."""
+        try:
+            yield
+        except TableNotFoundError:
+            raise
+        except (DeltaError, OSError) as error:
+            said = self.settings.credentials().scrubbed(str(error).partition("\n")[0])
+            raise TableError(
+                f"Delta cannot use the table: {said[:ERROR_CHARS_MAX]}", table=self.settings.path
+            ) from None
+
+
+def check_readable(table: DeltaTable) -> None:
+    """TableError if its files have other rows than the table."""
+    if odd := UNREADABLE & set(table.protocol().reader_features or ()):
+        raise TableError("the table uses Delta features that need Delta's own reader", features=", ".join(sorted(odd)))

@@ -1,0 +1,122 @@
+"""Tables that grow with their schema: columns are added, types widened, and everything else is refused beforehand.
+
+New columns, and new fields of structs, cost nothing: rows that are there have null. Wider types are a note in an
+Iceberg table. Readers of Delta and Parquet want one type in all files, so there the files are written again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from weft.lake.address import TableError
+from weft.limits import LAKE_COMMIT_ATTEMPTS, MIB
+from weft.pipelines.lake.compaction import Bin, rewrite
+from weft.pipelines.lake.reading import columns_of
+from weft.pipelines.lake.table import Table, TableChanged
+from weft.schema.widening import is_same_files, sql_name, wider
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UNUSABLE: Final = re.compile(r"[ ,;{}()=.`\x00-\x1f]")  # what Delta, Iceberg or Spark cannot have in a column's name
+
+
+def combined(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """The table's columns, wide enough for both, and then those that it lacks; TableError. Pure."""
+    fields: dict[str, pa.DataType] = {each.name: each.type for each in there}
+    known = {name.casefold(): name for name in fields}
+    for each in wanted:
+        name = known.setdefault(each.name.casefold(), each.name)
+        kind = wider(fields.get(name, each.type), each.type)
+        if name != each.name or kind is None:
+            raise TableError(
+                "a table's columns can only become wider, and this one cannot: give the new schema a table of its own",
+                column=each.name,
+                there=f"{name} {sql_name(fields[name])}",
+                coming=f"{each.name} {sql_name(each.type)}",
+            )
+        if name not in fields and (found := _unusable(each)):
+            raise TableError(
+                "tables cannot have a column of this name: leave it out of the schema, and it is in _rescued",
+                column=repr(found),
+            )
+        fields[name] = kind
+    return pa.schema(list(fields.items()))
+
+
+def _unusable(column: pa.Field) -> str | None:
+    """The name, of the column or within it, that no table can have."""
+    if UNUSABLE.search(column.name):
+        return str(column.name)
+    kind = column.type
+    inner = [kind.field(at) for at in range(kind.num_fields)]
+    return next((found for each in inner if (found := _unusable(each))), None)
+
+
+def grown(narrow: pa.DataType, wide: pa.DataType) -> pa.DataType:
+    """The narrow type with the fields of the wide one. Pure."""
+    types = pa.types
+    if types.is_struct(narrow):
+        known = {each.name: each.type for each in narrow}
+        return pa.struct(
+            [(each.name, grown(known[each.name], each.type) if each.name in known else each.type) for each in wide]
+        )
+    if types.is_list(narrow):
+        return pa.list_(pa.field("element", grown(narrow.value_type, wide.value_type)))
+    if types.is_map(narrow):
+        return pa.map_(narrow.key_type, grown(narrow.item_type, wide.item_type))
+    return narrow
+
+
+def evolve(spark: SparkSession, table: Table, wanted: pa.Schema, say: Callable[[str], None]) -> pa.Schema:
+    """Make room in a table for these columns; what it then has. TableError, before anything is changed, if it cannot
+    be; TableChanged if others keep changing it."""
+    for _ in range(LAKE_COMMIT_ATTEMPTS - 1):
+        try:
+            return _evolved(spark, table, wanted, say)
+        except TableChanged:
+            continue
+    return _evolved(spark, table, wanted, say)
+
+
+def _evolved(spark: SparkSession, table: Table, wanted: pa.Schema, say: Callable[[str], None]) -> pa.Schema:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    there = columns_of(table.schema())
+    target = combined(there, wanted)
+    if target == there:
+        return there
+    if table.takes_wider_types:
+        table.grow(from_arrow_schema(target))
+        return columns_of(table.schema())
+    kinds = {each.name: each.type for each in there}
+    more = pa.schema(
+        [(each.name, grown(kinds[each.name], each.type) if each.name in kinds else each.type) for each in target]
+    )
+    if more != there:
+        table.grow(from_arrow_schema(more))
+    if target != more:
+        _widen(spark, table, target, say)
+    return columns_of(table.schema())
+
+
+def _widen(spark: SparkSession, table: Table, target: pa.Schema, say: Callable[[str], None]) -> None:
+    """Write all files again with the wider types, and swap them together with the table's columns."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    there = columns_of(table.schema())
+    names = [each.name for each in target if not is_same_files(there.field(each.name).type, each.type)]
+    files = table.files()
+    say(
+        f"{', '.join(names)}: wider from now on; {len(files)} files with "
+        f"{sum(file.size_bytes for file in files) / MIB:,.1f} MiB are written again for it"
+    )
+    added = rewrite(spark, table, [Bin((file,)) for file in files], target)
+    table.widen(from_arrow_schema(target), files, added)
+    written = {file.path for file in added}
+    if late := [file for file in table.files() if file.path not in written]:  # of others, who added them meanwhile
+        table.replace(late, rewrite(spark, table, [Bin((file,)) for file in late], target))

@@ -1,0 +1,100 @@
+"""What a Fetch reads: ranges of streams, one after the other, as much at a time as makes one reply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from weft.errors import UsageError, WeftError
+from weft.limits import FETCH_RANGES_MAX, LOOK_STREAMS_AT_ONCE, OFFSET_MAX
+from weft.log import Log
+from weft.model import Batch, Epoch, Stream
+from weft.port.errors import TooLarge
+from weft.transport.clients.values import fetched_parts
+from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.streams import read_stream_untrusted
+
+
+class WantedRange(NamedTuple):
+    """Offsets of one stream; ``end`` is not among them."""
+
+    stream: Stream
+    epoch: Epoch
+    first: int
+    end: int
+
+
+class Piece(NamedTuple):
+    """Stored batches of one range, by its number. The first may begin before ``first``, the last end behind ``end``."""
+
+    number: int
+    first: int
+    end: int
+    stored: list[bytes]
+
+
+def read_ranges_untrusted(request: pb.FetchRequest) -> list[WantedRange]:
+    """What is asked for, in its order."""
+    if len(request.more) >= FETCH_RANGES_MAX:
+        raise TooLarge("too many ranges in one fetch", have=len(request.more) + 1, limit=FETCH_RANGES_MAX)
+    return [_read_range_untrusted(each) for each in (request, *request.more)]
+
+
+def _read_range_untrusted(asked: pb.FetchRequest | pb.FetchRange) -> WantedRange:
+    stream, epoch = read_stream_untrusted(asked.stream)
+    first, end = asked.first_offset, asked.end_offset or OFFSET_MAX
+    if not first <= end <= OFFSET_MAX:
+        raise UsageError("not a range of offsets", first=first, end=end, limit=OFFSET_MAX)
+    return WantedRange(stream, epoch, first, end)
+
+
+class RangesReading:
+    """Where a Fetch is. ``number`` is the range that is read next: all before it have come to their end."""
+
+    def __init__(self, ranges: Sequence[WantedRange], bytes_max: int) -> None:
+        self._ranges = ranges
+        self._bytes_max = bytes_max
+        self._next = ranges[0].first
+        self.number = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.number >= len(self._ranges)
+
+    def read(self, log: Log) -> list[Piece]:
+        """As much as makes one reply, of so many ranges that others are not kept waiting. What is wrong with a range is
+        raised when nothing comes before it."""
+        pieces: list[Piece] = []
+        room = self._bytes_max
+        for _ in range(LOOK_STREAMS_AT_ONCE):
+            if self.is_over or room <= 0:
+                break
+            stream, epoch, _, end = self._ranges[self.number]
+            try:
+                stored = log.read(stream, epoch, self._next, end, room) if self._next < end else []
+            except WeftError:
+                if pieces:
+                    break  # the next reply tells it
+                raise
+            if stored:
+                pieces.append(Piece(self.number, self._next, end, stored))
+                self._next = Batch.read_stored(stored[-1]).end_offset
+                room -= sum(map(len, stored))
+            if not stored or self._next >= end:
+                self._go_on()
+        return pieces
+
+    def _go_on(self) -> None:
+        self.number += 1
+        if not self.is_over:
+            self._next = self._ranges[self.number].first
+
+
+def reply_parts(pieces: Sequence[Piece], columns: list[str], done: int | None) -> tuple[bytes, bytes | memoryview]:
+    """FetchReply, to be sent one part after the other. ``done``: of several ranges, so many are read to their end."""
+    if columns:
+        from weft.transport.clients.projection import projected  # with Arrow
+
+        return b"", projected(pieces, columns, done)
+    numbers = [] if done is None else [piece.number for piece in pieces for _ in piece.stored]
+    return fetched_parts([data for piece in pieces for data in piece.stored], numbers, done or 0)

@@ -1,0 +1,37 @@
+"""Freed memory of a worker is kept, and not all of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# Eight pieces of 4 MiB in hand, as a worker has them, a hundred times over; how many pages the kernel had to give.
+STORY = """
+import resource, sys
+from weft.spark.memory import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for number in range(100):
+        held = [bytes([1 + number]) * (4 << 20) for _ in range(8)]
+        del held
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+first = faults()
+if not keep_freed_memory():
+    sys.exit("this C library cannot")
+faults()
+print(first, faults())
+"""
+
+
+@pytest.mark.req("SPK-01")
+def test_what_was_freed_is_used_again() -> None:
+    ended = subprocess.run([sys.executable, "-c", STORY], capture_output=True, text=True, timeout=120, check=False)
+    if "this C library cannot" in ended.stderr:
+        pytest.skip("this C library has no mallopt: workers are a little slower here")
+    assert ended.returncode == 0, ended.stderr
+    fresh, kept = map(int, ended.stdout.split())
+    assert kept < 100 < fresh, f"pages that the kernel gave: {fresh} at first, {kept} then"

@@ -1,0 +1,72 @@
+"""What every door has: where the mesh is, with which key, and how fast to go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+
+import weft
+from tools.chaos.journal import Journal
+from weft.client import Connecting
+
+TOPICS: Final = 4  # for each publisher
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """``nodes``: name -> gRPC address. Kept in a file that only its owner may read: ``token`` may do everything."""
+
+    seed: int
+    journals: str
+    nodes: dict[str, str]
+    token: str
+    root: str
+    device: str  # a UUID
+    device_secret: str
+    coaty: list[str]
+    rate: float = 25.0  # events per second, of each publisher
+
+
+@dataclass(frozen=True)
+class Load:
+    settings: Settings
+    name: str
+    index: int
+    journal: Journal
+    chance: Random
+    over: asyncio.Event
+
+    def client(self, *names: str, token: str | None = None) -> Connecting:
+        """Of the nodes that are named, and no others; of all, if none is, beginning with another one for each door."""
+        everybody = list(self.settings.nodes)
+        order = list(names) or everybody[self.index :] + everybody[: self.index]
+        nodes = [self.settings.nodes[name] for name in order]
+        tls = weft.TlsFiles(Path(self.settings.root))
+        return weft.connect(nodes, tls=tls, token=token or self.settings.token, learns=False)
+
+    def mark(self, number: int) -> str:
+        """The id of an event."""
+        return f"#{self.name}/{number}#"
+
+    def topic(self, number: int) -> str:
+        return f"chaos.{self.name}.t{number % TOPICS}"
+
+    async def paced(self, rate: float) -> AsyncIterator[int]:
+        """Numbers, so many per second, until the load is over. What was missed is not caught up with."""
+        number = 0
+        while not self.over.is_set():
+            yield number
+            number += 1
+            await self.rest(self.chance.expovariate(rate))
+
+    async def rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(min(seconds, 5.0)):
+                await self.over.wait()
+        except TimeoutError:
+            pass
