@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from tests.gateway.exmp.joined import address_of
 from tests.node.secured import key_for, secure_config, tls_of
 from tests.up import END_TIMEOUT_S
 from weft import exmp
+from weft.client.loop_thread import LoopThread
 from weft.exmp import JsonObject
 from weft.node.runtime import Node
 
@@ -31,16 +31,12 @@ COMMAND = (sys.executable, "-c", "from weft.cli.main import main; main()", "exmp
 @contextmanager
 def in_a_thread(start: Callable[[], Awaitable[str]], stop: Callable[[], Awaitable[None]]) -> Iterator[str]:
     """Something that serves on a loop of its own while the command runs here."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
+    thread = LoopThread(lambda: None)
     try:
-        yield asyncio.run_coroutine_threadsafe(_awaited(start), loop).result(END_TIMEOUT_S)
+        yield thread.run(_awaited(start), END_TIMEOUT_S)
     finally:
-        asyncio.run_coroutine_threadsafe(_awaited(stop), loop).result(END_TIMEOUT_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        thread.run(_awaited(stop), END_TIMEOUT_S)
+        thread.stop()
 
 
 async def _awaited(work: Callable[[], Awaitable[T]]) -> T:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
-import threading
+from asyncio import get_running_loop, sleep
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pyarrow as pa
 import pytest
@@ -17,6 +17,7 @@ from tests.client.fake import FakeNode, error
 from tests.client.story import quick
 from tests.client.test_subscribe import filled, numbers
 from weft.client import Closed, NotAllowed, PositionUnknown, Unavailable
+from weft.client.loop_thread import LoopThread
 from weft.model import Epoch, NodeId, Position, Stream, Topic
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -26,9 +27,7 @@ TIMEOUT_S = 20.0
 @pytest.fixture
 def node() -> Iterator[FakeNode]:
     """A node on a thread of its own: there is no event loop here."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
+    thread = LoopThread(lambda: None)
 
     async def begin() -> FakeNode:
         made = FakeNode()
@@ -36,12 +35,10 @@ def node() -> Iterator[FakeNode]:
         await made.start()
         return made
 
-    made = asyncio.run_coroutine_threadsafe(begin(), loop).result(TIMEOUT_S)
+    made = thread.run(begin(), TIMEOUT_S)
     yield made
-    asyncio.run_coroutine_threadsafe(made.stop(), loop).result(TIMEOUT_S)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(TIMEOUT_S)
-    loop.close()
+    thread.run(made.stop(), TIMEOUT_S)
+    thread.stop()
 
 
 def connect(node: FakeNode) -> weft.sync.Client:
@@ -138,3 +135,20 @@ def test_a_program_that_closes_nothing_ends_by_itself(node: FakeNode) -> None:
     )
     assert done.stdout == "1\n"
     assert node.payloads("b") == [b"1"]
+
+
+def test_what_still_runs_when_the_thread_is_stopped_is_cancelled_and_closed() -> None:
+    """Otherwise its connections stay open until somebody collects the garbage."""
+    ended = Event()
+
+    async def endless() -> None:
+        try:
+            await get_running_loop().create_future()
+        finally:
+            ended.set()
+
+    thread = LoopThread(lambda: None)
+    work = thread.submit(endless())
+    thread.run(sleep(0))  # it has begun
+    thread.stop()
+    assert ended.is_set() and work.cancelled() and thread.is_closed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -59,10 +58,8 @@ class LoopThread:
             self._thread.join(STOP_TIMEOUT_S)
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-        finally:
-            with contextlib.suppress(RuntimeError):
-                self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.close()
+        """Until it is stopped. Whatever still runs then is cancelled, and connections have a turn to close."""
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            loop = runner.get_loop()
+            asyncio.set_event_loop(loop)
+            loop.run_forever()
