@@ -157,7 +157,7 @@ peers:
 build-peers: \
 	$(if $(shell command -v npm),$(GRPC_DIR)/js/node_modules/.ready) \
 	$(if $(shell command -v go),$(PEERS)/go/.ready $(PEERS)/go/weft-example $(STEP_CA)) \
-	$(if $(and $(shell command -v mvn),$(shell command -v javac)),$(PEERS)/java/.ready)
+	$(if $(and $(shell command -v mvn),$(shell command -v javac)),$(PEERS)/java/.ready $(PEERS)/spark-tables/.ready)
 
 $(GRPC_DIR)/js/node_modules/.ready: $(GRPC_DIR)/js/package-lock.json
 	cd $(GRPC_DIR)/js && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
@@ -180,4 +180,11 @@ $(PEERS)/go/weft-example: $(GO_EXAMPLE)/main.go $(GO_EXAMPLE)/go.sum $(MESH_PROT
 $(PEERS)/java/.ready: $(GRPC_DIR)/java/Echo.java $(GRPC_DIR)/java/pom.xml
 	mvn -q -B -f $(GRPC_DIR)/java org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory=$(PEERS)/java
 	javac -encoding UTF-8 -cp '$(PEERS)/java/*' -d $(PEERS)/java $(GRPC_DIR)/java/Echo.java
+	@touch $@
+
+SPARK_TABLES := tests/interop/spark_tables
+$(PEERS)/spark-tables/.ready: $(SPARK_TABLES)/pom.xml
+	mvn -q -B -f $(SPARK_TABLES) org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
+		-DoutputDirectory=$(@D)/jars -DincludeGroupIds=io.delta,org.apache.iceberg,io.unitycatalog
+	$(PYTHON) -m venv $(@D)/venv && $(@D)/venv/bin/python -m pip install -q 'pyspark>=4.1,<4.2'
 	@touch $@

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from datetime import UTC, date, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -11,6 +13,7 @@ import duckdb
 import pandas as pd  # type: ignore[import-untyped]
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
@@ -42,6 +45,9 @@ ROWS: list[dict[str, Any]] = [
     for number in range(7)
 ]
 NAMES = list(COLUMNS.names)
+TESTS = Path(__file__).parents[2]
+SPARK = TESTS.parent / "build" / "interop" / "spark-tables"  # another Spark, and its connectors
+READS_S_MAX = 300.0
 
 
 def filled(place: Path, kind: TableFormat) -> Table:
@@ -168,3 +174,31 @@ def test_pandas(table: Table) -> None:
     assert [each.to_pydatetime() for each in frame["timestamp"]] == [row["timestamp"] for row in ROWS]
     assert [str(each) for each in frame["date"]] == [str(row["date"]) for row in ROWS]
     assert [_pairs(each) for each in frame["headers"]] == [_pairs(row["headers"]) for row in ROWS]
+
+
+@pytest.mark.req("LAK-06")
+@pytest.mark.skipif(
+    not (SPARK / ".ready").exists(), reason="Spark's own connectors are missing: `make peers` fetches them with Maven"
+)
+def test_spark_with_its_own_connectors(tmp_path: Path) -> None:
+    """In a Spark of its own: connectors belong to one version of it, which is not always ours."""
+    delta = filled(tmp_path / "d", TableFormat.DELTA)
+    iceberg = filled(tmp_path / "i", TableFormat.ICEBERG)
+    read = TESTS / "interop" / "spark_tables" / "read.py"
+    places = [str(SPARK / "jars"), delta.settings.path, metadata_of(iceberg), str(tmp_path)]
+    subprocess.run([str(SPARK / "venv" / "bin" / "python"), str(read), *places], check=True, timeout=READS_S_MAX)
+    types = json.loads((tmp_path / "types.json").read_text())
+    for kind in ("delta", "iceberg"):
+        assert {name: types[kind][name] for name in NAMES} == {
+            "topic": "string",
+            "origin": "string",
+            "epoch": "bigint",
+            "partition": "int",
+            "offset": "bigint",
+            "timestamp": "timestamp",
+            "key": "binary",
+            "value": "binary",
+            "headers": "map<string,string>",
+            "date": "date",
+        }
+        same(pq.read_table(tmp_path / kind))
