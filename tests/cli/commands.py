@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -49,10 +50,12 @@ class Weft:
             file.seek(0)
             self._patch.setattr(sys, "stdin", file)
             umask = os.umask(0o022)  # the command's own is for its process, which this one is not
+            handlers = logging.getLogger().handlers[:]  # its log goes to what is captured here
             try:
                 with pytest.raises(SystemExit) as caught:
                     main()
             finally:
                 os.umask(umask)
+                logging.getLogger().handlers[:] = handlers
         captured = self._capture.readouterr()
         return Outcome(int(caught.value.code or 0), captured.out, captured.err)
