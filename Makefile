@@ -12,7 +12,7 @@ STEP_CA := $(PEERS)/step-ca/$(STEP_CA_VERSION)/step-ca
 # Spark needs a Java: the machine's own, or the one of a wheel.
 EXTRAS := dev$(if $(shell command -v java),,$(shell printf ,java))
 
-.PHONY: help demo test test-again test-costs check check-all audit format bench fuzz fuzz-ports bench-peers sim soak chaos requirements docs proto api dist step-ca clean
+.PHONY: help demo test test-again test-costs check check-all audit format bench fuzz fuzz-ports bench-peers sim soak chaos requirements docs proto blocking pictures api dist step-ca clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -107,6 +107,12 @@ docs: $(READY)  ## a site from docs/, with a search box, in build/site
 
 proto: $(READY)  ## generate code from the .proto files again
 	$(BIN)/python tools/proto.py
+
+blocking: $(READY)  ## write the blocking client's methods again, from the asyncio client
+	$(BIN)/python -m tools.blocking
+
+pictures: $(READY)  ## draw the pictures of ARCHITECTURE.md and docs/, the rooms from their imports
+	$(BIN)/python -m tools.pictures
 
 step-ca: $(STEP_CA)  ## a real step-ca for its tests, from its sources, as `make test` does where Go is: minutes of all cores at first, seconds from Go's caches
 

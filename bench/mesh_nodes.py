@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.node.secured import key_for
 from tests.up import COMMAND, up
 from weft.client import Connecting, TlsFiles, connect
-from weft.client.client import tls_files
+from weft.client.connecting import tls_files
 
 READY_S = 30.0
 

@@ -30,7 +30,15 @@ def quick(**changes: Any) -> Options:
 
 
 def connect(addresses: str | list[str], hooks: Hooks | None = None, **changes: Any) -> Connecting:
-    return weft.connect(addresses, insecure=True, options=quick(**changes), hooks=hooks, chance=lambda: 0.5)
+    connecting: Connecting = made_of(
+        weft.connect(addresses, insecure=True, options=quick(**changes), hooks=hooks, chance=lambda: 0.5)
+    )
+    return connecting
+
+
+def made_of(connecting: Connecting) -> Any:
+    """Of the fixture ``either_client``, the blocking client behind the same interface."""
+    return connecting
 
 
 class Record(Hooks):

@@ -152,3 +152,21 @@ def test_what_still_runs_when_the_thread_is_stopped_is_cancelled_and_closed() ->
     thread.run(sleep(0))  # it has begun
     thread.stop()
     assert ended.is_set() and work.cancelled() and thread.is_closed
+
+
+def test_flush_raises_the_failure_of_an_event_whose_future_nobody_asked(node: FakeNode) -> None:
+    with connect(node) as client:
+        node.faults.refuse = [error(pb.ERROR_NOT_ALLOWED, "no"), error(pb.ERROR_NOT_ALLOWED, "no")]
+        future = client.publish_nowait("b", b"1")
+        with pytest.raises(NotAllowed):
+            client.flush(TIMEOUT_S)
+        with pytest.raises(NotAllowed):
+            future.result(TIMEOUT_S)
+        client.flush(TIMEOUT_S)
+
+
+def test_a_future_that_is_cancelled_unsends_nothing(node: FakeNode) -> None:
+    with connect(node) as client:
+        client.publish_nowait("b", b"1").cancel()
+        client.flush(TIMEOUT_S)
+        assert node.payloads("b") == [b"1"]

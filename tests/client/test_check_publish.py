@@ -18,7 +18,7 @@ from weft.wire.mesh import mesh_pb2 as pb
 def ask(client: Client, topics: Sequence[str]) -> None:
     """As somebody might who does not check what it asks."""
     request = pb.WhoamiRequest(publish_to=topics)
-    client._thread.run(client._client._nodes.call("/weft.mesh.v1.Mesh/Whoami", request, pb.WhoamiReply))
+    client._thread.run(client._inner._nodes.call("/weft.mesh.v1.Mesh/Whoami", request, pb.WhoamiReply))
 
 
 @pytest.mark.req("SEC-02")

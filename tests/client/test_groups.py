@@ -13,9 +13,12 @@ from tests.client.test_subscribe import filled, numbers, payloads, take
 from weft.client.duplex import Duplex
 from weft.model import Epoch, NodeId, Position, Stream, Topic
 
+pytestmark = pytest.mark.usefixtures("either_client")
+
 KEY = ("a", "node-a", 1, 0)
 
 
+@pytest.mark.asyncio_only
 def test_what_was_handled_is_the_groups_position() -> None:
     async def story() -> None:
         node = FakeNode()

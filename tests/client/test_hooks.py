@@ -20,7 +20,7 @@ from tests.client.fake import FakeNode, error, running
 from tests.client.story import Record, connect, play
 from tests.up import END_TIMEOUT_S, RunningNode, up
 from weft.client import Hooks, NotAllowed, blocking
-from weft.client.client import tls_files
+from weft.client.connecting import tls_files
 from weft.model import Batch, Event
 from weft.wire.mesh import mesh_pb2 as pb
 

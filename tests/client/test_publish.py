@@ -26,6 +26,8 @@ from weft.errors import UsageError, WeftError
 from weft.model import Batch
 from weft.wire.mesh import mesh_pb2 as pb
 
+pytestmark = pytest.mark.usefixtures("either_client")
+
 
 def numbers(count: int, begin: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(begin, begin + count)]
@@ -44,6 +46,7 @@ def test_an_event_and_its_receipt() -> None:
     play(story())
 
 
+@pytest.mark.asyncio_only
 def test_a_thousand_events_are_few_batches_in_order() -> None:
     async def story() -> None:
         node = FakeNode()
@@ -58,6 +61,7 @@ def test_a_thousand_events_are_few_batches_in_order() -> None:
     play(story())
 
 
+@pytest.mark.asyncio_only
 def test_gathered_publishes_share_batches() -> None:
     async def story() -> None:
         node = FakeNode()
@@ -338,6 +342,7 @@ def test_what_needs_more_room_than_half_waits_for_that_much() -> None:
     play(story())
 
 
+@pytest.mark.asyncio_only
 def test_who_stops_waiting_does_not_unsend() -> None:
     async def story() -> None:
         node = FakeNode()

@@ -24,6 +24,8 @@ from weft.errors import UsageError, WeftError
 from weft.model import Batch, Epoch, NodeId, Position, Stream, Topic
 from weft.wire.mesh import mesh_pb2 as pb
 
+pytestmark = pytest.mark.usefixtures("either_client")
+
 STREAM = Stream(Topic("a"), NodeId("node-a"), 0)
 
 
@@ -360,6 +362,7 @@ def test_closing_ends_the_iteration() -> None:
     play(story())
 
 
+@pytest.mark.asyncio_only
 def test_closing_does_not_wait_for_nodes_that_are_not_there() -> None:
     async def story() -> None:
         node = FakeNode()

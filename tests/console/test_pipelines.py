@@ -11,7 +11,7 @@ import pytest
 from tests.console.signing import Place, signed_in
 from tests.up import END_TIMEOUT_S
 from weft.client import blocking
-from weft.client.client import tls_files
+from weft.client.connecting import tls_files
 from weft.model.pipeline_reports import PIPELINES_BUCKET, PipelineReport, QueryReport, read_report_untrusted
 from weft.pipelines.records import QueryRecord, RunRecord
 from weft.pipelines.reporting import Reporter

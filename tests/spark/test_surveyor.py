@@ -16,7 +16,7 @@ from tests.spark.meshes import fill, until
 from tests.up import COMMAND, END_TIMEOUT_S, up
 from weft.client import NotAllowed, Options, TlsFiles, Unauthenticated, Unavailable
 from weft.client.blocking import connect
-from weft.client.client import tls_files
+from weft.client.connecting import tls_files
 from weft.spark import surveyor as room
 from weft.spark.connection import Connection
 from weft.spark.options import Members, parse_options

@@ -25,7 +25,7 @@ from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
 from weft import connect as weft_connect
 from weft import exmp
 from weft.client import Connecting, EventWay, GroupPolicy, NotAllowed, Received, Subscription
-from weft.client.client import tls_files
+from weft.client.connecting import tls_files
 from weft.model import EventId
 from weft.security.key_store import FILE as KEYS
 from weft.telemetry import Telemetry, open_telemetry

@@ -16,7 +16,7 @@ import weft
 from weft.cli.console import err
 from weft.cli.options import INTERRUPTED, Where
 from weft.client import Client, Hooks, Options
-from weft.client.client import tls_files
+from weft.client.connecting import tls_files
 from weft.client.errors import Unavailable
 from weft.contexts import CONTEXT_VARIABLE, Context, contexts_path, read_contexts
 from weft.errors import UsageError

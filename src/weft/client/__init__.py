@@ -2,7 +2,8 @@
 
 docs/sdk.md shows how to use it. How it is made, from the outside in:
 
-- ``client``: the object that applications hold. ``admin``: questions to nodes, and their answers as values.
+- ``client``: the object that applications hold; ``connecting`` makes it. ``admin``: questions to nodes, and their
+  answers as values.
 - Publishing: ``outbox`` gathers events into batches (``chunk``), ``in_doubt`` keeps those that a lost node may have,
   without any I/O; ``link`` is one stream to one node, ``publisher`` decides which node gets what.
 - Subscribing: ``cursors`` and ``intake`` know what has come, what was handed out and what was handled, without any I/O;
@@ -37,7 +38,8 @@ from weft.client.admin import (
     TopicInfo,
 )
 from weft.client.chunk import Published
-from weft.client.client import Client, Connecting, connect
+from weft.client.client import Client
+from weft.client.connecting import Connecting, connect
 from weft.client.errors import (
     Backpressure,
     BadNode,

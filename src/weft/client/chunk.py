@@ -204,6 +204,17 @@ class Published(Struct, frozen=True, gc=False):
             raise asyncio.InvalidStateError("not acknowledged yet")
         return self._chunk.receipt_of(self._index)
 
+    def watch(self) -> None:
+        """Somebody waits for it: a failure is theirs, and ``flush`` does not raise it."""
+        self._chunk.is_watched = True
+
+    def when_done(self, tell: Callable[[], None]) -> None:
+        """Call a function, on the client's loop, when ``result`` is known."""
+        if self._chunk.outcome is None:
+            self._chunk.on_settled.append(tell)
+        else:
+            tell()
+
     def __await__(self) -> Generator[Any, None, Receipt]:
         chunk = self._chunk
         chunk.is_watched = True

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import random
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,7 +22,6 @@ from weft.client.admin import (
     StreamPositions,
     TopicInfo,
 )
-from weft.client.backoff import Draw
 from weft.client.calls import ClientCalls
 from weft.client.chunk import Published, Timing, Whole
 from weft.client.dead_letters import DeadLetters
@@ -33,11 +29,9 @@ from weft.client.errors import Backpressure, Closed, error_of
 from weft.client.failing import WINDOW, Retry, parse_failing
 from weft.client.fetch import Fetch, FetchRange
 from weft.client.handling import Handler, Handling
-from weft.client.hooks import Hooks
 from weft.client.kv import Bucket, BucketInfo, buckets_of
 from weft.client.later import LaterEvents, due_after_us, due_at_us
 from weft.client.nodes import Nodes
-from weft.client.options import ClientTls, Options, TlsFiles, parse_nodes
 from weft.client.publisher import Publisher
 from weft.client.received import ReceivedBatch
 from weft.client.refs import stream_positions
@@ -48,11 +42,8 @@ from weft.client.session import POSITIONS_AT_ONCE
 from weft.client.start import Where, parse_where, start_message, timestamp_us_of
 from weft.client.subscription import Commit, Subscription
 from weft.client.ways import EventWay, way_of
-from weft.contexts import Context, chosen_context
 from weft.errors import UsageError
-from weft.limits import PARTITIONS_MAX
 from weft.model import Batch, EventId, Position, Receipt, Stream, parse_event_id, parse_pattern, parse_topic
-from weft.model.batch_header import PRODUCER_BYTES
 from weft.model.dead_letters import DeadLetter
 from weft.model.key_info import KeyInfo
 from weft.model.later import Waiting
@@ -625,103 +616,6 @@ class Client:
     def _check_open(self) -> None:
         if self._is_closed:
             raise Closed("the client is closed")
-
-
-class Connecting:
-    """What ``connect`` returns: await it for a client, or enter it for one that is closed at the end."""
-
-    def __init__(self, nodes: Callable[[], Nodes], partitions: int) -> None:
-        self._nodes = nodes
-        self._partitions = partitions
-        self._client: Client | None = None
-
-    def __await__(self) -> Generator[Any, None, Client]:
-        return self._connect().__await__()
-
-    async def __aenter__(self) -> Client:
-        self._client = await self._connect()
-        return self._client
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._client is not None:
-            await self._client.close()
-
-    async def _connect(self) -> Client:
-        nodes = self._nodes()
-        try:
-            await nodes.connect()
-        except BaseException:
-            await nodes.close()
-            raise
-        return Client(
-            nodes,
-            client_id=secrets.token_hex(8),
-            producer=secrets.token_bytes(PRODUCER_BYTES),
-            partitions=self._partitions,
-        )
-
-
-def connect(
-    nodes: str | Sequence[str] | None = None,
-    *,
-    context: str | None = None,
-    insecure: bool = False,
-    tls: ClientTls | TlsFiles | None = None,
-    token: str | None = None,
-    name: str = "",
-    partitions: int = 1,
-    learns: bool = True,
-    options: Options | None = None,
-    hooks: Hooks | None = None,
-    chance: Draw | None = None,
-) -> Connecting:
-    """Connect to a mesh by one or more of its nodes, ``host:port``. Await what is returned, or enter it.
-
-    Without nodes, a context says where and as whom, as for the ``weft`` command: the one that is named, or the current
-    one, which ``weft up`` has made. What is given beside it counts more.
-
-    ``partitions`` spreads the events of each topic by key. ``learns=False`` keeps to these nodes: others that they tell
-    of are not tried. ``chance`` is for tests that want their retries repeatable.
-    """
-    if nodes is None or context is not None:
-        found = chosen_context(context, os.environ)
-        nodes = found.nodes if nodes is None else nodes
-        token = found.token if token is None else token
-        if not insecure and tls is None:
-            insecure, tls = found.insecure, tls_files(found)
-    addresses = parse_nodes(nodes)
-    if insecure and tls is not None:
-        raise UsageError("insecure and tls contradict each other: pass one of them")
-    if not insecure and tls is None:
-        raise UsageError(
-            "no security given: pass tls=ClientTls(...) or a context, or insecure=True for plain text on loopback"
-        )
-    if not 1 <= partitions <= PARTITIONS_MAX:
-        raise UsageError("a topic has at least one partition", partitions=partitions, limit=PARTITIONS_MAX)
-
-    def make_nodes() -> Nodes:
-        return Nodes(
-            addresses,
-            tls=tls,
-            token=token,
-            name=name,
-            options=options or Options(),
-            hooks=hooks or Hooks(),
-            chance=chance or random.random,
-            learns=learns,
-        )
-
-    return Connecting(make_nodes, partitions)
-
-
-def tls_files(context: Context) -> TlsFiles | None:
-    """The files that a context names."""
-    if context.insecure or context.tls_root is None:
-        return None
-    certificate, key = (None if each is None else Path(each) for each in (context.tls_certificate, context.tls_key))
-    return TlsFiles(Path(context.tls_root), certificate, key)
 
 
 def _offset_in(found: StreamPositions, where: str | int) -> int:

@@ -136,7 +136,7 @@ class Bucket:
         return [_entry_untrusted(self.name, item) for item in reply.items]
 
     def watch(self, pattern: str = ">", *, snapshot: bool = True) -> KvWatch:
-        """Changes as they come, as an asynchronous iterator; first, every key there is."""
+        """Changes as they come, to iterate over; first, every key there is."""
         return KvWatch(self._nodes, self.name, parse_pattern(pattern), snapshot)
 
     # --- writing ---------------------------------------------------------------------------------------------------

@@ -7,10 +7,11 @@ import atexit
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from weft.client.errors import Closed
 
+P = ParamSpec("P")
 T = TypeVar("T")
 STOP_TIMEOUT_S: Final = 5.0
 
@@ -41,6 +42,14 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of a plain function that wants a running loop."""
+
+        async def called() -> T:
+            return function(*args, **kwargs)
+
+        return self.run(called())
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         if threading.current_thread() is self._thread:

@@ -15,7 +15,7 @@ from typing import Final
 
 from weft.client import Options, TlsFiles
 from weft.client.blocking import Client, connect
-from weft.client.client import tls_files
+from weft.client.connecting import tls_files
 from weft.client.options import parse_nodes
 from weft.contexts import chosen_context
 from weft.errors import UsageError

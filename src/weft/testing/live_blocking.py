@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -59,10 +59,10 @@ class BlockingMesh:
         self._thread.run(self._mesh.settled(timeout_s))
 
     def cut(self, one: str, other: str) -> None:
-        self._thread.run(_called(self._mesh.cut, one, other))
+        self._thread.call(self._mesh.cut, one, other)
 
     def heal(self) -> None:
-        self._thread.run(_called(self._mesh.heal))
+        self._thread.call(self._mesh.heal)
 
     def stop(self, name: str) -> None:
         self._thread.run(self._mesh.stop(name))
@@ -75,8 +75,3 @@ class BlockingMesh:
 
     def restart(self, name: str) -> None:
         self._thread.run(self._mesh.restart(name))
-
-
-async def _called(change: Callable[..., None], *names: str) -> None:
-    """On the mesh's own thread."""
-    change(*names)

@@ -13,7 +13,7 @@ import weft
 from weft.cli.connection import Target, connected
 from weft.cli.dashboard.board import Answers
 from weft.client import Client, NotAllowed, Options, PeerInfo, Recipient, Status, StreamPositions, TopicInfo
-from weft.client.client import tls_files
+from weft.client.connecting import tls_files
 from weft.errors import WeftError
 
 ANSWER_S_MAX: Final = 5.0  # a node that takes longer has not answered this time
