@@ -35,6 +35,7 @@ ROUNDS = 3
 WORK_S = 1.5  # of each system, row and round
 REPLAY_EVENTS = 500_000
 SYNCED_WRITES = 50
+WARM_UP_S = 0.5  # of each system after its start: what a first client has loaded is not the cost of any event
 SETTLE_S = 1.0  # after a start, before memory is looked at
 OURS = ("Weft", "Weft, mTLS")
 console = Console(stderr=True)
@@ -235,6 +236,9 @@ class Comparing:
             running: dict[str, System] = {}
             if not row.is_started_anew:
                 running = {name: await stack.enter_async_context(self._started(name)) for name in names}
+                for system in running.values():
+                    await system.lone(WARM_UP_S)
+                    await system.close()
             for number in range(self._rounds):
                 self.synced_writes_s += synced_writes(self._place, SYNCED_WRITES)
                 for name in list(names):

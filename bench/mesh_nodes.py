@@ -17,8 +17,11 @@ from tests.node.secured import key_for
 from tests.up import COMMAND, up
 from weft.client import Connecting, TlsFiles, connect
 from weft.client.connecting import tls_files
+from weft.limits import PREPARED_BYTES
 
 READY_S = 30.0
+# As nodes start for users: those of tests write less ahead, and a log that grows takes longer to sync (ADR 29).
+AS_USERS_START = {"WEFT_STORAGE_PREPARED_BYTES": str(PREPARED_BYTES)}
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,10 @@ class Place:
 @contextmanager
 def secured_pair(place: Path) -> Iterator[tuple[Place, Place]]:
     """Two nodes with a link between them, as ``weft up`` starts them: secured, the second enrolled with the first."""
-    with up(place / "near", "--node-id", "near", "--ca-listen", "127.0.0.1:0") as near:
+    with up(place / "near", "--node-id", "near", "--ca-listen", "127.0.0.1:0", environ=AS_USERS_START) as near:
         token = command_output("ca", "token", "far", "--data", str(place / "near"))
         flags = ("--peer", near.grpc, "--ca", f"https://{near.ready['ca']}", "--token", "-")
-        with up(place / "far", *flags, stdin=token) as far:
+        with up(place / "far", *flags, stdin=token, environ=AS_USERS_START) as far:
             found = near.context
             tls = tls_files(found)
             _, key = key_for(place / "far", time.time(), publish=(">",), subscribe=(">",))
@@ -49,8 +52,8 @@ def secured_pair(place: Path) -> Iterator[tuple[Place, Place]]:
 @contextmanager
 def insecure_pair(place: Path) -> Iterator[tuple[Place, Place]]:
     with (
-        up(place / "near", "--insecure") as near,
-        up(place / "far", "--insecure", "--peer", near.grpc) as far,
+        up(place / "near", "--insecure", environ=AS_USERS_START) as near,
+        up(place / "far", "--insecure", "--peer", near.grpc, environ=AS_USERS_START) as far,
     ):
         yield Place(near.grpc), Place(far.grpc)
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.mesh_nodes import Place, insecure_pair, secured_pair
+from bench.mesh_nodes import AS_USERS_START, Place, insecure_pair, secured_pair
 from bench.systems import (
     CALL_EVENTS,
     CALLS_IN_FLIGHT,
@@ -61,7 +61,7 @@ class Weft(System):
     async def started(cls, place: Path, is_secured: bool = False) -> AsyncIterator[Weft]:
         flags = () if is_secured else ("--insecure",)
         begin = time.perf_counter()
-        with up(place / "node", *flags) as node:
+        with up(place / "node", *flags, environ=AS_USERS_START) as node:
             system = cls(node, time.perf_counter() - begin, is_secured, place)
             with system._stack:
                 yield system

@@ -12,12 +12,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+import weft as weft_package
 from tests.cli.commands import Weft
 from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
 from weft.cli import serving
 from weft.doors.descriptors import FileLimit, file_limit
 from weft.errors import StorageError, UsageError
-from weft.model import NodeId
+from weft.model import Batch, NodeId
 from weft.node.config import NodeConfig
 from weft.node.identity import settle_node_id
 from weft.node.protection import Plain
@@ -37,6 +38,21 @@ def test_a_node_serves_and_a_signal_drains_it(weft: Weft, tmp_path: Path) -> Non
         assert node.end(signal.SIGTERM) == 0
     event = weft("log", "cat", ">", "--data", tmp_path / "data", "--json").document
     assert (event["topic"], event["origin"], event["payload"]) == ("kept", "node-a", "x")
+
+
+def test_a_node_does_not_load_pandas(tmp_path: Path) -> None:
+    """pyarrow would, for nothing, where it is installed: with the first large batch, or just before it."""
+    large = Batch.from_columns([b"x"] * 1_000, 0, [b"key"] * 1_000)
+
+    async def story(node: RunningNode) -> None:
+        async with asyncio.timeout(END_TIMEOUT_S), weft_package.connect(node.grpc, insecure=True) as client:
+            await client.publish_batch("many", large)
+
+    with up(tmp_path / "data", "--insecure") as node:
+        asyncio.run(story(node))
+        mapped = Path(f"/proc/{node.process.pid}/maps").read_text()
+        assert "pyarrow" in mapped
+        assert "pandas" not in mapped
 
 
 def test_the_data_of_another_node_is_not_touched(weft: Weft, tmp_path: Path) -> None:

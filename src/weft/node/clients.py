@@ -410,7 +410,7 @@ def _load_arrow_soon() -> None:
 
 
 def _load_arrow() -> None:
-    """And all that it loads when it makes its first array of keys: pandas, if there is one, a third of a second."""
+    """And all that it loads when it makes its first array of keys."""
     import_module(ARROW)
     count = FEW_MAX + 1
     Batch.from_columns([b"x"] * count, 0, [b"k"] * count)
