@@ -199,6 +199,7 @@ class Broker:
         return effects
 
     def _tick(self, now_s: float) -> list[Effect]:
+        self.subscriptions.begin_turn()
         expired = [*self.replication.expire(now_s), *self._owed.expire(now_s), *self.calls.tick(now_s)]
         return [*expired, *self.group_work.tick(now_s)]
 
