@@ -292,16 +292,3 @@ def test_a_second_signal_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
     asyncio.run(story())
     assert exits == [128 + signal.SIGTERM]
-
-
-@pytest.mark.req("SEC-05")
-def test_what_a_long_search_for_garbage_left_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    times_s = iter([0.0, 1.0, 1.001, 2.0, 2.02])
-    monkeypatch.setattr("weft.cli.serving.time.thread_time", lambda: next(times_s))
-    frozen: list[str] = []
-    monkeypatch.setattr("weft.cli.serving.gc.freeze", lambda: frozen.append("again"))
-    watch = serving.LongSearches()
-    for generation, expected in ((1, 0), (2, 0), (2, 1)):  # of the young; quick; long
-        watch("start", {"generation": generation})
-        watch("stop", {"generation": generation})
-        assert len(frozen) == expected

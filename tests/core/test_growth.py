@@ -17,6 +17,7 @@ from weft.core.routes import MERGED_PATTERNS_MAX, told_interest
 from weft.core.settings import InterestSettings
 from weft.limits import INTEREST_PATTERNS_MAX
 from weft.model import covers, parse_pattern
+from weft.routing import finished
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_subscriptions_that_go_together_are_looked_at_once(count: Callable[[Any,
 def test_very_many_patterns_are_cut_and_still_covered(count: Callable[[Any, str], list[Any]], shape: str) -> None:
     patterns = [parse_pattern(shape.format(f"x{number}")) for number in range(5000)]
     calls = count(routes, "aggregate")
-    told = told_interest(dict.fromkeys(patterns, 0), InterestSettings())
+    told = finished(told_interest(dict.fromkeys(patterns, 0), InterestSettings()))
     assert all(len(each) <= MERGED_PATTERNS_MAX for each in calls)
     assert len(told.patterns) <= INTEREST_PATTERNS_MAX and told.capped
     assert all(any(covers(wide, each) for wide in told.patterns) for each in patterns[::50])

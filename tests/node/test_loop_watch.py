@@ -57,6 +57,16 @@ def test_of_many_only_longer_ones_are_told_until_a_while_has_passed() -> None:
     assert found is not None and found.untold == 1
 
 
+def test_waiting_for_the_machine_does_not_hide_work() -> None:
+    beats = HoldUps(limit_s=0.1, beat_s=0.02, now_s=0.0, cpu_s=0.0)
+    now_s, cpu_s, told = 0.0, 0.0, []
+    for held_s, used_s in ((0.5, 0.01), (0.3, 0.25), (0.4, 0.2), (0.3, 0.26)):
+        now_s, cpu_s = now_s + 0.02 + held_s, cpu_s + used_s
+        found = beats.beat(now_s, cpu_s)[1]
+        told.append(found and (round(found.delay_s, 2), round(found.cpu_s, 2)))
+    assert told == [(0.5, 0.01), (0.3, 0.25), None, (0.3, 0.26)]
+
+
 def test_a_place_is_our_functions_the_innermost_first() -> None:
     assert place_of(sys._getframe()) == WAITING, "tests are not ours in this sense"
     found: list[str] = []

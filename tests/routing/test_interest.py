@@ -13,7 +13,7 @@ from tests.model.strategies import PATTERNS, TOPICS
 from weft.errors import UsageError
 from weft.limits import INTEREST_PATTERNS_MAX
 from weft.model import NodeId, Pattern, Topic, covers, matches, parse_pattern
-from weft.routing import Interest, InterestTable, Version, Wishes, aggregate, since_of, without_covered
+from weft.routing import Interest, InterestTable, Version, Wishes, aggregate, finished, since_of, without_covered
 
 PATTERN_LISTS = st.lists(PATTERNS, max_size=25)
 
@@ -64,7 +64,7 @@ def test_told_is_what_is_wanted_and_since_when(wishes: dict[Pattern, int], topic
         assert said <= asked, "never less"
         assert (said == 0) == (asked == 0), "history only where it is wanted"
     wide = aggregate(wishes, 3).patterns if wishes else ()
-    widely = since(since_of(wide, wishes), topic)
+    widely = since(finished(since_of(wide, wishes)), topic)
     assert asked is None or (widely is not None and widely <= asked)
     table = InterestTable()
     table.update(NodeId("n"), (1, 1), kept, None, kept)

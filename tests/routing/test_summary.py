@@ -13,7 +13,7 @@ from tests.model.strategies import PATTERNS, TOPICS
 from weft.errors import UsageError
 from weft.limits import INTEREST_FILTER_BYTES_MAX, KIB
 from weft.model import NodeId, Pattern, Topic, covers, matches
-from weft.routing import InterestTable, Summary, begin_alike, summarize
+from weft.routing import InterestTable, Summary, begin_alike, finished, summarize
 from weft.routing.summary import HASHES_MAX, SHAPES_MAX, shape_of
 
 A, B = NodeId("a"), NodeId("b")
@@ -31,7 +31,7 @@ def patterns_of(texts: Iterable[str]) -> set[Pattern]:
 @settings(max_examples=300)
 @pytest.mark.req("MSH-02")
 def test_what_a_pattern_selects_is_always_selected(patterns: set[Pattern], topics: list[Topic], bytes_max: int) -> None:
-    summary = summarize(patterns, bytes_max)
+    summary = finished(summarize(patterns, bytes_max))
     assert len(summary.bits) <= bytes_max
     for topic in topics:
         if any(matches(pattern, topic) for pattern in patterns):
@@ -42,7 +42,7 @@ def test_what_a_pattern_selects_is_always_selected(patterns: set[Pattern], topic
 def test_the_same_patterns_have_the_same_summary(patterns: set[Pattern], shuffler: random.Random) -> None:
     shuffled = list(patterns)
     shuffler.shuffle(shuffled)
-    assert summarize([*shuffled, *shuffled], KIB) == summarize(patterns, KIB)
+    assert finished(summarize([*shuffled, *shuffled], KIB)) == finished(summarize(patterns, KIB))
 
 
 @pytest.mark.req("MSH-02")
@@ -54,14 +54,14 @@ def test_the_same_patterns_have_the_same_summary(patterns: set[Pattern], shuffle
     ],
 )
 def test_hardly_anything_else_is_selected(count: int, bytes_max: int, mistakes_max: float) -> None:
-    summary = summarize(patterns_of(commands(range(count))), bytes_max)
+    summary = finished(summarize(patterns_of(commands(range(count))), bytes_max))
     assert all(summary.may_select(Topic(topic)) for topic in commands(range(0, count, 7)))
     others = commands(range(count, count + 5000))
     assert sum(summary.may_select(Topic(topic)) for topic in others) / len(others) <= mistakes_max
 
 
 def test_wildcards_are_looked_up_by_their_shapes() -> None:
-    summary = summarize(patterns_of(["a.*.c", "d.>", "e", "*.f"]), KIB)
+    summary = finished(summarize(patterns_of(["a.*.c", "d.>", "e", "*.f"]), KIB))
     assert summary.shapes == ("*n", "n", "n*n", "n>")
     selected = [topic for topic in ("a.x.c", "d.e", "d.e.f", "e", "x.f") if summary.may_select(Topic(topic))]
     assert selected == ["a.x.c", "d.e", "d.e.f", "e", "x.f"]
@@ -72,7 +72,7 @@ def test_wildcards_are_looked_up_by_their_shapes() -> None:
 def test_patterns_of_too_many_shapes_are_widened_and_none_is_lost() -> None:
     many = {Pattern("a." + ".".join("*" if number >> bit & 1 else "x" for bit in range(6))) for number in range(64)}
     common = patterns_of(commands(range(100)))
-    summary = summarize(many | common, KIB)
+    summary = finished(summarize(many | common, KIB))
     assert len({shape_of(pattern) for pattern in many}) > SHAPES_MAX >= len(summary.shapes)
     assert summary.may_select(Topic("a.x.x.x.x.x.x"))
     assert summary.may_select(Topic("a.x.y.x.y.x.y"))
@@ -102,19 +102,19 @@ def test_what_a_summary_may_cost_is_bounded(changes: dict[str, object], message:
 
 @given(st.sets(PATTERNS, max_size=40), st.integers(1, 8))
 def test_patterns_that_begin_alike_are_covered(patterns: set[Pattern], patterns_max: int) -> None:
-    wide = begin_alike(patterns, patterns_max)
+    wide = finished(begin_alike(patterns, patterns_max))
     assert len(wide) <= patterns_max
     assert all(any(covers(each, pattern) for each in wide) for pattern in patterns)
 
 
 def test_a_table_asks_the_summary_of_those_whose_patterns_select() -> None:
     table = InterestTable()
-    table.update(A, (1, 1), [Pattern("plant.>")], summarize(patterns_of(["plant.x", "office.x"]), KIB))
+    table.update(A, (1, 1), [Pattern("plant.>")], finished(summarize(patterns_of(["plant.x", "office.x"]), KIB)))
     table.update(B, (1, 1), [Pattern("plant.>")])
     assert table.who(Topic("plant.x")) == {A, B}
     assert table.who(Topic("plant.y")) == {B}
     assert table.who(Topic("office.x")) == frozenset(), "no pattern of it selects that"
-    table.update(A, (1, 2), [Pattern("plant.>")], summarize(patterns_of(["plant.y"]), KIB))
+    table.update(A, (1, 2), [Pattern("plant.>")], finished(summarize(patterns_of(["plant.y"]), KIB)))
     assert table.who(Topic("plant.x")) == {B}
     assert table.who(Topic("plant.y")) == {A, B}
     table.remove(A)
@@ -125,6 +125,6 @@ def test_the_bits_of_a_pattern_are_those_of_the_protocol() -> None:
     """BLAKE2b by coreutils: printf plant.temp | b2sum -l 128."""
     digest = "f864346007e562938fc2b14823b6086e"
     first, step = int(digest[:16], 16), int(digest[16:], 16) | 1
-    summary = summarize([Pattern("plant.temp")], 64)
+    summary = finished(summarize([Pattern("plant.temp")], 64))
     places = {(first + number * step) % 512 for number in range(summary.hashes)}
     assert {place for place in range(512) if summary.bits[place // 8] >> place % 8 & 1} == places

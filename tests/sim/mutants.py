@@ -50,7 +50,7 @@ from weft.log.log import Advanced
 from weft.model import Batch, Epoch, Position, Stream
 from weft.node.engine import Engine
 from weft.node.storage import Storage
-from weft.routing import summarize
+from weft.routing import finished, summarize
 from weft.transport.peers.election import Election
 from weft.transport.peers.outbox import DataQueue, Item
 
@@ -198,7 +198,7 @@ class LeavesOneOut(Broker):
         told: list[Effect] = []
         for effect in super()._tell_interest(now_s):
             if isinstance(effect, TellInterest) and effect.summary is not None:
-                summary = summarize([*sorted(self.subscriptions.wishes())[1:], *EVERYWHERE], KIB)
+                summary = finished(summarize([*sorted(self.subscriptions.wishes())[1:], *EVERYWHERE], KIB))
                 effect = replace(effect, summary=summary)
             told.append(effect)
         return told

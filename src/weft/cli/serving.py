@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ import uvloop
 from rich.markup import escape
 
 from weft.cli.console import err, fail
+from weft.cli.garbage import GarbageKeeper
 from weft.cli.local_context import remember
 from weft.contexts import contexts_path
 from weft.doors.descriptors import FileLimit, raise_file_limit
@@ -31,9 +30,6 @@ from weft.security.exposure import close_to_others
 from weft.transport.addresses import Address, parse_address
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-GARBAGE_EVERY: Final = 20_000  # new objects between two searches for garbage: Python's 700 are one busy millisecond
-GENERATIONS: Final = 3  # of objects; a search in the last goes through all of them
-SEARCH_S_MAX: Final = 0.01
 TWIN_STATUS: Final = 78  # EX_CONFIG of sysexits.h: a service should not start it again (RestartPreventExitStatus=)
 SIGNALLED: Final = 128  # plus its number: the status of a process that a signal has ended
 
@@ -89,45 +85,23 @@ async def run(config: NodeConfig, files: FileLimit) -> StorageError | None:
     node = Node(config, files)
     starting = asyncio.create_task(node.start(), name="weft-start")
     stopping = asyncio.create_task(asked.wait(), name="weft-stop")
+    garbage: GarbageKeeper | None = None
     try:
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             return None  # asked to stop before it served
         await starting
-        _spare_garbage_searches()
+        garbage = GarbageKeeper()
         _remember(config, node)
         _say_ready(config, node)
         return await _until_end(node, stopping)
     finally:
+        if garbage is not None:
+            garbage.stop()
         await _end(starting)
         await _end(stopping)
         await node.stop()
         asked.leave()
-
-
-def _spare_garbage_searches() -> None:
-    """A busy node makes tuples by the hundred thousand and hardly any cycles, which are all that these searches find.
-    What is there by now, modules above all, stays to the end: no need to look through it again."""
-    gc.freeze()
-    gc.set_threshold(GARBAGE_EVERY, *gc.get_threshold()[1:])
-    gc.callbacks.append(LongSearches())
-
-
-class LongSearches:
-    """A search through everything stops the node, and takes a tenth of a second with 100,000 topics.
-
-    After one that took long, what it left is not looked through again: streams and the like, which stay. What goes
-    later goes by itself, but for what is in cycles; that is little, as a search is long only after much was added.
-    """
-
-    def __init__(self) -> None:
-        self._began_s = 0.0
-
-    def __call__(self, phase: str, info: Mapping[str, int]) -> None:
-        if phase == "start":
-            self._began_s = time.thread_time()
-        elif info["generation"] == GENERATIONS - 1 and time.thread_time() - self._began_s > SEARCH_S_MAX:
-            gc.freeze()
 
 
 async def _until_end(node: Node, stopping: asyncio.Task[None]) -> StorageError | None:

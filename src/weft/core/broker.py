@@ -73,12 +73,13 @@ from weft.log import Appended, Log
 from weft.log.errors import SequenceReused
 from weft.model import NodeId, Pattern, Stream, Topic
 from weft.model.key_value import KV_PREFIX
-from weft.routing import SINCE_EVER_US
+from weft.routing import SINCE_EVER_US, Pieces, finished
 
 OWN_STREAMS_KEPT: Final = 16_384  # made once for many events; about 3 MiB
 ROUTES_DELAY_S: Final = 0.01  # changes of the mesh that come together are looked at once
 INTEREST_DELAY_S: Final = 0.02  # subscriptions that come together are told together
 INTEREST_PATTERN_S: Final = 0.0001  # 10,000 patterns: 80 ms to find what to tell, 17 KB for every node, once a second
+TOLD_AT_ONCE: Final = 512  # patterns of which it is found out in one step: ten milliseconds at worst
 
 
 class Broker:
@@ -101,6 +102,7 @@ class Broker:
         self._routes_due_s: float | None = None  # when to look at changes of the mesh
         self._interest_due_s: float | None = None
         self._interest_told: TellInterest | None = None
+        self._telling: Pieces[TellInterest] | None = None  # what to tell is being found out
         self._wished: dict[Pattern, int] = {}
         self._interest_told_s = float("-inf")
         self._dead_topics = self.group_work.groups.dead_topics  # as they were when interest was last looked at
@@ -117,7 +119,7 @@ class Broker:
 
     def get_timer(self) -> float | None:
         """When to call ``step`` with a ``Tick``; None: not before something else happens. Asked after every step."""
-        if self.subscriptions.busy or self.replication.busy:
+        if self.subscriptions.busy or self.replication.busy or self._telling is not None:
             return 0.0
         return soonest(
             self._routes_due_s,
@@ -194,13 +196,15 @@ class Broker:
         if self.group_work.groups.dead_topics is not self._dead_topics:
             self._dead_topics = self.group_work.groups.dead_topics
             self._interest_changed(now_s)
-        if self._interest_due_s is not None and self._interest_due_s <= now_s:
+        if self._interest_due_s is not None and self._interest_due_s <= now_s and self._telling is None:
             effects += self._tell_interest(now_s)
         return effects
 
     def _tick(self, now_s: float) -> list[Effect]:
+        self.subscriptions.begin_turn()
+        told = self._tell_on() if self._telling is not None else []
         expired = [*self.replication.expire(now_s), *self._owed.expire(now_s), *self.calls.tick(now_s)]
-        return [*expired, *self.group_work.tick(now_s)]
+        return [*told, *expired, *self.group_work.tick(now_s)]
 
     def _now_us(self, now_s: float) -> int:
         return int((now_s + self._wall_offset_s) * 1_000_000)
@@ -331,7 +335,22 @@ class Broker:
         wishes = self._wishes()
         self._interest_pause_s = max(INTEREST_DELAY_S, len(wishes) * INTEREST_PATTERN_S)
         self._interest_told_s = now_s
-        tell = told_interest(wishes, self._settings.interest)
+        self._telling = told_interest(wishes, self._settings.interest)
+        if len(wishes) <= TOLD_AT_ONCE:
+            return self._told(finished(self._telling))
+        return self._tell_on()
+
+    def _tell_on(self) -> list[Effect]:
+        """Go on finding out what to tell the mesh: a piece in each turn of the loop."""
+        assert self._telling is not None, "it was begun"
+        try:
+            next(self._telling)
+        except StopIteration as end:
+            return self._told(end.value)
+        return []
+
+    def _told(self, tell: TellInterest) -> list[Effect]:
+        self._telling = None
         if tell == self._interest_told:
             return []
         self._interest_told = tell

@@ -61,9 +61,10 @@ from weft.model.dead_letters import DeadLetter, dropped_event, letter_event
 
 ToWrite: TypeAlias = Say | CommitPositions | ForgetPositions | PutAside | MoveGroup | SetGroup | DropGroup | DropDead
 RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is tried again
-LOOKED_AT_ONCE: Final = 512  # streams that a new member may begin in, in one step: some milliseconds
-PLACED_AT_ONCE: Final = 512  # streams of an assignment whose places are looked up in one step: likewise
-HEARD_AT_ONCE: Final = 1_000  # events of other nodes about groups, in one step: likewise, to the end of a batch
+LOOKED_AT_ONCE: Final = 256  # streams that new members may begin in, in one turn of the loop: some milliseconds
+PLACED_AT_ONCE: Final = 256  # streams of assignments whose places are looked up in one turn: likewise
+MEMBER_STREAMS: Final = 16  # what a member counts for at least: it costs something without any streams
+HEARD_AT_ONCE: Final = 500  # events of other nodes about groups, in one step: likewise, to the end of a batch
 
 
 @dataclass(slots=True)
@@ -78,10 +79,11 @@ class Joining:
 
 @dataclass(slots=True)
 class Assigning:
-    """Streams that a member is given: where it begins in each, as far as that was looked up."""
+    """Streams that a member is given: where it begins in so many of them, as far as that was looked up."""
 
     assignment: Assignment
-    places: dict[StreamKey, int | Search] = field(default_factory=dict)
+    looked_up: int = 0
+    positions: list[Position] = field(default_factory=list)
 
 
 class GroupWork:
@@ -100,6 +102,8 @@ class GroupWork:
         self._starts: dict[int, dict[StreamKey, int | Search]] = {}  # where members begin in streams without a position
         self._joining: dict[int, Joining] = {}  # by subscription, in turn
         self._assigning: dict[int, Assigning] = {}  # likewise
+        self._looks_left = LOOKED_AT_ONCE  # in this turn of the loop; a tick begins another one
+        self._places_left = PLACED_AT_ONCE  # likewise
         self._heard: dict[StreamKey, int] = {}  # how far the talk about groups has been read
         self._unheard: dict[StreamKey, None] = {}  # where there is more of it
         self._talk_ends: dict[StreamKey, int] = {}  # how much of it is durable
@@ -136,18 +140,29 @@ class GroupWork:
         except UsageError as error:
             return [Ended(request.subscription, error)]
         self._joining[request.subscription] = Joining(request, subscription)
+        if self._looks_left <= 0:
+            return []  # many join at once: the others have their turn first
         return [*self._look_on(now_s), *self.perform(self.groups.tick(now_s), now_s)]
 
     def _look_on(self, now_s: float) -> list[Effect]:
-        """Look at the next streams for the first that joins; the last of them makes it a member."""
-        number, joining = next(iter(self._joining.items()))
-        del self._joining[number]
+        """Look at the next streams for those that join, in turn; the last of them makes one a member."""
+        effects: list[Effect] = []
+        while self._joining and self._looks_left > 0:
+            effects += self._look_for(next(iter(self._joining)), now_s)
+        return effects
+
+    def _look_for(self, number: int, now_s: float) -> list[Effect]:
+        joining = self._joining.pop(number)
         request, subscription = joining.request, joining.subscription
+        self._looks_left -= MEMBER_STREAMS
         if not subscription.beginnings.read_some(LOOKED_AT_ONCE):
+            self._looks_left -= LOOKED_AT_ONCE
             self._joining[number] = joining
             return []
         try:
-            found, joining.looked = self._log.streams_after(request.pattern, joining.looked, LOOKED_AT_ONCE)
+            found, after = self._log.streams_after(request.pattern, joining.looked, LOOKED_AT_ONCE)
+            joining.looked = after
+            self._looks_left -= len(found) if after is None else LOOKED_AT_ONCE
             for info in found:
                 key = (info.stream, info.epoch)
                 if selects(request.pattern, key[0].topic) and self.groups.position(request.group, key) is None:
@@ -295,9 +310,8 @@ class GroupWork:
         if self._unwritten and now_s >= self._retry_at_s:
             unwritten, self._unwritten = self._unwritten, deque()
             self._write(unwritten, now_s)
-        effects = self._look_on(now_s) if self._joining else []
-        if self._assigning:
-            effects += self._assign_on(next(iter(self._assigning)), now_s)
+        self._looks_left, self._places_left = LOOKED_AT_ONCE, PLACED_AT_ONCE
+        effects = [*self._look_on(now_s), *self._assign_on(now_s)]
         if self._unheard:
             effects += self._hear(now_s)
             self.groups.listened(now_s)
@@ -377,8 +391,8 @@ class GroupWork:
         for effect in effects:
             match effect:
                 case Assignment():
-                    self._assigning[effect.subscription] = Assigning(effect)
-                    done += self._assign_on(effect.subscription, now_s)
+                    self._begin_assigning(effect)
+                    done += self._assign_on(now_s)
                 case CommitPositions() | ForgetPositions() | Say() | PutAside():
                     self._write([effect], now_s)
                 case Refusal(number, event, rest):
@@ -401,34 +415,50 @@ class GroupWork:
                     assert_never(effect)
         return done
 
-    def _assign_on(self, number: int, now_s: float) -> list[Effect]:
-        """Look up the next places of an assignment; the last of them completes it."""
+    def _begin_assigning(self, assignment: Assignment) -> None:
+        subscription = self._subscriptions.get(assignment.subscription)
+        assert subscription is not None, "groups know only members that are subscribed"
+        self._subscriptions.begin_assigning(subscription, frozenset(assignment.streams))
+        self._assigning[assignment.subscription] = Assigning(assignment)
+
+    def _assign_on(self, now_s: float) -> list[Effect]:
+        """Look up the next places of assignments, in turn; the last of them completes one."""
+        effects: list[Effect] = []
+        while self._assigning and self._places_left > 0:
+            effects += self._assign_some(next(iter(self._assigning)), now_s)
+        return effects
+
+    def _assign_some(self, number: int, now_s: float) -> list[Effect]:
         assigning = self._assigning[number]
         subscription = self._subscriptions.get(number)
-        assert subscription is not None, "groups know only members that are subscribed"
-        generation, streams, places = assigning.assignment.generation, assigning.assignment.streams, assigning.places
-        some = streams[len(places) : len(places) + PLACED_AT_ONCE]
+        assert subscription is not None, "who ends is assigned nothing"
+        streams, first = assigning.assignment.streams, assigning.looked_up
+        some = streams[first : first + PLACED_AT_ONCE]
+        self._places_left -= MEMBER_STREAMS + len(some)
         try:
-            found = {key: self._place(subscription, key, now_s) for key in some}
+            places = {key: self._place(subscription, key, now_s) for key in some}
         except WeftError as error:  # a position that has expired
             self._subscriptions.close(number)
             return [Ended(number, error), *self.leave(number, now_s)]
-        places.update(found)
+        self._subscriptions.assign_some(subscription, places)
+        assigning.looked_up += len(some)
+        # Where the place is still being looked for, all that is known is that it is not before the beginning.
+        begins = {key: self._beginning(key) if isinstance(place, Search) else place for key, place in places.items()}
+        assigning.positions += positions_of(begins)
         # Where it begins is where the group stands from now on, should it go before it has handled anything.
         group = subscription.group
         begun = [
             Position(*key, place)
-            for key, place in found.items()
+            for key, place in places.items()
             if not isinstance(place, Search) and self.groups.position(group, key) is None
         ]
         effects = self.groups.handled(number, begun, 0, now_s)
-        if len(places) < len(streams):
+        if assigning.looked_up < len(streams):
             return self.perform(effects, now_s)
         del self._assigning[number]
-        self._subscriptions.assign(subscription, places)
-        # Where the place is still being looked for, all that is known is that it is not before the beginning.
-        begins = {key: self._beginning(key) if isinstance(place, Search) else place for key, place in places.items()}
-        return [Assigned(number, generation, positions_of(begins)), *self.perform(effects, now_s)]
+        self._subscriptions.end_assigning(subscription)
+        assigned = Assigned(number, assigning.assignment.generation, tuple(assigning.positions))
+        return [assigned, *self.perform(effects, now_s)]
 
     def _forget(self, subscription: int) -> None:
         """It is no member any more."""

@@ -15,6 +15,7 @@ from weft.routing import (
     SINCE_EVER_US,
     Interest,
     InterestTable,
+    Pieces,
     Topology,
     Wishes,
     aggregate,
@@ -121,35 +122,37 @@ def _links(states: Iterable[NodeState]) -> dict[NodeId, Iterable[NodeId]]:
     return {**links, **strangers}
 
 
-def told_interest(wishes: Wishes, settings: InterestSettings) -> TellInterest:
+def told_interest(wishes: Wishes, settings: InterestSettings) -> Pieces[TellInterest]:
     """What a node tells the mesh: its subscribers' patterns, and the mesh's own topics apart, so that widening one list
     does not lose the other. If one is widened, a summary says which of it is meant."""
     wanted = {**wishes, **dict.fromkeys(EVERYWHERE, SINCE_EVER_US)}  # every node knows where groups stand, all buckets
     summarizes = settings.filter_bytes_max > 0
-    own = _told({each for each in wanted if is_own(each)}, INTEREST_OWN_PATTERNS_MAX, summarizes)
-    users = {pattern: since_us for pattern, since_us in wanted.items() if not is_own(pattern)}
-    told, widened = _told_wishes(users, settings.patterns_max, summarizes)
+    mine = {each for each in wanted if is_own(each)}
+    own = yield from _told(mine, INTEREST_OWN_PATTERNS_MAX, summarizes)
+    users = {pattern: since_us for pattern, since_us in wanted.items() if pattern not in mine}
+    yield
+    told, widened = yield from _told_wishes(users, settings.patterns_max, summarizes)
     widened = own.widened or widened
-    summary = summarize(wanted, settings.filter_bytes_max) if widened and summarizes else None
+    summary = (yield from summarize(wanted, settings.filter_bytes_max)) if widened and summarizes else None
     told.update(dict.fromkeys(own.patterns, SINCE_EVER_US))
     patterns = tuple(sorted(told))
     return TellInterest(patterns, widened, summary, tuple(told[each] for each in patterns))
 
 
-def _told_wishes(wishes: Wishes, patterns_max: int, summarizes: bool) -> tuple[dict[Pattern, int], bool]:
+def _told_wishes(wishes: Wishes, patterns_max: int, summarizes: bool) -> Pieces[tuple[dict[Pattern, int], bool]]:
     """With since when each is wanted; and whether they are wider than what was asked for."""
     if len(wishes) <= MERGED_PATTERNS_MAX:
         exact = without_covered(wishes)
         if len(exact) <= patterns_max:
             return exact, False
-    interest = _told(set(wishes), patterns_max, summarizes)
-    return since_of(interest.patterns, wishes), interest.widened
+    interest = yield from _told(set(wishes), patterns_max, summarizes)
+    return (yield from since_of(interest.patterns, wishes)), interest.widened
 
 
-def _told(patterns: set[Pattern], patterns_max: int, summarizes: bool) -> Interest:
+def _told(patterns: set[Pattern], patterns_max: int, summarizes: bool) -> Pieces[Interest]:
     """If a summary goes with it, a long list is cut short before it is merged with care, which would hold up the event
     loop. Without one, the time is well spent."""
     if summarizes and len(patterns) > max(MERGED_PATTERNS_MAX, patterns_max):
-        cut = begin_alike(patterns, MERGED_PATTERNS_MAX)
+        cut = yield from begin_alike(patterns, MERGED_PATTERNS_MAX)
         return Interest(aggregate(cut, patterns_max).patterns, widened=True)
     return aggregate(patterns, patterns_max) if patterns else Interest((), False)

@@ -4,7 +4,7 @@ log as far as its credit goes. So nothing is queued, and who is slow holds up no
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping, Set
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
@@ -23,18 +23,18 @@ from weft.model.batch_header import HEADER_BYTES, end_offset
 from weft.routing import SINCE_EVER_US
 
 PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
-STEP_BYTES_MAX: Final = 8 * MIB  # read for all of them in one step: some milliseconds
-STEP_STREAMS_MAX: Final = 256  # looked at for all of them in one step: likewise
+TURN_BYTES_MAX: Final = 8 * MIB  # handed to all of them in one turn of the loop: some milliseconds
+TURN_STREAMS_MAX: Final = 128  # looked at for all of them in one turn: likewise
 POSITIONS_AT_ONCE: Final = 2_048  # that a subscription begins at, taken in in one step: likewise
 SHARED_BYTES_MIN: Final = 64 * KIB  # batches that are looked for among those that others still hold
 
 
 @dataclass(slots=True)
 class Turn:
-    """What one step may still do."""
+    """What may still be done in this turn of the loop. Not what one step may do: a turn may have hundreds of them."""
 
-    bytes_left: int = STEP_BYTES_MAX
-    streams_left: int = STEP_STREAMS_MAX
+    bytes_left: int = TURN_BYTES_MAX
+    streams_left: int = TURN_STREAMS_MAX
 
     @property
     def is_over(self) -> bool:
@@ -70,6 +70,7 @@ class Subscription:
     cursors: dict[StreamKey, int] = field(default_factory=dict)
     searches: dict[StreamKey, Search] = field(default_factory=dict)
     is_opening: bool = False
+    is_assigned: bool = True  # a member gets nothing while it is being told which streams it has from now on
     looked: StreamKey | None = None  # while it is opened: the last stream that was looked at
     behind: OrderedDict[StreamKey, None] = field(default_factory=OrderedDict)  # streams with more to read, in turn
     ration: Ration | None = None
@@ -104,6 +105,7 @@ class Subscriptions:
         self._all: dict[int, Subscription] = {}
         self._selection: Selection[int] = Selection()
         self._ready: OrderedDict[int, None] = OrderedDict()  # subscriptions that may have something to read, in turn
+        self._turn = Turn()
         # What was read in this step: who stands where others stand gets the same objects.
         self._shared: dict[tuple[StreamKey, int, int], list[Delivered]] = {}
         # Large batches that somebody still holds, by place and header: whoever comes later gets the same objects.
@@ -222,14 +224,20 @@ class Subscriptions:
                     subscription.behind[key] = None
                     self._ready[number] = None
 
-    def assign(self, subscription: Subscription, places: dict[StreamKey, int | Search]) -> None:
-        """A member of a group reads these streams from now on, and no others; where it reads already, it goes on."""
-        for key in [*subscription.cursors, *subscription.searches]:
-            if key not in places:
-                subscription.drop(key)
+    def begin_assigning(self, subscription: Subscription, keys: Set[StreamKey]) -> None:
+        """A member of a group is to read these streams, and no others. It gets nothing until all have their places."""
+        subscription.is_assigned = False
+        for key in [each for each in (*subscription.cursors, *subscription.searches) if each not in keys]:
+            subscription.drop(key)
+
+    def assign_some(self, subscription: Subscription, places: dict[StreamKey, int | Search]) -> None:
+        """It begins there in these; where it reads already, it goes on."""
         for key, place in places.items():
             if not subscription.reads(key):
                 subscription.position(key, place)
+
+    def end_assigning(self, subscription: Subscription) -> None:
+        subscription.is_assigned = True
         self._ready[subscription.id] = None
 
     def wake(self, subscription: Subscription, keys: Iterable[StreamKey]) -> None:
@@ -251,12 +259,16 @@ class Subscriptions:
         """Somebody has more to read now."""
         return bool(self._ready)
 
+    def begin_turn(self) -> None:
+        """Another turn of the loop. There is one soon whenever somebody is ``busy``."""
+        self._turn = Turn()
+
     def pump(self, now_s: float) -> list[Effect]:
         """What can be delivered now; a bounded amount for everybody in turn."""
-        if not self._ready:
+        turn = self._turn
+        if turn.is_over:
             return []
         effects: list[Effect] = []
-        turn = Turn()
         for _ in range(len(self._ready)):
             number, _ = self._ready.popitem(last=False)
             effects += self._pump(self._all[number], turn, now_s)
@@ -270,6 +282,8 @@ class Subscriptions:
         opened: list[Effect] = []
         size = 0
         holder = subscription.holder
+        if not subscription.is_assigned:
+            return []
         try:
             if subscription.is_opening and not holder.is_full:
                 opened += self._open_some(subscription, turn)
@@ -284,11 +298,12 @@ class Subscriptions:
             ):
                 key, _ = subscription.behind.popitem(last=False)
                 turn.streams_left -= 1
-                for each in self._read(subscription, key, turn, now_s):
+                for each in self._read(subscription, key, now_s):
                     delivered.append(each)
                     size += len(each.data)
                     holder.take(len(each.data))
                     subscription.credit_bytes -= len(each.data)
+                    turn.bytes_left -= len(each.data)
         except WeftError as error:
             return [*opened, *_deliver(subscription, delivered), *self._end(subscription, error)]
         return [*opened, *_deliver(subscription, delivered), *self._go_on(subscription)]
@@ -302,7 +317,7 @@ class Subscriptions:
         self._ready[subscription.id] = None
         return []
 
-    def _read(self, subscription: Subscription, key: StreamKey, turn: Turn, now_s: float) -> list[Delivered]:
+    def _read(self, subscription: Subscription, key: StreamKey, now_s: float) -> list[Delivered]:
         """The next batches of one stream. If there are more, it takes its place at the end of the line."""
         stream, epoch = key
         search = subscription.searches.get(key)
@@ -318,7 +333,7 @@ class Subscriptions:
         if cursor < info.start and self.pasts.lacks(info, offset=cursor):
             return []
         if subscription.ration is not None:
-            return self._read_ration(subscription, subscription.ration, key, durable, turn, now_s)
+            return self._read_ration(subscription, subscription.ration, key, durable, now_s)
         if cursor >= durable:
             return []
         bytes_max = min(LINK_READ_BYTES_MAX, max(subscription.credit_bytes, 1))
@@ -326,7 +341,6 @@ class Subscriptions:
         batches = self._shared.get(place)
         if batches is None:
             stored = self._log.read(stream, epoch, cursor, durable, bytes_max)
-            turn.bytes_left -= sum(map(len, stored))
             batches = self._shared[place] = [self._delivered(key, data, cursor) for data in stored]
         end = end_offset(batches[-1].data) if batches else durable  # compaction took all there was
         subscription.cursors[key] = end
@@ -340,7 +354,6 @@ class Subscriptions:
         ration: Ration,
         key: StreamKey,
         durable: int,
-        turn: Turn,
         now_s: float,
     ) -> list[Delivered]:
         """The next events that a member may have which acknowledges by hand: neither more nor others."""
@@ -351,7 +364,6 @@ class Subscriptions:
             return []
         bytes_max = min(LINK_READ_BYTES_MAX, max(subscription.credit_bytes, 1))
         stored = self._log.read(*key, run.first, run.end, bytes_max)
-        turn.bytes_left -= sum(map(len, stored))
         place = run.first
         delivered: list[Delivered] = []
         for data in stored:

@@ -12,7 +12,7 @@ from weft.core.messages import StreamKey
 from weft.log import Log
 from weft.node.figures import OTHER, TopicFigures
 
-LOOKED_AT_ONCE: Final = 2_048  # things that are added up or sorted in a turn of the loop: a millisecond or two
+LOOKED_AT_ONCE: Final = 1_024  # things that are added up or sorted in a turn of the loop: some milliseconds
 
 
 class Breath:

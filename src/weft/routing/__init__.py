@@ -5,6 +5,7 @@ Read in this order:
 - ``trie``: from patterns to whoever gave them, for subscribers of this node and for interest of others.
 - ``interest``: a node's many patterns told as few, and the table of which node is interested in what.
 - ``summary``: patterns beyond number told as a filter, which never leaves one out and rarely adds one.
+- ``pieces``: how all of that pauses while it goes through very many patterns.
 - ``tree``: the shortest-path tree of an origin, from the links that nodes told.
 
 An event of ``origin`` on ``topic`` goes from ``me`` to ``topology.next_hops(origin, me, interest.who(topic))``.
@@ -23,6 +24,7 @@ from weft.routing.interest import (
     since_of,
     without_covered,
 )
+from weft.routing.pieces import Pieces, finished
 from weft.routing.summary import Summary, summarize
 from weft.routing.tree import Topology
 from weft.routing.trie import Trie
@@ -31,6 +33,7 @@ __all__ = [
     "SINCE_EVER_US",
     "Interest",
     "InterestTable",
+    "Pieces",
     "Summary",
     "Topology",
     "Trie",
@@ -38,6 +41,7 @@ __all__ = [
     "Wishes",
     "aggregate",
     "begin_alike",
+    "finished",
     "since_of",
     "summarize",
     "without_covered",

@@ -18,6 +18,7 @@ from weft.errors import UsageError
 from weft.limits import INTEREST_PATTERNS_MAX, MATCHES_KEPT_MAX
 from weft.model import NodeId, Pattern, Topic, matches
 from weft.model.topic import ONE, REST
+from weft.routing.pieces import Pieces, in_pieces
 from weft.routing.trie import Trie
 
 Version: TypeAlias = tuple[int, int]  # incarnation, version in it: how gossip orders the states of one node
@@ -71,19 +72,21 @@ def without_covered(wishes: Wishes) -> dict[Pattern, int]:
     return kept
 
 
-def since_of(patterns: Iterable[Pattern], wishes: Wishes) -> dict[Pattern, int]:
+def since_of(patterns: Iterable[Pattern], wishes: Wishes) -> Pieces[dict[Pattern, int]]:
     """Of patterns that cover all wishes, since when they want: the earliest of what they cover."""
     found = dict.fromkeys(patterns, SINCE_NEVER_US)
     index: Trie[Pattern] = Trie()
     for pattern in found:
         index.add(pattern, pattern)
-    for pattern, since_us in wishes.items():
-        for each in index.covering(pattern):
-            found[each] = min(found[each], since_us)
+    for piece in in_pieces(wishes.items()):
+        for pattern, since_us in piece:
+            for each in index.covering(pattern):
+                found[each] = min(found[each], since_us)
+        yield
     return found
 
 
-def begin_alike(patterns: Iterable[Pattern], patterns_max: int) -> set[Pattern]:
+def begin_alike(patterns: Iterable[Pattern], patterns_max: int) -> Pieces[set[Pattern]]:
     """At most ``patterns_max`` patterns that cover all of ``patterns``, cut after as many tokens as that allows.
 
     Cheaper than ``aggregate``, and wider: for lists that are long and told by a ``Summary`` as well.
@@ -92,7 +95,11 @@ def begin_alike(patterns: Iterable[Pattern], patterns_max: int) -> set[Pattern]:
     for tokens_kept in reversed(range(max((each.count(".") + 1 for each in wide), default=0))):
         if len(wide) <= patterns_max:
             break
-        wide = {next(_with_open_end(tokens_kept, each), each) for each in wide}
+        wider: set[Pattern] = set()
+        for piece in in_pieces(wide):
+            wider.update(next(_with_open_end(tokens_kept, each), each) for each in piece)
+            yield
+        wide = wider
     return wide
 
 

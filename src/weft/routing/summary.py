@@ -11,7 +11,6 @@ A shape is what is left of a pattern without its names: ``plant.*.temp`` has the
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +23,7 @@ from weft.limits import INTEREST_FILTER_BYTES_MAX, MATCHES_KEPT_MAX, TOPIC_BYTES
 from weft.model import Pattern, Topic
 from weft.model.topic import ONE, REST
 from weft.routing.interest import aggregate
+from weft.routing.pieces import Pieces, in_pieces
 
 PATTERN_BITS: Final = 14  # of the filter, for each pattern: with 10 hashes 0.12 % of what is asked is there by mistake
 HASHES_MAX: Final = 16  # a filter that is nearly empty needs no more, and each costs whoever asks
@@ -73,18 +73,21 @@ class Summary:
         return all(bits[place >> 3] >> (place & 7) & 1 for place in places)
 
 
-def summarize(patterns: Iterable[Pattern], bytes_max: int) -> Summary:
+def summarize(patterns: Iterable[Pattern], bytes_max: int) -> Pieces[Summary]:
     """The filter of these patterns, which may have so many bytes: the same for the same set, in whatever order."""
-    kept = _with_few_shapes(set(patterns))
+    kept, shapes = yield from _with_few_shapes(set(patterns))
     size = min(max(ceil(len(kept) * PATTERN_BITS / 8), FILTER_BYTES_MIN), bytes_max)
     hashes = min(max(round(8 * size / max(len(kept), 1) * log(2)), 1), HASHES_MAX)
-    return Summary(_filter_of(kept, hashes, size), hashes, tuple(sorted(set(map(shape_of, kept)))))
-
-
-def _filter_of(patterns: Iterable[Pattern], hashes: int, size: int) -> bytes:
-    """With all bits of ``_places`` set; spelt out, because there may be 10,000 patterns and the node waits."""
     bits = bytearray(size)
-    count = 8 * size
+    for piece in in_pieces(kept):
+        _add_to_filter(bits, hashes, piece)
+        yield
+    return Summary(bytes(bits), hashes, tuple(sorted(shapes)))
+
+
+def _add_to_filter(bits: bytearray, hashes: int, patterns: Iterable[Pattern]) -> None:
+    """Set all bits of ``_places``; spelt out, because there may be 10,000 patterns."""
+    count = 8 * len(bits)
     for pattern in patterns:
         first, step = _hashes_of(pattern)
         place, step = first % count, step % count
@@ -93,21 +96,26 @@ def _filter_of(patterns: Iterable[Pattern], hashes: int, size: int) -> bytes:
             place += step
             if place >= count:
                 place -= count
-    return bytes(bits)
 
 
 def shape_of(pattern: Pattern) -> str:
     return "".join(token if token in (ONE, REST) else NAME for token in pattern.split("."))
 
 
-def _with_few_shapes(patterns: set[Pattern]) -> set[Pattern]:
-    """These, or patterns that cover them, with at most ``SHAPES_MAX`` shapes."""
-    counts = Counter(map(shape_of, patterns))
-    if len(counts) <= SHAPES_MAX:
-        return patterns
-    common = set(sorted(counts, key=lambda shape: (-counts[shape], shape))[:SHAPES_EXACT])
-    rare = {pattern for pattern in patterns if shape_of(pattern) not in common}
-    return (patterns - rare).union(aggregate(rare, SHAPES_MAX - SHAPES_EXACT).patterns)
+def _with_few_shapes(patterns: set[Pattern]) -> Pieces[tuple[set[Pattern], set[str]]]:
+    """These, or patterns that cover them, with at most ``SHAPES_MAX`` shapes; and those shapes."""
+    of_shape: dict[str, list[Pattern]] = {}
+    for piece in in_pieces(patterns):
+        for pattern in piece:
+            of_shape.setdefault(shape_of(pattern), []).append(pattern)
+        yield
+    if len(of_shape) <= SHAPES_MAX:
+        return patterns, set(of_shape)
+    rarest_last = sorted(of_shape, key=lambda shape: (-len(of_shape[shape]), shape))
+    common, rare = rarest_last[:SHAPES_EXACT], rarest_last[SHAPES_EXACT:]
+    merged = aggregate((each for shape in rare for each in of_shape[shape]), SHAPES_MAX - SHAPES_EXACT).patterns
+    kept = {*merged, *(each for shape in common for each in of_shape[shape])}
+    return kept, {*common, *map(shape_of, merged)}
 
 
 def _pattern_of(tokens: list[str], shape: str) -> Pattern | None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.groups.talk import A, B, stream
-from weft.core.groups.owners import GroupMember, Owners, owner_of, rank, wants
+from weft.core.groups.owners import GroupMember, Owners, WorkShare, owner_of, rank, wants
 from weft.core.messages import StreamKey
 from weft.model import Epoch, NodeId, Pattern
 
@@ -39,7 +39,7 @@ def owners_of(members: frozenset[GroupMember]) -> dict[StreamKey, GroupMember]:
 
 
 def settle(owners: Owners, at_once: int = 7) -> None:
-    while not owners.work(at_once)[0]:
+    while not owners.work(WorkShare(at_once))[0]:
         pass
 
 
@@ -76,9 +76,9 @@ def test_members_that_change_while_streams_are_still_looked_at(
             keys[change] = None
             if owners.add(change):
                 told.add(change)
-        told.update(owners.work(looked)[1])
+        told.update(owners.work(WorkShare(looked))[1])
         assert all(owner in members for _, owner in owners.items())
-    done, changed = owners.work(10_000)
+    done, changed = owners.work(WorkShare(10_000))
     assert done
     told.update(changed)
     expected = {key: owner_of(key, members) for key in keys}

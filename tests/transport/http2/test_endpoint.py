@@ -187,6 +187,10 @@ class Deaf(asyncio.Transport):
 
     def write_eof(self) -> None: ...
 
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
     def abort(self) -> None:
         self.is_aborted = True
 
@@ -233,9 +237,11 @@ async def test_answers_for_a_peer_that_reads_nothing_are_bounded() -> None:
     ping = frame(PING, 0, 0, bytes(8))
     for _ in range(UNREAD_ANSWERS_BYTES_MAX // (1000 * len(ping))):
         endpoint.data_received(ping * 1000)
+        await asyncio.sleep(0)  # the rest of a long read waits for the next turn
     assert not transport.is_aborted
-    for _ in range(3):
+    for _ in range(4):
         endpoint.data_received(ping * 1000)
+        await asyncio.sleep(0)
     assert transport.is_aborted
     assert "the peer does not read what is sent to it" in endpoint.failure
     assert transport.written - before < UNREAD_ANSWERS_BYTES_MAX + 3000 * len(ping)
@@ -310,6 +316,19 @@ async def test_what_comes_at_once_is_taken_in_pieces_and_in_order(monkeypatch: p
         assert [await call.read() for _ in messages] == messages
         assert await call.read() is None
     assert turns > len(messages)
+
+
+@pytest.mark.req("SEC-05")
+@on_both_loops
+async def test_connections_share_the_time_for_what_comes_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each had its own, and five of them five times as much."""
+    clock = iter(range(1000))
+    monkeypatch.setattr(endpoint_module.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(endpoint_module, "RECEIVE_S", 2.5)
+    turn, loop = endpoint_module.ReceivingTurn(), asyncio.get_running_loop()
+    assert [turn.is_over(loop) for _ in range(5)] == [False, False, False, True, True]
+    await asyncio.sleep(0)
+    assert [turn.is_over(loop) for _ in range(4)] == [False, False, False, True]
 
 
 @on_both_loops

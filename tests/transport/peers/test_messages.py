@@ -37,7 +37,7 @@ from weft.errors import PeerError
 from weft.limits import OFFSET_MAX, PEER_FRAME_BYTES_MAX
 from weft.membership import Digest, Gossip, Heartbeat, Liveness, Message, NodeState, Ping, PingFor, Pong
 from weft.model import Epoch, NodeId, Position, parse_pattern
-from weft.routing import summarize
+from weft.routing import finished, summarize
 from weft.security.notary import NoNotary
 from weft.transport.peers.member_messages import member_message
 from weft.transport.peers.messages import Sendable, message_of
@@ -71,7 +71,7 @@ states = st.builds(
     st.lists(node_ids, max_size=3).map(tuple),
     st.sampled_from([(), (parse_pattern("a.*"), parse_pattern(">"))]),
     st.booleans(),
-    st.sampled_from([None, summarize([parse_pattern("a.b"), parse_pattern("c.>")], 100)]),
+    st.sampled_from([None, finished(summarize([parse_pattern("a.b"), parse_pattern("c.>")], 100))]),
 ).flatmap(
     lambda state: st.sampled_from([(), (0, OFFSET_MAX)[: len(state.interest)]]).map(
         lambda since_us: replace(state, interest_since_us=since_us)

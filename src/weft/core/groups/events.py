@@ -194,8 +194,9 @@ def policy_event(policy: PolicyAt, timestamp_us: int = 0) -> Event:
 
 
 def text_of(key: StreamKey) -> str:
+    """As ``str(stream)`` has it, spelt out: ten thousand of them are written in one step."""
     stream, epoch = key
-    return f"{stream}:e{epoch}"
+    return f"{stream.topic}@{stream.origin}/{stream.partition}:e{epoch}"
 
 
 def is_withdrawal(event: Event) -> bool:

@@ -45,7 +45,7 @@ from weft.core.groups.hand import Hand
 from weft.core.groups.hearing import Hearing
 from weft.core.groups.members import Claimed, Hold, Member, Paused, Served
 from weft.core.groups.names import topic_of
-from weft.core.groups.owners import GroupMember, Owners, rank
+from weft.core.groups.owners import GroupMember, Owners, WorkShare, rank
 from weft.core.groups.places import GROUP_POSITIONS_MAX, NO_EPOCH, Places
 from weft.core.groups.reports import Report, Reports
 from weft.core.groups.settings import GroupSettings
@@ -57,8 +57,6 @@ from weft.limits import OFFSET_MAX
 from weft.model import Epoch, Event, EventId, NodeId, Pattern, Position
 
 GROUP_SAY_EVENTS_MAX: Final = 1_000  # positions said in one batch, and in one tick: some milliseconds
-ELECTED_AT_ONCE: Final = 2_000  # streams whose owners are looked for in one tick: likewise
-DECIDED_AT_ONCE: Final = 2_000  # streams that are given, taken or claimed in one tick: likewise
 LOOKS: Final = 4  # while a group could expire: a node that has members says so as often
 GROUP_START_S: Final = 30.0  # after a start, until it is clear which of the nodes that the log tells of are alive
 
@@ -110,6 +108,7 @@ class Group:
         self._wall_offset_s = wall_offset_s
         self._look_at_s = now_s + settings.expire_after_s / LOOKS  # when to see whether it is still used
         self._decide_at_s = inf
+        self._say_at_s = inf
         self._publish_at_s = inf
         self._adopt_at_s = inf
         self._started_s = now_s + GROUP_START_S
@@ -313,7 +312,7 @@ class Group:
         self.settling.begin_again(self.places)
         self.policy_at, self._policy_source, self._says_policy = None, None, False
         self._said, self._speaks, self.says_drop = {}, False, False
-        self._decide_at_s = self._publish_at_s = self._adopt_at_s = inf
+        self._decide_at_s = self._say_at_s = self._publish_at_s = self._adopt_at_s = inf
         return [*gone, ForgetPositions(self.name)]
 
     def spoken(self) -> dict[Subject, None]:
@@ -359,7 +358,8 @@ class Group:
 
     @property
     def due_s(self) -> float:
-        return min(self._decide_at_s, self._publish_at_s, self._adopt_at_s, self._look_at_s, self.settling.wake_at_s)
+        times_s = self._decide_at_s, self._say_at_s, self._publish_at_s, self._adopt_at_s, self._look_at_s
+        return min(*times_s, self.settling.wake_at_s)
 
     def used_at(self, used_s: float, now_s: float) -> None:
         """It is known from others, or from an earlier life, and was used last at that time."""
@@ -385,10 +385,11 @@ class Group:
         self._look_later(now_s)
         return self._say_members(again=bool(self.members))
 
-    def tick(self, now_s: float) -> list[GroupEffect]:
+    def tick(self, now_s: float, share: WorkShare) -> list[GroupEffect]:
+        """``share``: of elections and decisions; what is left over, the next tick does."""
         effects: list[GroupEffect] = []
-        if self._decide_at_s <= now_s and self._elect():
-            effects += self._decide(now_s)
+        if self._decide_at_s <= now_s and self._elect(share):
+            effects += self._decide(now_s, share)
         if self._adopt_at_s <= now_s:
             effects += self._adopt(now_s)
         if self.settling.wake_at_s <= now_s:
@@ -396,12 +397,19 @@ class Group:
             self.settling.wake_at_s = self._retry_at_s(now_s)
         if self._publish_at_s <= now_s:
             effects += self._say_places(now_s)
-        if self._has_decided and not self._is_deciding and self._publish_at_s > now_s:
+        if self._has_decided and not self._is_deciding and self._publish_at_s > now_s and self._may_say(now_s, share):
             self._has_decided = False
             effects += self._say_members()
         if self._look_at_s <= now_s:
             effects += self._look(now_s)
         return effects
+
+    def _may_say(self, now_s: float, share: WorkShare) -> bool:
+        """Whether the members here are told now. With very many streams, that is put off to the next tick, once."""
+        is_put_off = len(self._holders) > share.left and self._say_at_s == inf
+        self._say_at_s = now_s if is_put_off else inf
+        share.left -= 0 if is_put_off else len(self._holders)
+        return not is_put_off
 
     def _wake(self, member: Member) -> Wake:
         return Wake(member.subscription, tuple(key for key in self.places.ledgers if key in member.assigned))
@@ -431,26 +439,27 @@ class Group:
                 latest[name] = max(latest.get(name, heard), heard)
         return frozenset(GroupMember(node, name, pattern) for name, (_, node, pattern) in latest.items())
 
-    def _elect(self) -> bool:
+    def _elect(self, share: WorkShare) -> bool:
         """Whether it is known whose each stream is. A node without members of its own need not know."""
         self._owners.set_members(self.everybody() if self.members else frozenset(), self._streams)
-        is_settled, changed = self._owners.work(ELECTED_AT_ONCE)
+        is_settled, changed = self._owners.work(share)
         for key in changed:
             if not self._doubt(key):
                 self._free[key] = None
         return is_settled
 
-    def _decide(self, now_s: float) -> list[GroupEffect]:
+    def _decide(self, now_s: float, share: WorkShare) -> list[GroupEffect]:
         """Go on with a decision, or begin one: what held streams become, then which free ones to claim. There may be
         ten thousand of each, so it takes several ticks; members and the mesh are told at its end."""
         if not self._is_deciding:
             self._is_deciding, self._is_touched = True, False
             self._to_look_at.extend(dict.fromkeys((*self._doubtful, *self._claims, *self._paused)))
             self._doubtful.clear()
-        for _ in range(min(len(self._to_look_at), DECIDED_AT_ONCE)):
+        while self._to_look_at and share.left > 0:
             self._step(self._to_look_at.popleft(), now_s)
+            share.left -= 1
         if not self._to_look_at:
-            self._claim(now_s)
+            self._claim(now_s, share)
         self._has_decided, self._is_deciding = True, bool(self._to_look_at or self._to_claim)
         self.settling.wake_at_s = min(self.settling.wake_at_s, self._retry_at_s(now_s))
         if self._is_deciding:
@@ -520,12 +529,13 @@ class Group:
             case _:
                 assert_never(hold)
 
-    def _claim(self, now_s: float) -> None:
+    def _claim(self, now_s: float, share: WorkShare) -> None:
         """Want every stream that belongs to a member here and that nobody has; some of them at a time."""
         if not self._to_claim:
             self._to_claim.extend(self._free)
         listens = bool(self._lives and self._settings.settle_s)  # alone, there is nobody to listen to
-        for _ in range(min(len(self._to_claim), DECIDED_AT_ONCE)):
+        while self._to_claim and share.left > 0:
+            share.left -= 1
             key = self._to_claim.popleft()
             if len(self._holders) >= GROUP_HELD_MAX:
                 self._to_claim.clear()

@@ -37,7 +37,7 @@ from weft.core.groups.hearing import Hearing, hears_at_once
 from weft.core.groups.ledger import WINDOW_MAX
 from weft.core.groups.members import Member
 from weft.core.groups.names import group_of, parse_group, parse_member, topic_of, unnamed
-from weft.core.groups.owners import GroupMember
+from weft.core.groups.owners import GroupMember, WorkShare
 from weft.core.groups.settings import GroupSettings
 from weft.core.groups.settling import Settling
 from weft.core.messages import Acked, Nacked, StreamKey
@@ -52,6 +52,7 @@ GROUPS_MAX: Final = 4096  # known to one node: groups are named by people, and e
 GRAVES_MAX: Final = 65_536  # groups that were dropped, and are remembered for that: about 20 MB
 WITHDRAWALS_AT_ONCE: Final = 1_000  # said in one step: some milliseconds
 TICKED_AT_ONCE: Final = 64  # groups in one tick: likewise
+WORKED_AT_ONCE: Final = 2_000  # streams that are elected for, given, taken or claimed in one tick: likewise
 CLOSING_TICKS_MAX: Final = 10_000  # until all is said: a few for each group, and one for a thousand streams
 
 
@@ -331,13 +332,17 @@ class Groups:
             name = heappop(self._alarms)[1]
             del self._due[name]
             due.append(name)
+        share = WorkShare(WORKED_AT_ONCE)
         for name in due:
             group = self._groups[name]
+            if share.left <= 0:
+                self._wait(group)  # it is due in the next tick
+                continue
             if group.has_expired(now_s):
                 effects.append(ForgetPositions(name))
                 self._remove(group)
                 continue
-            effects += group.tick(now_s)
+            effects += group.tick(now_s, share)
             self._wait(group)
             self._index(group)
         self._spoke(effects)

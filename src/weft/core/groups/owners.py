@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
@@ -19,6 +20,13 @@ from weft.core.topics import GROUPS_PREFIX, selects
 from weft.model import NodeId, Pattern
 
 MASK: Final = (1 << 64) - 1
+
+
+@dataclass(slots=True)
+class WorkShare:
+    """Streams that may still be looked at in this turn of the loop, for all groups together."""
+
+    left: int
 
 
 class GroupMember(NamedTuple):
@@ -86,11 +94,11 @@ class Owners:
         else:
             self._best, self._jobs = {}, deque()
 
-    def work(self, most: int) -> tuple[bool, list[StreamKey]]:
+    def work(self, share: WorkShare) -> tuple[bool, list[StreamKey]]:
         """Look at so many streams, or at fewer of many members: whether that was all, and which of them belong to
         somebody else now."""
         changed: list[StreamKey] = []
-        while self._jobs and most > 0:
+        while self._jobs and share.left > 0:
             job = self._jobs[0]
             key = next(job.left, None)
             if key is None:
@@ -101,11 +109,11 @@ class Owners:
                 del self._best[key]
                 self._able.elect(key, self._best)
                 changed.append(key)
-                most -= self._able.cost
+                share.left -= self._able.cost
             else:
                 if job.new.elect(key, self._best, self._members):
                     changed.append(key)
-                most -= job.new.cost
+                share.left -= job.new.cost
         return not self._jobs, changed
 
 

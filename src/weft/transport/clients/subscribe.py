@@ -44,7 +44,7 @@ from weft.wire.rpc import RpcError
 
 CLIENT_REPLIES_MAX: Final = 10_000  # assignments that wait for a member that does not read: then it is let go
 SUBSCRIBE_PART: Final = 16  # of what its caller may hold, a subscriber that does not read gets a sixteenth
-POSITIONS_AT_ONCE: Final = 1024  # to start from, read in one turn of the loop: some milliseconds
+POSITIONS_AT_ONCE: Final = 512  # read or written in one turn of the loop: some milliseconds
 DELIVERY_BYTES_MAX: Final = 1 * MIB  # gathered in one message: gRPC's cost per message is 1 % of copying that
 
 

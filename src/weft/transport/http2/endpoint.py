@@ -14,8 +14,8 @@ from weft.wire.http2 import BadHttp2, Connection, ErrorCode, GoneAway, Http2Sett
 JOIN_BYTES_MAX: Final = 64 << 10  # pieces that are smaller together are copied into one: cheaper than a list of them
 WRITE_BUFFER_BYTES: Final = 1 << 20  # in the transport; above, streams wait
 UNREAD_ANSWERS_BYTES_MAX: Final = 1 << 20  # on top, for a peer that reads nothing: it would get only more
-PIECE_BYTES: Final = 32 << 10  # taken in before the clock is looked at: 700 of the shortest calls
-RECEIVE_S: Final = 0.005  # for what came on one connection, in one turn of the loop
+PIECE_BYTES: Final = 16 << 10  # taken in before the clock is looked at: 350 of the shortest calls
+RECEIVE_S: Final = 0.005  # for what came in one turn of the loop, on all connections; one piece of each comes in anyway
 LINGER_S: Final = 2.0  # after our last byte, for a peer that does not hang up; it may still be reading
 LINGERS_MAX: Final = 15  # and so often, while it does read what is left
 PING: Final = b"weftping"
@@ -27,6 +27,27 @@ NOT_HTTP2: Final = {
     b"HT": "the peer speaks HTTP/1, not HTTP/2",
 }
 CLOSED_SILENTLY: Final = "the peer closed the connection without a word"
+
+
+class ReceivingTurn:
+    """The time that connections have for what came in this turn of the loop."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None  # whose turn it is
+        self._end_s = 0.0
+
+    def is_over(self, loop: asyncio.AbstractEventLoop) -> bool:
+        now_s = time.monotonic()
+        if self._loop is not loop:
+            self._loop, self._end_s = loop, now_s + RECEIVE_S
+            loop.call_soon(self._next)
+        return now_s > self._end_s
+
+    def _next(self) -> None:
+        self._loop = None
+
+
+RECEIVING: Final = ReceivingTurn()  # one for all connections of a loop, which share it whoever made them
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +155,8 @@ class Endpoint(asyncio.Protocol):
         """As far as the time goes: a quarter of a megabyte may be thousands of streams. Others have their turn before
         the rest, and no more is read meanwhile."""
         now_s = self._loop.time()
-        end_s = time.monotonic() + RECEIVE_S
         for at in range(0, len(data), PIECE_BYTES):
-            if at and time.monotonic() > end_s:
+            if at and RECEIVING.is_over(self._loop):
                 if not self.is_ending and not self._transport.is_closing():
                     self._later += data[at:]
                     self._transport.pause_reading()

@@ -1,0 +1,31 @@
+"""Work over very many patterns that pauses now and then, so that whoever does it can do something else in between.
+
+It is a generator: each ``next`` does a piece, some milliseconds of work at most, and what it returns is the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
+from typing import Final, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Pieces: TypeAlias = Generator[None, None, T]
+
+PIECE_PATTERNS: Final = 1_000  # at 1 to 5 µs each
+
+
+def in_pieces(things: Iterable[T]) -> Iterator[list[T]]:
+    left = iter(things)
+    while piece := list(islice(left, PIECE_PATTERNS)):
+        yield piece
+
+
+def finished(work: Pieces[T]) -> T:
+    """All of it at once."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
