@@ -154,10 +154,11 @@ $(BROWSER_DIR)/node_modules/.ready: $(BROWSER_DIR)/package-lock.json
 .PHONY: peers build-peers
 peers:
 	@$(MAKE) -k -j 3 --no-print-directory build-peers || echo "some foreign peers could not be built: their tests will be skipped"
+JAVA_EXAMPLE := examples/clients/java
 build-peers: \
 	$(if $(shell command -v npm),$(GRPC_DIR)/js/node_modules/.ready) \
 	$(if $(shell command -v go),$(PEERS)/go/.ready $(PEERS)/go/weft-example $(STEP_CA)) \
-	$(if $(and $(shell command -v mvn),$(shell command -v javac)),$(PEERS)/java/.ready)
+	$(if $(and $(shell command -v mvn),$(shell command -v javac)),$(PEERS)/java/.ready $(JAVA_EXAMPLE)/target/.ready)
 
 $(GRPC_DIR)/js/node_modules/.ready: $(GRPC_DIR)/js/package-lock.json
 	cd $(GRPC_DIR)/js && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
@@ -180,4 +181,8 @@ $(PEERS)/go/weft-example: $(GO_EXAMPLE)/main.go $(GO_EXAMPLE)/go.sum $(MESH_PROT
 $(PEERS)/java/.ready: $(GRPC_DIR)/java/Echo.java $(GRPC_DIR)/java/pom.xml
 	mvn -q -B -f $(GRPC_DIR)/java org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory=$(PEERS)/java
 	javac -encoding UTF-8 -cp '$(PEERS)/java/*' -d $(PEERS)/java $(GRPC_DIR)/java/Echo.java
+	@touch $@
+
+$(JAVA_EXAMPLE)/target/.ready: $(JAVA_EXAMPLE)/src/Weft.java $(JAVA_EXAMPLE)/pom.xml $(MESH_PROTO)
+	mvn -q -B -f $(JAVA_EXAMPLE) package
 	@touch $@
