@@ -160,10 +160,11 @@ $(BROWSER_DIR)/node_modules/.ready: $(BROWSER_DIR)/package-lock.json
 .PHONY: peers build-peers
 peers:
 	@$(MAKE) -k -j 3 --no-print-directory build-peers || echo "some foreign peers could not be built: their tests will be skipped"
+JAVA_EXAMPLE := examples/clients/java
 build-peers: \
 	$(if $(shell command -v npm),$(GRPC_DIR)/js/node_modules/.ready) \
 	$(if $(shell command -v go),$(PEERS)/go/.ready $(PEERS)/go/weft-example $(STEP_CA)) \
-	$(if $(and $(shell command -v mvn),$(shell command -v javac)),$(PEERS)/java/.ready $(PEERS)/spark-tables/.ready)
+	$(if $(and $(shell command -v mvn),$(shell command -v javac)),$(PEERS)/java/.ready $(JAVA_EXAMPLE)/target/.ready $(PEERS)/spark-tables/.ready)
 
 $(GRPC_DIR)/js/node_modules/.ready: $(GRPC_DIR)/js/package-lock.json
 	cd $(GRPC_DIR)/js && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
@@ -193,4 +194,8 @@ $(PEERS)/spark-tables/.ready: $(SPARK_TABLES)/pom.xml
 	mvn -q -B -f $(SPARK_TABLES) org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
 		-DoutputDirectory=$(@D)/jars -DincludeGroupIds=io.delta,org.apache.iceberg,io.unitycatalog
 	$(PYTHON) -m venv $(@D)/venv && $(@D)/venv/bin/python -m pip install -q 'pyspark>=4.1,<4.2'
+	@touch $@
+
+$(JAVA_EXAMPLE)/target/.ready: $(JAVA_EXAMPLE)/src/Weft.java $(JAVA_EXAMPLE)/pom.xml $(MESH_PROTO)
+	mvn -q -B -f $(JAVA_EXAMPLE) package
 	@touch $@

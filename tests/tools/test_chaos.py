@@ -27,6 +27,7 @@ def test_a_seed_is_a_story() -> None:
     assert story != plan(8, 3600, NODES)
     assert {fault.kind for fault in story} == set(KINDS)
     assert all(tell(fault) for fault in story)
+    assert [fault.kind for fault in story].count("guest") == 1
     assert [fault.at_s for fault in story] == sorted(fault.at_s for fault in story)
     assert all(fault.at_s + fault.lasts_s <= 3600 - 45 + 0.1 for fault in story)
 
@@ -145,6 +146,35 @@ def double_row(history: History) -> None:
     history.table.append(history.table[0])
 
 
+def with_sink(history: History) -> History:
+    """Three events of sdk1 at node a, and what Spark has made of them at node b."""
+    for number in range(3):
+        read = Seen(place(number, "a", "chaos.sdk1.t0"), f"#sdk1/{number}#")
+        written = Seen(place(number, "b", "chaos.sink0.t0"), f"#sink0/{number}#")
+        history.tried |= {read.id, written.id}
+        for seen in (read, written):
+            for log in (*history.logs.values(), *history.delivered.values(), history.table or []):
+                log.append(seen)
+    history.has_sink = True
+    return history
+
+
+def skip_in_sink(history: History) -> None:
+    for seen in (*with_sink(history).logs.values(), *history.delivered.values(), history.table or []):
+        seen.pop()
+
+
+def sink_twice(history: History) -> None:
+    again = Seen(place(3, "b", "chaos.sink0.t0"), "#sink0/2#")
+    for seen in (*with_sink(history).logs.values(), *history.delivered.values(), history.table or []):
+        seen.append(again)
+
+
+def hide_from_readers(history: History) -> None:
+    """What the sink has written, nobody got a receipt for that a reader could be held to."""
+    with_sink(history).delivered["reader0"].pop()
+
+
 def let_in(history: History) -> None:
     history.revoked["sdk0"] = -100.0
 
@@ -169,6 +199,9 @@ def let_in(history: History) -> None:
         (invent_value, "invented"),
         (drop_row, "table"),
         (double_row, "table"),
+        (skip_in_sink, "unsunk"),
+        (sink_twice, "doubled"),
+        (hide_from_readers, "undelivered"),
         (let_in, "let-in"),
     ],
 )
@@ -182,6 +215,24 @@ def test_what_a_repair_gave_up_is_no_loss() -> None:
     history = good()
     lose(history)
     history.given_up["a"] = [(place(5), place(5))]
+    assert check(history) == []
+
+
+def test_a_sink_that_wrote_all_has_no_findings() -> None:
+    assert check(with_sink(good())) == []
+
+
+def test_the_sink_may_lack_what_a_repair_gave_up_of_it() -> None:
+    history = good()
+    skip_in_sink(history)
+    history.given_up["b"] = [(place(2, "b", "chaos.sink0.t0"), place(2, "b", "chaos.sink0.t0"))]
+    assert check(history) == []
+
+
+def test_the_sink_may_write_again_where_its_node_gave_something_up() -> None:
+    history = good()
+    sink_twice(history)
+    history.given_up["b"] = [(place(9, "b", "weft.decisions"), place(9, "b", "weft.decisions"))]
     assert check(history) == []
 
 
@@ -199,8 +250,11 @@ def test_journals_become_a_history(tmp_path: Path) -> None:
     with (tmp_path / "sdk0.jsonl").open("ab") as file:
         file.write(b'{"kind":"acked","id":"#sd')  # the process was killed here
     Journal(tmp_path / "reader0.jsonl").note("delivered", place=["chaos.sdk0.t0", "a", 0, 7, 0], text="x #sdk0/0# y")
+    Journal(tmp_path / "sdk1.jsonl").note("tried", id="#sdk1/4#", topic="chaos.sdk1.t0")
+    Journal(tmp_path / "sink0.jsonl").note("began", door="sink", index=0)
     history = read_history(tmp_path)
-    assert history.tried == {"#sdk0/0#"} == {each.id for each in history.acked}
+    assert history.tried == {"#sdk0/0#", "#sdk1/4#", "#sink0/4#"}
+    assert {"#sdk0/0#"} == {each.id for each in history.acked}
     assert [(each.place, each.id) for each in history.delivered["reader0"]] == [(place(0), "#sdk0/0#")]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tools.chaos.history import History, Place, Seen, of_load
+from tools.chaos.history import SINK, SUNK, Acked, History, Place, Seen, of_load, sunk
 
 EXAMPLES: Final = 5  # of each finding
 SHUT_OUT_S: Final = 90.0  # for a revoked key to be refused everywhere, faults or not
@@ -76,11 +76,15 @@ def invented(history: History) -> Iterator[Finding]:
 
 def doubled(history: History) -> Iterator[Finding]:
     """A retry never makes a second copy, and a datagram is taken once. A Coaty agent's word may come twice, by a
-    message id that tells, while bridges come and go."""
+    message id that tells, while bridges come and go. What the sink writes may come twice once the node that knows its
+    numbers has given something up."""
     places: dict[str, set[Place]] = defaultdict(set)
+    forgetful = {origin for origin in history.logs if history.given_up.get(origin)}
     for log in history.logs.values():
         for each in of_load(log):
-            if not each.place.topic.startswith("coaty."):
+            if each.place.topic.startswith("coaty."):
+                continue
+            if not (each.id.startswith(f"#{SINK}/") and each.place.origin in forgetful):
                 places[each.id].add(each.place)
     for mark, found in places.items():
         if len(found) > 1:
@@ -96,8 +100,8 @@ def reordered(history: History) -> Iterator[Finding]:
             if not each.place.topic.startswith("chaos."):
                 continue  # datagrams and agents' words overtake each other
             door, _, number = each.id.strip("#").partition("/")
-            if not number.isdigit():
-                continue  # invented, and said there
+            if not number.isdigit() or door == SINK:
+                continue  # invented, and said there; Spark takes several streams side by side
             before = last.get((each.place.stream, door))
             if before is not None and int(number) <= before[0]:
                 yield Finding("reordered", f"at {node}, {each.id} at {each.place} is behind {door}/{before[0]}")
@@ -112,11 +116,35 @@ def reordered(history: History) -> Iterator[Finding]:
 
 def undelivered(history: History) -> Iterator[Finding]:
     """Readers of everything have got everything that has a receipt, but what a repair gave up."""
+    sink = [each for node, log in history.logs.items() for each in log if each.place.origin == node and _of_sink(each)]
     for reader, seen in history.delivered.items():
         got = {each.place for each in seen}
-        missing = [each for each in history.acked if each.place not in got and each.place.topic.startswith("chaos.")]
-        missing = [each for each in missing if not _is_given_up(history, each.place)]
+        everything: list[Acked | Seen] = [*history.acked, *sink]
+        there = (each for each in everything if each.place.topic.startswith("chaos."))
+        missing = [each for each in there if each.place not in got and not _is_given_up(history, each.place)]
         yield from _few("undelivered", [f"{reader} never got {each.id} at {each.place}" for each in missing])
+
+
+def _of_sink(seen: Seen) -> bool:
+    return seen.place.topic.startswith(f"chaos.{SINK}.")
+
+
+def unsunk(history: History) -> Iterator[Finding]:
+    """The sink has written each event that it reads; as many may be missing as a repair gave up of what it wrote."""
+    if not history.has_sink:
+        return
+    logs = [(node, each) for node, log in history.logs.items() for each in log]
+    written = {each.id for _, each in logs if _of_sink(each)}
+    read = [each for node, each in logs if each.place.origin == node and each.id.startswith(f"#{SUNK}/")]
+    missing = [f"the sink has not written {each.id} at {each.place}" for each in read if sunk(each.id) not in written]
+    excused = sum(
+        last.offset - first.offset + 1
+        for spans in history.given_up.values()
+        for first, last in spans
+        if first.topic.startswith(f"chaos.{SINK}.")
+    )
+    if len(missing) > excused:
+        yield from _few("unsunk", missing)
 
 
 def unhandled(history: History) -> Iterator[Finding]:
@@ -204,6 +232,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     doubled,
     reordered,
     undelivered,
+    unsunk,
     unhandled,
     handled_again,
     diverged,

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +17,11 @@ from tools.chaos.door_sdk import BUCKET, GROUP
 from tools.chaos.history import OWN
 from tools.chaos.journal import Journal
 from tools.chaos.load import Settings
-from tools.chaos.nodes import WEFT, Mesh
+from tools.chaos.nodes import WEFT, ChaosNode, Mesh
 from weft.errors import WeftError
 
 CONVERGE_S: Final = 180.0
+READ_AT_ONCE: Final = 3  # logs
 
 
 async def ask(settings_file: str) -> None:
@@ -60,19 +62,23 @@ async def _bucket(settings: Settings, name: str) -> dict[str, tuple[str, str]] |
 
 
 def read_logs(mesh: Mesh, journals: Path) -> None:
-    """Of nodes that have ended, by ``weft log cat``."""
+    """Of nodes that have ended, by ``weft log cat``, some at a time."""
     journal = Journal(journals / "logs.jsonl")
-    for node in mesh.nodes.values():
-        command = (WEFT, "log", "cat", ">", "--data", str(node.data), "--json")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                event = json.loads(line)
-                if event["topic"].startswith(OWN):
-                    journal.note("logged", node=node.name, **_facts(event))
-            _, errors = process.communicate()
-        if errors.strip():
-            journal.note("log_said", node=node.name, what=errors[:2000])
+    with ThreadPoolExecutor(READ_AT_ONCE) as pool:
+        list(pool.map(lambda node: _read_log(node, journal), mesh.everybody))
+
+
+def _read_log(node: ChaosNode, journal: Journal) -> None:
+    command = (WEFT, "log", "cat", ">", "--data", str(node.data), "--json")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["topic"].startswith(OWN):
+                journal.note("logged", node=node.name, **_facts(event))
+        _, errors = process.communicate()
+    if errors.strip():
+        journal.note("log_said", node=node.name, what=errors[:2000])
 
 
 def _facts(event: dict[str, Any]) -> dict[str, Any]:

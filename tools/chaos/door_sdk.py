@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, Final
 
+import weft
 from tools.chaos.load import Load
-from weft.client import Backpressure, NotAllowed, Received, Unauthenticated
+from weft.client import Backpressure, Connecting, NotAllowed, Received, Unauthenticated
 from weft.errors import WeftError
 from weft.model import Receipt
 
@@ -46,9 +48,17 @@ async def publish_safely(load: Load) -> None:
     await _publish(load, 2)
 
 
-async def _publish(load: Load, copies: int) -> None:
+async def publish_as_guest(load: Load) -> None:
+    """At the node that stays for a while only. It has the address of that node from its environment. What the node
+    has when it leaves is on another one too."""
+    tls = weft.TlsFiles(Path(load.settings.root))
+    guest = weft.connect([os.environ["CHAOS_GUEST"]], tls=tls, token=load.settings.token, learns=False)
+    await _publish(load, 2, guest)
+
+
+async def _publish(load: Load, copies: int, connecting: Connecting | None = None) -> None:
     waiting: set[asyncio.Task[None]] = set()
-    async with load.client() as client:
+    async with connecting or load.client() as client:
         async for number in load.paced(load.settings.rate):
             mark = load.mark(number)
             load.journal.note("tried", id=mark, topic=load.topic(number))

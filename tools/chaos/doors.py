@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from tools.chaos import door_others, door_sdk
+from tools.chaos import door_others, door_sdk, door_spark
 from tools.chaos.journal import Journal
 from tools.chaos.load import Load, Settings
 
@@ -28,9 +28,16 @@ DOORS: Final[dict[str, Callable[[Load], Awaitable[None]]]] = {
     "group": door_sdk.work,
     "kv": door_sdk.put,
     "revoked": door_sdk.publish_until_refused,
+    "guest": door_sdk.publish_as_guest,
     "exmp": door_others.publish_exmp,
+    "listener": door_others.listen_exmp,
     "emm": door_others.send_datagrams,
+    "quic": door_others.send_over_quic,
+    "compact": door_others.speak_emm_compact,
     "coaty": door_others.speak_coaty,
+    "npm": door_others.speak_npm_coaty,
+    "archive": door_spark.drive,
+    "sink": door_spark.drive,
 }
 
 
@@ -53,9 +60,13 @@ WRITERS: Final = (
     Door("kv"),
     Door("exmp"),
     Door("emm"),
+    Door("quic"),
+    Door("compact"),
     Door("coaty"),
 )
-READERS: Final = (Door("reader", 0), Door("reader", 1), Door("group", 0), Door("group", 1))
+READERS: Final = (Door("reader", 0), Door("reader", 1), Door("listener"), Door("group", 0), Door("group", 1))
+NPM: Final = Door("npm")  # where node and the packages are
+SPARK: Final = (Door("archive"), Door("sink"))
 
 
 async def main(settings_file: str, name: str, index: str) -> None:

@@ -23,13 +23,16 @@ USE_S: Final = 5.0
 ATTEMPTS: Final = 5
 GIVEN_UP: Final = re.compile(r"given up: (\S+)@(\S+)/(\d+):e(\d+) offsets (\d+) to (\d+)")
 StartDoor = Callable[[str, int, dict[str, str]], subprocess.Popen[bytes]]
+TAKE_PART_S: Final = 120.0  # for what a guest has taken to have its receipts
 
 
 class Faults:
-    """``start_door(name, index, environment)`` starts a process of the load."""
+    """``start_door(name, index, environment)`` starts a process of the load, ``kill_drivers()`` ends Spark's."""
 
-    def __init__(self, mesh: Mesh, journal: Journal, seed: int, start_door: StartDoor) -> None:
-        self._mesh, self._journal, self._start_door = mesh, journal, start_door
+    def __init__(
+        self, mesh: Mesh, journal: Journal, seed: int, start_door: StartDoor, kill_drivers: Callable[[], None]
+    ) -> None:
+        self._mesh, self._journal, self._start_door, self._kill_drivers = mesh, journal, start_door, kill_drivers
         self._chance = Random(f"{seed} faults")  # noqa: S311 - no secret
         self._locks = {name: threading.Lock() for name in mesh.nodes}
         self._keys = 0
@@ -121,8 +124,11 @@ class Faults:
         return f"{path.name} of {used} bytes at {places}"
 
     def _repair(self, node: ChaosNode, where: str) -> None:
+        began = time.monotonic()
         checked = node.weft("log", "check", "--data", str(node.data), "--json")
+        looked = time.monotonic()
         repaired = node.weft("log", "repair", "--data", str(node.data), "--yes")
+        took = {"check_s": round(looked - began, 1), "repair_s": round(time.monotonic() - looked, 1)}
         if repaired.returncode:
             raise NodeFailed(f"{node.name} cannot be repaired ({where}): {repaired.stderr}")
         findings = json.loads(checked.stdout) if checked.stdout.startswith("{") else {}
@@ -130,7 +136,8 @@ class Faults:
         for topic, origin, partition, epoch, first, last in GIVEN_UP.findall(said):
             stream = [topic, origin, int(partition), int(epoch)]
             self._journal.note("given_up", node=node.name, stream=stream, first=int(first), last=int(last))
-        self._journal.note("flipped", node=node.name, where=where, noticed=True, check=findings, repair=said)
+        facts = {"check": findings, "repair": said, "took": took}
+        self._journal.note("flipped", node=node.name, where=where, noticed=True, **facts)
         node.start()
 
     def _rotate(self, fault: Fault) -> None:
@@ -177,6 +184,28 @@ class Faults:
                 if status:
                     self.defects.append(f"{name} ended with {status} after SIGTERM")
                 node.start()
+
+    def _drivers(self, fault: Fault) -> None:
+        self._kill_drivers()
+
+    def _guest(self, fault: Fault) -> None:
+        """A node joins, takes events, says goodbye (`weft leave`), and never comes back."""
+        guest = self._mesh.guest
+        with self._alone("a"):  # which makes its token
+            self._mesh.enrol(guest)
+        process = self._start_door("guest", 0, {"CHAOS_GUEST": guest.address})
+        time.sleep(fault.lasts_s)
+        process.terminate()  # it waits for its receipts
+        if process.wait(TAKE_PART_S + USE_S):
+            self.defects.append("the guest's door failed")
+        config = {"WEFT_CONFIG_DIR": str(self._mesh.nodes["a"].config)}
+        left = guest.weft("leave", "--context", "default", "--node", guest.address, extra=config)
+        if left.returncode:
+            raise NodeFailed(f"the guest did not leave: {left.stderr}")
+        status = guest.wait()
+        self._journal.note("left", node=guest.name, status=status)
+        if status:
+            self.defects.append(f"the guest ended with {status} after it left")
 
 
 def run_schedule(faults: Faults, schedule: tuple[Fault, ...], began: float, tell: Callable[[Fault], None]) -> None:

@@ -11,7 +11,8 @@ from typing import Any, Final
 from tools.chaos.journal import read_journal
 
 MARK: Final = re.compile(r"#[a-z]+[0-9]+/[0-9]+#")
-OWN: Final = ("chaos.", "emm.emm", "coaty.chaos.CHN.")  # topics of the load
+OWN: Final = ("chaos.", "emm.emm", "emm.quic", "emm.notification.", "coaty.chaos.CHN.")  # topics of the load
+SUNK, SINK = "sdk1", "sink0"  # a Spark query writes again what the first one publishes, as the second one's
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,6 +67,8 @@ class History:
     faults: dict[str, tuple[float, float]] = field(default_factory=dict)  # which one: began, ended
     revoked: dict[str, float] = field(default_factory=dict)  # door -> when
     group_topics: str = "chaos.sdk0."
+    has_sink: bool = False
+    drivers_killed: int = 0
 
 
 def mark_in(text: str) -> str:
@@ -80,7 +83,14 @@ def read_history(journals: Path) -> History:
         name = path.stem
         for line in read_journal(path):
             _take(history, name, line)
+    if history.has_sink:
+        history.tried |= {sunk(mark) for mark in history.tried if mark.startswith(f"#{SUNK}/")}
     return history
+
+
+def sunk(mark: str) -> str:
+    """The id that an event has once the sink has written it."""
+    return mark.replace(f"#{SUNK}/", f"#{SINK}/")
 
 
 def _take(history: History, name: str, line: dict[str, Any]) -> None:
@@ -118,6 +128,10 @@ def _take(history: History, name: str, line: dict[str, Any]) -> None:
             history.faults[str(line["what"])] = (line["at"], float("inf"))
         case "fault":
             history.faults[str(line["what"])] = (history.faults[str(line["what"])][0], line["at"])
+        case "began":
+            history.has_sink |= line["door"] == "sink"
+        case "driver_killed":
+            history.drivers_killed += 1
         case "revoked":
             history.revoked[line["door"]] = line["at"]
         case _:

@@ -18,6 +18,14 @@ from weft.client import Connecting
 TOPICS: Final = 4  # for each publisher
 
 
+class GatewayKey(msgspec.Struct, frozen=True):
+    """Who a node is among devices."""
+
+    node_id: str
+    key_id: str
+    public_key: str
+
+
 class Settings(msgspec.Struct, frozen=True):
     """``nodes``: name -> gRPC address. Kept in a file that only its owner may read: ``token`` may do everything."""
 
@@ -28,7 +36,12 @@ class Settings(msgspec.Struct, frozen=True):
     root: str
     device: str  # a UUID
     device_secret: str
+    device_seed: str  # of its Ed25519 key
+    group_key: str  # of EMM-C
+    gateways: list[GatewayKey]
     coaty: list[str]
+    place: str  # the directory of the run
+    token_file: str
     rate: float = 25.0  # events per second, of each publisher
 
 

@@ -18,16 +18,13 @@ from tools.chaos.network import Network
 from weft.contexts import FILE, Context, read_contexts
 
 WEFT: Final = str(Path(sys.executable).parent / "weft")
-PORT, CA_PORT, EMM_PORT, EXMP_PORT, COATY_PORT = 7400, 7443, 4700, 5041, 4001
+PORT, CA_PORT, EMM_PORT, QUIC_PORT, EXMP_PORT, COATY_PORT = 7400, 7443, 4700, 4701, 5041, 4001
 READY_S: Final = 240.0  # for a node to say ready, on a busy machine
 END_S: Final = 120.0
 NAMESPACE: Final = "chaos"
 CHANNEL: Final = "load"
-# Certificates last half an hour and are renewed after twenty minutes, so every node renews some times. Who cannot reach
-# the CA for the rest of that time is out of the mesh, as with the 24 hours of a real one: on a busy machine, the node
-# with the CA can take minutes to be repaired.
+GUEST: Final = "guest"  # a node that joins and leaves for good; no other fault is about it
 SETTINGS: Final = {
-    "WEFT_SECURITY_CERTIFICATE_LIFETIME_S": "1800",
     "WEFT_STORAGE_DISK_RESERVE_BYTES": str(RESERVE_BYTES),
     "WEFT_STORAGE_PREPARED_BYTES": str(4 << 20),
     "WEFT_STORAGE_SEGMENT_BYTES": str(4 << 20),
@@ -43,13 +40,15 @@ class NodeFailed(Exception):
 class ChaosNode:
     """One node. Its process comes and goes; disk, clock and address stay."""
 
-    def __init__(self, name: str, place: Path, network: Network, clock: Clock, peers: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, place: Path, network: Network, clock: Clock, peers: Sequence[str], certificate_s: int
+    ) -> None:
         self.name, self.clock, self.disk = name, clock, Disk(place / "disks" / name)
         self.address = f"{network.address(name)}:{PORT}"
         self.config = place / "config" / name
         self.log = place / "logs" / f"{name}.jsonl"
         self.starts = 0
-        self._network, self._peers = network, peers
+        self._network, self._peers, self._certificate_s = network, peers, certificate_s
         self._process: subprocess.Popen[bytes] | None = None
         self.log.parent.mkdir(parents=True, exist_ok=True)
 
@@ -68,7 +67,9 @@ class ChaosNode:
             **own,
             **SETTINGS,
             "WEFT_CONFIG_DIR": str(self.config),
+            "WEFT_SECURITY_CERTIFICATE_LIFETIME_S": str(self._certificate_s),
             "WEFT_GATEWAY_EMM_UDP": f"{host}:{EMM_PORT}",
+            "WEFT_GATEWAY_EMM_QUIC": f"{host}:{QUIC_PORT}",
             "WEFT_GATEWAY_EXMP_TLS": f"{host}:{EXMP_PORT}",
             "WEFT_GATEWAY_COATY_LISTEN": f"{host}:{COATY_PORT}",
         }
@@ -125,11 +126,18 @@ class ChaosNode:
         """By SIGTERM; its exit status."""
         assert self._process is not None
         self._process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """For its end, which somebody has asked for; its exit status."""
+        assert self._process is not None
         try:
             return self._process.wait(END_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise NodeFailed(f"{self.name} did not end within {END_S:.0f} s of SIGTERM: {self.last_words()}") from None
+            raise NodeFailed(
+                f"{self.name} did not end within {END_S:.0f} s of being asked to: {self.last_words()}"
+            ) from None
 
     def logged(self) -> list[dict[str, Any]]:
         lines = self.log.read_bytes().splitlines()
@@ -146,7 +154,11 @@ class ChaosNode:
 
 
 class Mesh:
-    def __init__(self, names: Sequence[str], place: Path, network: Network, library: Path | None) -> None:
+    """``nodes`` are those that stay; ``guest`` joins later, and leaves. Certificates last ``certificate_s``."""
+
+    def __init__(
+        self, names: Sequence[str], place: Path, network: Network, library: Path | None, certificate_s: int
+    ) -> None:
         self.network = network
         self.nodes: dict[str, ChaosNode] = {}
         first = f"{network.address(names[0])}:{PORT}"
@@ -155,19 +167,30 @@ class Mesh:
             # Each dials the first and the one before: losing any single node leaves a way.
             peers = [] if index == 0 else list({first, f"{network.address(names[index - 1])}:{PORT}"})
             clock = Clock(place / "clocks" / name, library)
-            self.nodes[name] = ChaosNode(name, place, network, clock, peers)
+            self.nodes[name] = ChaosNode(name, place, network, clock, peers, certificate_s)
+        peers = [f"{network.address(name)}:{PORT}" for name in names[-2:]]
+        self.guest = ChaosNode(GUEST, place, network, Clock(place / "clocks" / GUEST, library), peers, certificate_s)
+
+    @property
+    def everybody(self) -> list[ChaosNode]:
+        """The guest too, if it ever came."""
+        return [*self.nodes.values(), *([self.guest] if self.guest.starts else [])]
 
     def open(self) -> None:
-        for node in self.nodes.values():
+        for node in (*self.nodes.values(), self.guest):
             node.disk.open()
         first, *others = self.nodes.values()
         first.start()
         for node in others:
-            host = self.network.address(node.name)
-            made = first.weft("ca", "token", node.name, "--data", str(first.data), "--host", host, "--json")
-            if made.returncode:
-                raise NodeFailed(f"no token for {node.name}: {made.stderr}")
-            node.start(json.loads(made.stdout)["token"])
+            self.enrol(node)
+
+    def enrol(self, node: ChaosNode) -> None:
+        """Start it for the first time, with a token of the CA."""
+        first, host = self.nodes["a"], self.network.address(node.name)
+        made = first.weft("ca", "token", node.name, "--data", str(first.data), "--host", host, "--json")
+        if made.returncode:
+            raise NodeFailed(f"no token for {node.name}: {made.stderr}")
+        node.start(json.loads(made.stdout)["token"])
 
     def context(self) -> Context:
         """With the key that may do everything."""
@@ -183,7 +206,7 @@ class Mesh:
         return found
 
     def close(self) -> None:
-        for node in self.nodes.values():
+        for node in (*self.nodes.values(), self.guest):
             node.kill()
-        for node in self.nodes.values():
+        for node in (*self.nodes.values(), self.guest):
             node.disk.close()

@@ -55,6 +55,7 @@ def figures(history: History) -> dict[str, Any]:
         "given up by repairs": sum(
             last.offset - first.offset + 1 for spans in history.given_up.values() for first, last in spans
         ),
+        "drivers killed": history.drivers_killed,
         "rows in the table": None if history.table is None else len(history.table),
     }
 

@@ -20,6 +20,8 @@ KINDS: Final = (
     "rotate",  # a new intermediate CA; certificates are renewed by it
     "revoke",  # an API key is made, used and revoked
     "upgrade",  # all nodes are restarted, one after the other
+    "drivers",  # the Spark drivers are killed with all that belongs to them (SIGKILL)
+    "guest",  # a sixth node joins, takes events, and leaves for good
 )
 CALM_S: Final = 45.0  # before the first fault and after the last one, at most a fifth of the run each
 GAP_S: Final = (4.0, 22.0)  # between the beginnings of two faults
@@ -36,15 +38,18 @@ LASTS_S: Final[dict[str, tuple[float, float]]] = {
     "rotate": (0.0, 0.0),
     "revoke": (0.0, 0.0),
     "upgrade": (0.0, 0.0),
+    "drivers": (0.0, 0.0),
+    "guest": (15.0, 60.0),
 }
 # Rare ones: they stop the mesh's work for longer, or have to follow each other at some distance.
-WEIGHTS: Final = {kind: 1 if kind in ("flip", "rotate", "revoke", "upgrade") else 4 for kind in KINDS}
+RARE: Final = ("flip", "rotate", "revoke", "upgrade", "drivers")
+WEIGHTS: Final = {kind: 0 if kind == "guest" else 1 if kind in RARE else 4 for kind in KINDS}  # one guest is enough
 LOSS: Final = (0.02, 0.3)
 RATES_KBIT: Final = (64, 256, 1024)
 # Forward by 90 s at most: what a node writes to a bucket is held back by others until its time has nearly come.
 JUMPS_S: Final = (-7200, -600, -90, -20, 20, 50, 90)
 TWO_SIDED: Final = ("cut",)
-WITHOUT_TARGET: Final = ("rotate", "revoke", "upgrade")
+WITHOUT_TARGET: Final = ("rotate", "revoke", "upgrade", "drivers", "guest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,5 +122,7 @@ def tell(fault: Fault) -> str:
         "rotate": "the CA gets a new intermediate",
         "revoke": "an API key is made, used and revoked",
         "upgrade": "all nodes are restarted, one after the other",
+        "drivers": "the Spark drivers are killed (SIGKILL)",
+        "guest": f"a sixth node joins, takes events for {fault.lasts_s} s, and leaves for good",
     }[fault.kind]
     return f"{fault.at_s:7.1f} s  {what}"

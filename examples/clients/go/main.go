@@ -3,12 +3,15 @@
 //	publish   ADDRESS ROOT.pem TOPIC PAYLOAD...          a receipt for each
 //	subscribe ADDRESS ROOT.pem PATTERN COUNT [GROUP]     so many events, one JSON object a line
 //
-// The API key is in the environment: WEFT_TOKEN. `weft context show` says where the root certificate is. How the package
-// mesh is made from mesh.proto is said in the README beside this file.
+// The API key is in the environment: WEFT_TOKEN. `weft context show` says where the root certificate is. WEFT_IDENTITY
+// names a file with a key and its certificates, for a node that wants to see one (mTLS). How the package mesh is made from
+// mesh.proto is said in the README beside this file.
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -37,11 +40,11 @@ func run(arguments []string) error {
 		return fmt.Errorf("publish ADDRESS ROOT.pem TOPIC PAYLOAD..., or subscribe ADDRESS ROOT.pem PATTERN COUNT [GROUP]")
 	}
 	command, address, root, topic, rest := arguments[0], arguments[1], arguments[2], arguments[3], arguments[4:]
-	tls, err := credentials.NewClientTLSFromFile(root, "")
+	config, err := tlsConfig(root, os.Getenv("WEFT_IDENTITY"))
 	if err != nil {
 		return err
 	}
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(tls))
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
 	if err != nil {
 		return err
 	}
@@ -56,6 +59,25 @@ func run(arguments []string) error {
 		return err
 	}
 	return subscribe(ctx, client, topic, count, append(rest, "")[1])
+}
+
+func tlsConfig(root, identity string) (*tls.Config, error) {
+	roots, err := os.ReadFile(root)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	if !config.RootCAs.AppendCertsFromPEM(roots) {
+		return nil, fmt.Errorf("%s holds no certificate", root)
+	}
+	if identity != "" {
+		pair, err := tls.LoadX509KeyPair(identity, identity)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
 }
 
 // One stream for all that is published; every message is answered by a receipt or a refusal with its number.

@@ -4,7 +4,8 @@
 //   node weft.js publish   ADDRESS ROOT.pem TOPIC PAYLOAD...          a receipt for each
 //   node weft.js subscribe ADDRESS ROOT.pem PATTERN COUNT [GROUP]     so many events, one JSON object a line
 //
-// The API key is in the environment: WEFT_TOKEN. `weft context show` says where the root certificate is.
+// The API key is in the environment: WEFT_TOKEN. `weft context show` says where the root certificate is. WEFT_IDENTITY names
+// a file with a key and its certificates, for a node that wants to see one (mTLS).
 "use strict";
 const fs = require("fs");
 const path = require("path");
@@ -17,7 +18,8 @@ const CREDIT_BYTES = 1 << 20; // how much may be under way to us
 function connect(address, rootFile) {
   const definition = loader.loadSync(PROTO, { keepCase: true, longs: Number, defaults: true });
   const { Mesh } = grpc.loadPackageDefinition(definition).weft.mesh.v1;
-  return new Mesh(address, grpc.credentials.createSsl(fs.readFileSync(rootFile)));
+  const identity = process.env.WEFT_IDENTITY ? fs.readFileSync(process.env.WEFT_IDENTITY) : null;
+  return new Mesh(address, grpc.credentials.createSsl(fs.readFileSync(rootFile), identity, identity));
 }
 
 function metadata() {

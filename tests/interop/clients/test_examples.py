@@ -18,6 +18,7 @@ from tests.up import END_TIMEOUT_S, RunningNode, up
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "clients"
 PACKAGES = ROOT / "tests" / "interop" / "grpc" / "js" / "node_modules"
+QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # for a life of a second
 GO = ROOT / "build" / "interop" / "go" / "weft-example"
 
 
@@ -33,15 +34,26 @@ def go() -> list[str]:
     return [str(GO)]
 
 
-@pytest.fixture(params=[javascript, go], ids=["javascript", "go"])
+def java() -> list[str]:
+    target = EXAMPLES / "java" / "target"
+    if shutil.which("java") is None or not (target / ".ready").exists():
+        pytest.skip("the example in Java was not built: `make peers` does it where mvn and javac are")
+    return ["java", *QUICK_JAVA, "-cp", f"{target / 'classes'}:{target / 'lib' / '*'}", "Weft"]
+
+
+@pytest.fixture(params=[javascript, go, java], ids=["javascript", "go", "java"])
 def example(request: pytest.FixtureRequest) -> list[str]:
     command: list[str] = request.param()
     return command
 
 
+MTLS = {"WEFT_SECURITY_CLIENT_CERTIFICATES": "required"}
+
+
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    with up(tmp_path_factory.mktemp("node") / "data", "--node-id", "node-a") as running:
+    """It lets nobody in without a certificate of the mesh, and a key."""
+    with up(tmp_path_factory.mktemp("node") / "data", "--node-id", "node-a", environ=MTLS) as running:
         yield running
 
 
@@ -50,10 +62,13 @@ class Runner:
         self._command = command
         self._node = node
 
-    def run(self, what: str, *arguments: str, token: str | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, what: str, *arguments: str, token: str | None = None, identity: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
         context = self._node.context
-        assert context.tls_root is not None and context.token is not None
+        assert context.tls_root is not None and context.token is not None and context.tls_certificate is not None
         environ = os.environ | {"WEFT_TOKEN": token or context.token, "NODE_PATH": str(PACKAGES)}
+        environ["WEFT_IDENTITY"] = context.tls_certificate if identity is None else identity
         command = [*self._command, what, self._node.grpc, str(context.tls_root), *arguments]
         return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=END_TIMEOUT_S, check=False)
 
@@ -114,3 +129,8 @@ def test_it_reads_what_the_sdk_published_alone_and_in_a_group(client: Runner, no
 def test_a_wrong_key_is_told_so(client: Runner, topic: str) -> None:
     ended = client.run("publish", topic, "x", token="weft_nobody_has_this")
     assert ended.returncode == 1 and "key" in ended.stderr, ended.stderr
+
+
+@pytest.mark.req("SEC-01", "SEC-02")
+def test_without_a_certificate_it_is_not_let_in(client: Runner, topic: str) -> None:
+    assert client.run("publish", topic, "x", identity="").returncode == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -323,7 +324,7 @@ async def test_what_comes_at_once_is_taken_in_pieces_and_in_order(monkeypatch: p
 async def test_connections_share_the_time_for_what_comes_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each had its own, and five of them five times as much."""
     clock = iter(range(1000))
-    monkeypatch.setattr(endpoint_module.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("weft.transport.http2.endpoint.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     monkeypatch.setattr(endpoint_module, "RECEIVE_S", 2.5)
     turn, loop = endpoint_module.ReceivingTurn(), asyncio.get_running_loop()
     assert [turn.is_over(loop) for _ in range(5)] == [False, False, False, True, True]

@@ -89,7 +89,7 @@ class QuicLinks:
         try:
             transport, server = await self._loop.create_datagram_endpoint(make, local_addr=(host, port))
         except OSError as error:
-            raise UsageError(f"cannot listen for QUIC on {host}:{port}: {error.strerror}") from None
+            raise UsageError(f"cannot listen for QUIC on {host}:{port}: {error.strerror or error}") from None
         self._server = server
         return cast(Address, transport.get_extra_info("sockname"))
 
@@ -108,7 +108,7 @@ class QuicLinks:
         try:
             transport, connection = await made
         except OSError as error:
-            raise PeerError(f"cannot connect to {show(address)} over QUIC: {error.strerror}") from None
+            raise PeerError(f"cannot connect to {show(address)} over QUIC: {error.strerror or error}") from None
         self._dialled[connection] = transport
         connection.peer = transport.get_extra_info("peername")
         try:
@@ -277,5 +277,5 @@ async def _resolved(host: str, port: int) -> Address:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except OSError as error:
-        raise UsageError(f"no address for {host!r} and port {port}: {error.strerror}") from None
+        raise UsageError(f"no address for {host!r} and port {port}: {error.strerror or error}") from None
     return cast(Address, found[0][4])

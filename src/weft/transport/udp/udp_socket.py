@@ -105,7 +105,7 @@ class UdpSocket:
             made.bind(address)
         except OSError as error:
             made.close()
-            raise UsageError(f"cannot listen for datagrams on {show(address)}: {error.strerror}") from None
+            raise UsageError(f"cannot listen for datagrams on {show(address)}: {error.strerror or error}") from None
         return cls(
             made,
             on_datagrams,
@@ -229,7 +229,7 @@ async def _resolve(host: str, port: int, family: int) -> tuple[int, Address]:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
     except OSError as error:
         wanted = {socket.AF_INET: "IPv4 ", socket.AF_INET6: "IPv6 "}.get(socket.AddressFamily(family), "")
-        raise UsageError(f"no {wanted}address for {host!r} and port {port}: {error.strerror}") from None
+        raise UsageError(f"no {wanted}address for {host!r} and port {port}: {error.strerror or error}") from None
     kind, _, _, _, address = found[0]
     return kind, cast(Address, address)  # for these families it is one
 
