@@ -12,7 +12,7 @@ STEP_CA := $(PEERS)/step-ca/$(STEP_CA_VERSION)/step-ca
 # Spark needs a Java: the machine's own, or the one of a wheel.
 EXTRAS := dev$(if $(shell command -v java),,$(shell printf ,java))
 
-.PHONY: help demo test test-again test-costs check check-all audit format bench fuzz fuzz-ports bench-peers sim soak chaos requirements docs proto blocking pictures api dist step-ca clean
+.PHONY: help demo test test-again test-costs check check-all audit format bench fuzz fuzz-ports bench-peers sim soak chaos requirements docs proto blocking pictures api dist image step-ca clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -99,6 +99,9 @@ api: $(READY)  ## write down what is public, in docs/api.txt
 
 dist: $(READY)  ## a wheel and an sdist, tried in empty environments, with SBOM and licences
 	$(BIN)/python -m tools.dist
+
+image: $(READY)  ## the container image, with buildah; ARGS="--base debian" where no registry of images can be reached
+	$(BIN)/python -m tools.image $(ARGS)
 
 docs: $(READY)  ## a site from docs/, with a search box, in build/site
 	$(BIN)/python -m pip install -q -e ".[docs]"
