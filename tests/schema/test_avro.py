@@ -98,7 +98,7 @@ def test_any_bytes_are_read_or_corrupt(payload: bytes) -> None:
         (record({"name": "a", "type": ["int", "string"]}), "a union is understood as one type"),
         (record({"name": "a", "type": "R"}), "contains itself"),
         (record({"name": "a", "type": "What"}), "unknown type 'What'"),
-        (record({"name": "a", "type": "null"}), "null alone makes no column"),
+        (record({"name": "a", "type": "null"}), "null alone cannot be a column"),
         (record({"name": "a", "type": "int"}, {"name": "A", "type": "int"}), "tables cannot tell apart"),
         (record({"name": "a", "type": {"type": "fixed", "name": "F", "size": -1}}), '"size" of a fixed'),
         (record({"name": "a", "type": {"type": "enum", "name": "E", "symbols": ["x", "x"]}}), "all different"),

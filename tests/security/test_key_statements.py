@@ -88,7 +88,7 @@ def test_forged_and_altered_statements_are_refused(mine: Credentials, tmp_path: 
     third = verifier(b)
     claims = msgspec.structs.replace(made(KEY, "node-a"), signed_s=int(pki.NOW_S))
     for credentials, words in (
-        (b, "signed by another node than it says"),
+        (b, "signed by a node other than the named one"),
         (somebody, "is not made for a TLS server"),
         (foreign, "certificate is of mesh elsewhere"),
     ):

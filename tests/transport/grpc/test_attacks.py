@@ -309,7 +309,7 @@ def test_too_many_connections_are_refused_and_others_go_on(server: Attacked) -> 
                 ) < 301:
                     await asyncio.sleep(0.01)
             assert after["connections"] <= 200
-            assert "too many connections of one address (limit 200)" in after["reasons"]
+            assert "too many connections from one address (limit 200)" in after["reasons"]
             assert await channel.unary(ECHO, b"x") == b"x"
             for _, writer in peers:
                 writer.close()

@@ -149,7 +149,7 @@ def payload(**members: Any) -> bytes:
 @pytest.mark.parametrize(
     ("event", "text", "complaint"),
     [
-        ("DAD", b"[]", "payload is no JSON object"),
+        ("DAD", b"[]", "payload is not a JSON object"),
         ("DAD", b'"\xff"', "payload is not UTF-8"),
         ("DAD", b"{" * 65, "nested too deep"),
         ("DAD", b" " * (COATY_RECEIVED_BYTES_MAX + 1), "payload is too long"),
@@ -158,8 +158,8 @@ def payload(**members: Any) -> bytes:
         ("DAD", payload(sourceId=None), "sourceId is no lower-case UUID"),
         ("DAD", payload(sourceId=AGENT.upper()), "sourceId is no lower-case UUID"),
         ("DAD", payload(sourceId=5), "sourceId is no lower-case UUID"),
-        ("DAD", payload(data=None), "data is no JSON object"),
-        ("DAD", payload(data=[]), "data is no JSON object"),
+        ("DAD", payload(data=None), "data is not a JSON object"),
+        ("DAD", payload(data=[]), "data is not a JSON object"),
         ("DAD", payload(data={}), "objectIds is missing"),
         ("DAD", payload(data={"objectIds": None}), "objectIds is null"),
         ("DAD", payload(correlationId=CORRELATION), "one-way events carry no correlation id"),

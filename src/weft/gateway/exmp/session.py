@@ -163,7 +163,7 @@ class ClientSession:
             self._patience = None
 
     def _expect_key(self) -> None:
-        reason = f"nobody has authenticated here for {EXMP_STRANGER_S:g} s"
+        reason = f"the client has not authenticated within {EXMP_STRANGER_S:g} s"
         self._patience = self._loop.call_later(EXMP_STRANGER_S, self._link.fail, ErrorCode.UNAVAILABLE, reason)
 
     def _expelled(self, error: Refused) -> None:
@@ -340,7 +340,7 @@ class ClientSession:
             outcome = failure_of(error)
         except Exception as defect:  # ours: it must be seen, and the client must not wait for ever
             self._loop.call_exception_handler({"message": "exmp operation", "exception": defect})
-            outcome = Failure("this node has made a mistake; its log says more", INTERNAL_ERROR)
+            outcome = Failure("a defect in this node; its log says more", INTERNAL_ERROR)
         self._respond(request.id, request.operation.op, outcome)
         self._release_fetched()
         self._go_on()
