@@ -156,7 +156,7 @@ def _check_wish(pipeline: Any, wish: Wish) -> None:
     if wish.available_now and not isinstance(pipeline, Streaming):
         raise UsageError(f"{pipeline.name} ends by itself: --available-now is for pipelines that go on")
     if wish.execute and not (isinstance(pipeline, Job) and pipeline.plans_first):
-        raise UsageError(f"{pipeline.name} does what it is for at once: --execute is for jobs that plan first")
+        raise UsageError(f"{pipeline.name} needs no --execute, which is for jobs that only plan by default")
 
 
 class QueryFailed(WeftError):

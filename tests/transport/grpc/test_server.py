@@ -43,7 +43,7 @@ OPENING = PREFACE + frame(SETTINGS, 0, 0)
         (ServerSettings(connections_max=2, grace_s=PATIENCE_S), "too many connections (limit 2)"),
         (
             ServerSettings(connections_of_host_max=2, grace_s=PATIENCE_S),
-            "too many connections of one address (limit 2)",
+            "too many connections from one address (limit 2)",
         ),
     ],
 )
@@ -139,7 +139,7 @@ async def test_whoever_is_never_welcome_has_to_go_and_others_stay() -> None:
         assert await call.read() == b"x"
         with pytest.raises(RpcError, match="who are you"):
             await stranger.unary("/test/Refuse", b"x")
-        await until(lambda: place.reports.refused == [(HOST, "nothing was proved within 0.5 s")])
+        await until(lambda: place.reports.refused == [(HOST, "no authentication within 0.5 s")])
         await until(lambda: place.server.connections == 1)
         await call.write(b"y")
         assert await call.read() == b"y"
@@ -163,7 +163,7 @@ async def test_an_idle_crowd_of_the_same_address_keeps_nobody_out(certificates: 
         for _ in range(10):
             channel = await stack.enter_async_context(place.channel(tls=certificates.client() if secured else None))
             assert await channel.unary(ECHO, b"x") == b"x"
-        reason = "too many connections of one address that have proved nothing (limit 8)"
+        reason = "too many unauthenticated connections from one address (limit 8)"
         assert place.reports.refused[:12] == [(HOST, reason)] * 12
 
 

@@ -104,7 +104,7 @@ class SubscribeStream:
 
     def assigned(self, generation: int, positions: Sequence[Position]) -> None:
         if len(self._waiting) > CLIENT_REPLIES_MAX:
-            self.ended(Busy("the member does not read what it is sent", waiting=len(self._waiting)))
+            self.ended(Busy("the member does not read its assignments", waiting=len(self._waiting)))
             return
         reply = pb.SubscribeReply(assignment=pb.Assignment(generation=generation))
         if len(positions) <= POSITIONS_AT_ONCE:
