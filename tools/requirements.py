@@ -170,7 +170,9 @@ class Collector:
                 self.marks.setdefault(item.nodeid, []).extend(map(str, mark.args or ("",)))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
+        if report.skipped:  # it would hide what its tests claim, and that they were not run
+            self.errors.append(f"{report.nodeid}: a file must not skip itself as a whole; its tests may, by a mark")
+        elif report.failed:
             self.errors.append(f"{report.nodeid}\n{report.longreprtext}")
 
 

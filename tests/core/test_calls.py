@@ -35,13 +35,14 @@ from weft.core.call_messages import (
     TookReplies,
 )
 from weft.core.calls import CALLS_WAITING_MAX, EXPIRY_SLACK_S, Calls
+from weft.core.passing import CALLS_PASSING_MAX
 from weft.core.routes import Routes
 from weft.membership import NodeState
 from weft.model import Epoch, NodeId, Pattern, Topic
 
 pytestmark = pytest.mark.req("CON-04")
 
-A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
+A, B, C, D = NodeId("a"), NodeId("b"), NodeId("c"), NodeId("d")
 SUMS = Topic("sums")
 TIMEOUT_S = 5.0
 
@@ -326,6 +327,87 @@ def test_a_link_that_breaks_is_told() -> None:
     (failed,) = stage.heard[A]
     assert isinstance(failed, CallFailed)
     assert failed.fault is CallFault.LOST
+
+
+def ring() -> Stage:
+    """C serves. From A, B is on the way there; D would do as well."""
+    stage = Stage((A, B), (B, C), (C, D), (D, A))
+    stage.step(C, Serve(1, Pattern("sums"), slots=2))
+    stage.gossip()
+    return stage
+
+
+def test_a_link_that_breaks_in_the_middle_of_the_way_is_told() -> None:
+    """Both ends still reach each other, and whether the request has arrived is known to nobody but the server."""
+    stage = ring()
+    stage.step(A, Ask(1, question()))
+    assert stage.handed(C) == [Handed(1, 1, question())]
+    stage.cut(B, C)
+    (failed,) = stage.heard[A]
+    assert isinstance(failed, CallFailed)
+    assert (failed.fault, failed.detail) == (CallFault.LOST, "a link to c broke on its way")
+    stage.gossip()
+    stage.step(A, Ask(2, question()))
+    assert [each.handle for each in stage.handed(C)] == [1, 2], "there is another way"
+
+
+def test_a_request_that_never_arrived_is_told_as_well() -> None:
+    stage = ring()
+    stage.holds = True
+    stage.step(A, Ask(1, question()))
+    stage.step(B, ReceivedCall(A, stage.held.popleft()[1].frame))
+    stage.held.clear()
+    stage.holds = False
+    stage.cut(B, C)
+    assert [each.fault for each in stage.heard[A] if isinstance(each, CallFailed)] == [CallFault.LOST]
+    assert stage.handed(C) == []
+
+
+def test_who_gives_up_because_of_a_link_frees_the_server_over_another_way() -> None:
+    stage = ring()
+    stage.step(A, Ask(1, question()))
+    stage.links.discard((B, C))
+    stage.gossip()  # it is quicker than the link
+    stage.cut(B, C)
+    assert stage.heard[C][-1] == HandedOver(1, 1), "nobody waits for it any more"
+    stage = ring()
+    stage.step(A, Ask(1, question()))
+    stage.links.discard((A, B))
+    stage.gossip()
+    stage.cut(A, B)
+    assert stage.heard[C][-1] == HandedOver(1, 1), "and likewise if the link was the asker's own"
+
+
+@pytest.mark.parametrize("end", ["answered", "refused", "cancelled", "too late"])
+def test_what_is_over_is_of_no_interest_when_a_link_breaks(end: str) -> None:
+    stage = ring()
+    stage.step(A, Ask(1, question()))
+    match end:
+        case "answered":
+            stage.step(C, Answer(1, 1, Reply(b"3", last=False)))
+            assert len(stage.nodes[B]._passing) == 1, "there is more to come"
+            stage.step(C, Answer(1, 1, Reply(b"4")))
+        case "refused":
+            stage.step(C, ServerGone(1))
+        case "cancelled":
+            stage.step(A, CancelCall(1))
+        case _:
+            stage.step(B, ReceivedCall(A, CallFrame(A, C, 2, question())), now_s=TIMEOUT_S)
+            stage.step(A, ReceivedCall(B, CallFrame(C, A, 1, Reply(b""))))
+    before = list(stage.heard[A])
+    assert len(stage.nodes[B]._passing) == (end == "too late"), "the other one"
+    stage.cut(B, C)
+    assert stage.heard[A] == before
+
+
+def test_a_node_remembers_a_bounded_number_of_requests_that_pass() -> None:
+    stage = ring()
+    stage.links.discard((B, C))  # what goes there is of no interest here
+    for number in range(CALLS_PASSING_MAX + 3):
+        stage.step(B, ReceivedCall(A, CallFrame(A, C, number, question())))
+    assert len(stage.nodes[B]._passing) == CALLS_PASSING_MAX
+    told = [each.frame.number for each in stage.nodes[B].link_down(C) if isinstance(each, SendCall)]
+    assert told == list(range(3, CALLS_PASSING_MAX + 3)), "the oldest went"
 
 
 def test_a_node_in_between_that_knows_no_way_sends_it_back() -> None:

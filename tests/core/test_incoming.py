@@ -48,6 +48,7 @@ def test_where_a_copy_begins(first: Copy, span_after: tuple[int, int]) -> None:
     assert stored == first.batch.data
 
 
+@pytest.mark.req("MSH-01", "PL-04")
 @pytest.mark.parametrize(
     ("following", "taken", "span_after"),
     [

@@ -22,10 +22,13 @@ from weft.core.messages import (
     Tick,
 )
 from weft.core.past import PAST_RETRY_S
+from weft.core.routes import Routes
 from weft.core.settings import BrokerSettings
 from weft.log.errors import PositionExpired
 from weft.log.retention import RetentionRule, retain
+from weft.membership import NodeState
 from weft.model import Batch, Epoch, NodeId, Position, Stream, Topic, parse_pattern
+from weft.routing import SINCE_EVER_US
 
 pytestmark = pytest.mark.req("MSH-03")
 
@@ -189,6 +192,32 @@ def test_one_who_wants_history_is_enough(chain: Stage) -> None:
     stage.run()
     starts = {info.stream.topic: info.start for info in stage["b"].log.streams() if info.stream.topic.startswith("p")}
     assert starts == {"p.x": 0, "p.y": 1}
+
+
+def test_the_earliest_wish_in_a_branch_counts() -> None:
+    """So its copy begins where all of them need it, and nothing has to be fetched afterwards."""
+    a, b, c = map(NodeId, "abc")
+    routes = Routes(a)
+    routes.know(NodeState(a, 1, 1, Epoch(1), neighbours=(b,)))
+    routes.know(_who_wants(b, since_us=70, neighbours=(a, c)))
+    routes.know(_who_wants(c, since_us=50, neighbours=(b,)))
+    assert routes.since(b, a, T) == 50
+    routes.know(_who_wants(b, since_us=30, neighbours=(a, c), version=2))
+    assert routes.since(b, a, T) == 30
+    routes.know(_who_wants(c, since_us=SINCE_EVER_US, neighbours=(b,), version=2))
+    assert routes.since(b, a, T) == SINCE_EVER_US
+
+
+def _who_wants(node: NodeId, *, since_us: int, neighbours: tuple[NodeId, ...], version: int = 1) -> NodeState:
+    return NodeState(
+        node,
+        1,
+        version,
+        Epoch(1),
+        neighbours=neighbours,
+        interest=(parse_pattern("t"),),
+        interest_since_us=(since_us,),
+    )
 
 
 def test_topics_of_the_mesh_and_buckets_have_their_history_everywhere() -> None:

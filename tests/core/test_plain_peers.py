@@ -246,7 +246,7 @@ def test_it_does_not_get_its_own_events_nor_those_of_the_mesh() -> None:
     assert got(stage) == [("t", 0, "y")]
 
 
-@pytest.mark.req("PL-04")
+@pytest.mark.req("PL-04", "PL-05")
 @pytest.mark.parametrize("crash", [False, True])
 def test_after_a_reconnect_it_goes_on_after_its_last_ack_with_the_same_numbers(crash: bool) -> None:
     stage = Stage("a")

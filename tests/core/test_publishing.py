@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.stage import Stage
 from weft.core import CopiesMissing
-from weft.core.messages import Publish, PublishAll
+from weft.core.messages import Publish, PublishAll, Synced
 from weft.limits import COPIES_MAX
 from weft.log.errors import DiskFull, OutOfSequence, SequenceReused
 from weft.model import Batch, parse_topic
@@ -23,6 +23,7 @@ def sent(stage: Stage, sequence: int, *texts: str) -> int:
     return actor.requests
 
 
+@pytest.mark.req("LOG-01")
 def test_a_receipt_follows_the_sync_that_made_the_batch_durable() -> None:
     stage = Stage("a")
     request = stage["a"].publish("t", "x", "y")
@@ -30,6 +31,23 @@ def test_a_receipt_follows_the_sync_that_made_the_batch_durable() -> None:
     stage["a"].sync()
     receipted = stage["a"].receipts[request]
     assert (str(receipted.receipt), receipted.repeated) == ("t@a/0:e7:0+2 synced", False)
+
+
+@pytest.mark.req("LOG-01")
+@pytest.mark.parametrize("copies", [0, 2])
+def test_a_sync_that_began_before_the_batch_came_makes_no_receipt(copies: int) -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    actor = stage["a"]
+    early = actor.publish("t", "x")
+    ticket = actor.log.sync()
+    advanced = dict(actor.advanced)
+    actor.advanced.clear()
+    late = actor.publish("t", "y", copies=copies)
+    actor.step(Synced(ticket, advanced))
+    assert set(actor.receipts) == {early}
+    stage.run()
+    assert set(actor.receipts) == {early, late}
 
 
 @pytest.mark.req("SDK-01")

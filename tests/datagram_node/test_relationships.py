@@ -142,6 +142,7 @@ def test_what_is_known_is_bounded_and_neighbours_are_forgotten_last() -> None:
     assert known == [*range(10), 38, 39]
 
 
+@pytest.mark.req("EMC-11")
 def test_ten_at_least() -> None:
     with pytest.raises(UsageError, match="at least 10 relationships"):
         Relationships[str](9)

@@ -43,6 +43,7 @@ def linked(*others: NodeState) -> tuple[Exchange, Table]:
     return talk, table
 
 
+@pytest.mark.req("MSH-05")
 def test_a_new_link_is_told_everything_in_short_and_this_node_in_full() -> None:
     talk, _ = exchange(state("x"), state("y", 4))
     assert gossip(talk.open(P, ME)) == Gossip((state("x").digest, state("y", 4).digest), (state("me"),))

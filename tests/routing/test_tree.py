@@ -119,6 +119,7 @@ def test_nodes_that_are_not_in_the_view() -> None:
     assert topology.path(a, a) == (a,)
 
 
+@pytest.mark.req("MSH-02", "SEC-06")
 def test_a_link_needs_both_ends() -> None:
     a, b, c = map(NodeId, "abc")
     topology = Topology({a: [b, c, a], b: [a, a], c: []})

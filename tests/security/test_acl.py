@@ -97,7 +97,7 @@ def acl(publish: str = "", subscribe: str = "", admin: bool = False) -> Acl:
         ("", "weft.decisions", False),
     ],
 )
-@pytest.mark.req("SEC-02")
+@pytest.mark.req("SEC-02", "SEC-03")
 def test_publishing(rights: str, topic: str, allowed: bool) -> None:
     assert acl(publish=rights).may_publish(parse_topic(topic)) is allowed
     assert acl(publish=rights, subscribe=">", admin=True).may_publish(parse_topic(topic)) is allowed
@@ -129,7 +129,7 @@ def test_publishing(rights: str, topic: str, allowed: bool) -> None:
         ("", f"weft.*.{ME}.{ID}", False),
     ],
 )
-@pytest.mark.req("SEC-02")
+@pytest.mark.req("SEC-02", "SEC-03")
 def test_subscribing(rights: str, pattern: str, allowed: bool) -> None:
     assert acl(subscribe=rights).may_subscribe(parse_pattern(pattern)) is allowed
     assert acl(subscribe=rights, publish=">", admin=True).may_subscribe(parse_pattern(pattern)) is allowed
@@ -142,6 +142,35 @@ def test_what_belongs_to_somebody_is_read_by_its_owner_and_by_who_administers(ki
     assert not acl(publish=">", subscribe=">").may_subscribe(theirs)
     assert acl(admin=True).may_subscribe(theirs)
     assert not Acl("a caller without a name", subscribe=(parse_pattern(">"),)).may_subscribe(theirs)
+
+
+@pytest.mark.req("SEC-03")
+@pytest.mark.parametrize(
+    ("publish", "subscribe", "refused"),
+    [
+        ("x.y", "x.z", ""),
+        ("x.*", "x.>", ""),
+        ("x.>", "x.y", "publish"),
+        ("x.y", ">", "subscribe"),
+        ("x.y", "weft.groups.>", "subscribe"),
+        ("weft.>", "x.y", "publish"),
+    ],
+)
+def test_nobody_gives_more_than_they_have(publish: str, subscribe: str, refused: str) -> None:
+    giver = acl("x.*", "x.>", admin=True)
+    given = (parse_pattern(publish),), (parse_pattern(subscribe),)
+    if not refused:
+        giver.check_give(*given)
+        return
+    with pytest.raises(NotAllowed, match=f"not allowed to give the right to {refused}") as caught:
+        giver.check_give(*given)
+    assert caught.value.cause is Cause.ADMIN
+
+
+@pytest.mark.req("SEC-03")
+def test_who_does_not_administer_gives_nothing() -> None:
+    with pytest.raises(NotAllowed, match="not allowed to make keys"):
+        acl(">", ">").check_give((), ())
 
 
 @pytest.mark.req("SEC-03")

@@ -341,7 +341,7 @@ def test_only_so_many_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     run(story())
 
 
-@pytest.mark.req("SEC-02")
+@pytest.mark.req("SEC-02", "SEC-04")
 def test_guessing_is_slowed_down_by_key_and_source_and_does_not_hold_up_those_who_are_known(tmp_path: Path) -> None:
     async def story() -> None:
         record, key = create_key(tmp_path, BILLING, ENTROPY, 0)

@@ -221,6 +221,11 @@ def test_the_command_refuses_unknown_ids_and_tests_that_cannot_be_collected(proj
     assert unknown.returncode == 2
     assert unknown.stderr == "unknown requirement 'WIN-77', carried by tests/test_doors.py::TestWords::test_words\n"
 
+    tests.write_text("import pytest\npytest.skip('no hands', allow_module_level=True)\n" + TESTS)
+    hidden = ask(project)
+    assert hidden.returncode == 2
+    assert "test_doors.py: a file must not skip itself as a whole" in hidden.stderr
+
     tests.write_text("import nowhere_to_be_found\n")
     broken = ask(project)
     assert broken.returncode == 2

@@ -23,8 +23,12 @@ class LoopThread:
     threads can still run.
     """
 
-    def __init__(self, on_exit: Callable[[], None]) -> None:
-        self._loop = asyncio.new_event_loop()
+    def __init__(
+        self,
+        on_exit: Callable[[], None],
+        new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+    ) -> None:
+        self._loop = new_loop()
         self._thread = threading.Thread(target=self._run, name="weft client", daemon=True)
         self._on_exit = on_exit
         self._thread.start()

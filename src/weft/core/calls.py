@@ -7,8 +7,8 @@
 3. A request is given to one server at most. As long as it was given to none, it may go to another node; after that the
    asker hears of whatever happens, and nobody else gets it.
 4. Frames go from node to node along the shortest paths. Nothing of a call is in any log, and a frame that is lost with
-   a link is lost: the asker's node notices when the link was its own or the server's node is out of reach, and
-   the time that the asker has given is over some time in any case.
+   a link is lost: the asker's node notices when the link was its own or the server's node is out of reach, and is told
+   by the nodes in between of links of theirs (``passing``).
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from weft.core.call_messages import (
     Took,
     TookReplies,
 )
+from weft.core.passing import Passing
 from weft.core.routes import Routes
 from weft.limits import MIB
 from weft.model import NodeId, Pattern, Topic
@@ -127,6 +128,7 @@ class Calls:
         self._slots: dict[tuple[NodeId, Topic], int] = {}  # as other nodes have last said
         self._outside: Counter[tuple[NodeId, Topic]] = Counter()  # calls of ours that nodes have
         self._turns: OrderedDict[Topic, dict[NodeId, float]] = OrderedDict()
+        self._passing = Passing()
         self._deadlines: list[tuple[float, NodeId, int]] = []  # of calls, some of which are over
 
     # --- what there is to see ------------------------------------------------------------------------------------
@@ -326,8 +328,9 @@ class Calls:
     def _lose(self, numbers: Iterable[int], detail: str) -> Effects:
         effects: Effects = []
         for number in list(numbers):
+            at = self._asked[number].at
             self._forget(number)
-            effects.append(CallFailed(number, CallFault.LOST, detail))
+            effects += [*self._to(at, number, Cancel()), CallFailed(number, CallFault.LOST, detail)]
         return effects
 
     # --- serving -------------------------------------------------------------------------------------------------
@@ -471,7 +474,7 @@ class Calls:
 
     def _received(self, frame: CallFrame, now_s: float) -> Effects:
         if frame.target != self._me:
-            return self._pass_on(frame)
+            return self._pass_on(frame, now_s)
         key = CallKey(frame.source, frame.number)
         match frame.body:
             case Question() as question:
@@ -512,8 +515,7 @@ class Calls:
         if frame.index < asked.replies:
             return []
         if frame.index > asked.replies:
-            lost = self._lose([frame.number], "a reply was lost on its way")
-            return [*lost, *self._to(frame.source, frame.number, Cancel())]
+            return self._lose([frame.number], "a reply was lost on its way")
         asked.replies += 1
         if reply.last:
             self._forget(frame.number)
@@ -538,9 +540,10 @@ class Calls:
         self._come_back(asked)
         return self._place(number, asked)
 
-    def _pass_on(self, frame: CallFrame) -> Effects:
+    def _pass_on(self, frame: CallFrame, now_s: float) -> Effects:
         hop = self.next_hop(frame.target)
         if hop is not None and frame.hops < CALL_HOPS_MAX:
+            self._passing.pass_on(frame, hop, now_s)
             return [SendCall(hop, replace(frame, hops=frame.hops + 1))]
         back = self.next_hop(frame.source)
         if not isinstance(frame.body, Question) or back is None:
@@ -556,7 +559,11 @@ class Calls:
         """What went there may have arrived or not."""
         self._links.discard(peer)
         lost = [number for number, asked in self._asked.items() if asked.via == peer]
-        return self._lose(lost, f"the link to {peer} broke")
+        effects = self._lose(lost, f"the link to {peer} broke")
+        for frame in self._passing.link_down(peer):
+            back = self.next_hop(frame.target)
+            effects += [] if back is None else [SendCall(back, frame)]
+        return effects
 
     def mesh_changed(self) -> Effects:
         """Calls with nodes that are out of reach come to nothing."""

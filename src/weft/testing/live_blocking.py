@@ -1,10 +1,12 @@
-"""The mesh for tests without asyncio: the same, on a thread of its own."""
+"""The mesh for tests without asyncio: the same, on a thread of its own, and on the event loop of ``weft up``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
+
+import uvloop
 
 from weft.client import blocking as sdk
 from weft.client.loop_thread import LoopThread
@@ -25,7 +27,7 @@ class BlockingMesh:
         self._thread: LoopThread
 
     def __enter__(self) -> Self:
-        self._thread = LoopThread(self._stop)
+        self._thread = LoopThread(self._stop, uvloop.new_event_loop)
         try:
             self._thread.run(self._mesh.__aenter__())
         except BaseException:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from weft.errors import UsageError
+from weft.wire.reject import REASONS
 
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -23,6 +24,8 @@ Bytes = npt.NDArray[np.uint8]
 
 BLOCK_ROWS = 8192  # a block's working arrays stay in the second-level cache
 PADDING_BYTES = 64  # the largest fixed field; gathers at the last byte stay inside the buffer
+# Made once: each pa.array of a Python sequence looks for pandas, which takes longer than a small column.
+REASON_NAMES: Final = pa.array([str(reason) for reason in REASONS])
 # Not kind.to_pandas_dtype(): older Arrows import pandas for it.
 _NUMPY = {
     pa.int8(): np.int8,

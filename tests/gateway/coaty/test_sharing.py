@@ -76,6 +76,7 @@ def test_every_namespace_has_a_group_of_its_own(namespace: str) -> None:
     assert len({group_of(namespace, "i"), group_of(namespace + "x", "i"), group_of(namespace, "j")}) == 3
 
 
+@pytest.mark.req("COA-12")
 def test_marks_tell_meshes_apart() -> None:
     seqno = marked(mark_of("mesh"), "event")
     assert seqno == marked(mark_of("mesh"), "event") != marked(mark_of("mesh"), "another")

@@ -63,6 +63,7 @@ def test_verified_events_become_mesh_events_and_the_rest_goes_to_the_quarantine(
             bad = forged(SENSOR.event(at_s=now_s()))
             device.send(bad)
             device.send(b"junk")
+            device.send(b"\x20 of EMM-C, by its first bits")
             events = await here.events("emm.>", 2)
             assert {(event.topic, event.payload) for event in events} == {
                 ("emm.plant.temp", b"21.5"),
@@ -72,13 +73,14 @@ def test_verified_events_become_mesh_events_and_the_rest_goes_to_the_quarantine(
                 assert event.headers is not None
                 assert event.headers["emm-verdict"] == "verified"
                 assert event.headers["emm-source"] == f"127.0.0.1:{device.getsockname()[1]}"
-            refused = await here.events(QUARANTINE_TOPIC, 2)
-            assert {(event.payload, event.headers["emm-reject"]) for event in refused if event.headers} == {
-                (bad, "bad-hmac"),
-                (b"junk", "protocol"),
+            refused = [(event.payload, event.headers or {}) for event in await here.events(QUARANTINE_TOPIC, 3)]
+            assert {(payload, each["emm-protocol"], each["emm-reject"]) for payload, each in refused} == {
+                (bad, "emm", "bad-hmac"),
+                (b"junk", "neither", "protocol"),
+                (b"\x20 of EMM-C, by its first bits", "emm-c", "length-mismatch"),
             }
             told = generate_latest(here.node.registry).decode()
-            assert 'weft_datagrams_total{fate="received"} 4.0' in told
+            assert 'weft_datagrams_total{fate="received"} 5.0' in told
             assert 'weft_datagrams_rejected_total{reason="bad-hmac"} 1.0' in told
 
     asyncio.run(story())

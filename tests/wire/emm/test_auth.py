@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from typing import Any
 from uuid import UUID
 
@@ -74,6 +75,21 @@ def test_any_changed_byte_is_noticed(data: st.DataObject) -> None:
     packet[data.draw(st.integers(0, len(packet) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(BadPacket):
         authenticate(parse_untrusted(bytes(packet)), store())
+
+
+@pytest.mark.req("EMM-14")
+def test_hmacs_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole codes, by the function that is made for it, whether they fit or not."""
+    compare, compared = hmac.compare_digest, list[tuple[int, int, bool]]()
+
+    def noted(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other), compare(one, other)))
+        return compared[-1][2]
+
+    monkeypatch.setattr(hmac, "compare_digest", noted)
+    authenticate(coded(), store())
+    assert refusal(coded(secret=b"x" * 32), store()) is Reject.BAD_HMAC
+    assert compared == [(32, 32, True), (32, 32, False)]
 
 
 @pytest.mark.req("EMM-15")

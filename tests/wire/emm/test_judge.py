@@ -73,6 +73,27 @@ def test_a_forgery_does_not_poison_the_cache() -> None:
 
 
 @pytest.mark.req("EMM-19")
+def test_a_forged_signature_does_not_poison_the_cache() -> None:
+    key = SigningKey(b"k" * 32)
+    trust = TrustStore()
+    trust.add_public_key(NODE, b"key1", key.public_key)
+    node, signer = Judge(trust), Credentials(b"key1", signing_key=key)
+    forged = bytearray(event(9, signer=signer))
+    forged[-1] ^= 1
+    assert refusal(node, bytes(forged)) is Reject.BAD_SIGNATURE
+    node.receive_datagram(event(9, signer=signer), HERE, NOW)
+
+
+@pytest.mark.req("EMM-19", "EMM-20")
+def test_a_packet_that_is_dated_ahead_is_remembered_for_as_long_as_it_counts_as_fresh() -> None:
+    node = judge()
+    node.receive_datagram(event(1, NOW + 100), HERE, NOW)
+    assert refusal(node, event(1, NOW + 100), now_s=NOW + 301) is Reject.REPLAY
+    assert refusal(node, event(1, NOW + 100), now_s=NOW + 400) is Reject.REPLAY
+    assert refusal(node, event(1, NOW + 100), now_s=NOW + 401) is Reject.STALE
+
+
+@pytest.mark.req("EMM-19")
 def test_without_a_node_id_the_source_stands_in() -> None:
     node = judge(unsigned_allowed=True)
     anonymous = build(draft_event(1, int(NOW), "n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import zlib
 from uuid import UUID
 
@@ -98,6 +99,22 @@ def test_bombs_and_broken_streams() -> None:
     garbled = bytearray(good)
     garbled[19] ^= 0xFF
     assert refusal(bytes(garbled)) is Reject.COMPRESSION
+
+
+@pytest.mark.req("EMM-24")
+def test_a_bomb_takes_no_more_memory_than_the_limit() -> None:
+    """Where larger packets are allowed, one could inflate to 16 MB."""
+    rules = Rules(packet_bytes_max=20_000)
+    packet = parse_untrusted(compressed(b"\0" * 16_000_000), rules)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadPacket) as caught:
+            unseal_untrusted(packet, rules=rules)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert caught.value.reason is Reject.BOMB
+    assert peak_bytes < 4 * rules.inflated_bytes_max
 
 
 @pytest.mark.req("EMM-24")

@@ -28,7 +28,7 @@ BYE = "00000004 01 000000"
 A = Operation("a")
 
 
-@pytest.mark.req("EXM-01")
+@pytest.mark.req("EXM-01", "EXM-03")
 def test_a_whole_conversation_byte_for_byte() -> None:
     talk = Transcript()
     talk.us(

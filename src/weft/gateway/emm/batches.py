@@ -8,13 +8,16 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from weft.gateway.emm.rows import Accepted, Header, Rejected, headers_column, same_text
+from weft.gateway.emm.rows import Accepted, Header, Rejected, headers_column
 from weft.model import SCHEMA, Batch, Topic
 from weft.model.batch_schema import HEADERS_TYPE
 from weft.model.traces import SpanRef
+from weft.wire.datagram import protocol_of_untrusted
+from weft.wire.reject import BadPacket
 
 # Headers are mostly the same from event to event: a third of the bytes, and the log writes faster than without.
 COMPRESSION: Final = "lz4"
+NEITHER: Final = "neither"  # of the two protocols
 
 
 def batches(
@@ -59,7 +62,7 @@ def quarantined(rejected: Sequence[Rejected], unix_s: float) -> Batch:
     headers = {
         Header.REASON: pa.array([str(each.reason) for each in rejected], pa.string()),
         Header.SOURCE: pa.array([each.source for each in rejected], pa.string()),
-        Header.PROTOCOL: same_text("emm", len(rejected)),
+        Header.PROTOCOL: pa.array([_protocol(each.data) for each in rejected], pa.string()),
     }
     rows = pa.RecordBatch.from_arrays(
         [
@@ -71,3 +74,10 @@ def quarantined(rejected: Sequence[Rejected], unix_s: float) -> Batch:
         schema=SCHEMA,
     )
     return Batch.from_arrow(rows, compression=COMPRESSION)
+
+
+def _protocol(datagram: bytes) -> str:
+    try:
+        return str(protocol_of_untrusted(datagram))
+    except BadPacket:
+        return NEITHER

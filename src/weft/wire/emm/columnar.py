@@ -16,14 +16,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from weft.wire.columns import Block, Mask, Positions, binary_column, blocks, fixed_column, nullify, number_column
+from weft.wire.columns import (
+    REASON_NAMES,
+    Block,
+    Mask,
+    Positions,
+    binary_column,
+    blocks,
+    fixed_column,
+    nullify,
+    number_column,
+)
 from weft.wire.emm.canonical import canonical_prefix_bytes
 from weft.wire.emm.columnar_walk import SLOTS, Walked, walk
 from weft.wire.emm.fields import DEFAULT_RULES, SIZES, EventType, Field, Profile, Rules
 from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import parse_untrusted
 from weft.wire.emm.values import join_chunks
-from weft.wire.reject import OK, REASONS, BadPacket, Reject
+from weft.wire.reject import OK, BadPacket, Reject
 from weft.wire.tlv import HEAD_BYTES
 
 # ``event_name`` to ``json_value`` are the first data field of their type; ``value_count`` says how many there are.
@@ -57,7 +67,6 @@ _FIXED = {
     "hmac": Field.HMAC,
     "signature": Field.SIGNATURE,
 }
-_REASON_NAMES = pa.array([str(reason) for reason in REASONS])
 
 
 class _Object(msgspec.Struct):
@@ -211,7 +220,7 @@ def _signed_bytes(block: Block, walked: Walked) -> Positions:
 def _reject_column(walked: Walked, good: Mask) -> pa.Array:
     if good.all():
         return pa.nulls(len(good), pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(walked.rejects, mask=good), _REASON_NAMES).dictionary_decode()
+    return pa.DictionaryArray.from_arrays(pa.array(walked.rejects, mask=good), REASON_NAMES).dictionary_decode()
 
 
 def _replace_rows(fast: pa.RecordBatch, block: Block, rows: npt.NDArray[np.int64], rules: Rules) -> pa.RecordBatch:

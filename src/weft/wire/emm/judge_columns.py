@@ -12,9 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from weft.wire.columns import BLOCK_ROWS, Bytes, Mask, Positions, cells, numbers, raw_bytes, side_by_side, valid
+from weft.wire.columns import Bytes, Mask, Positions, cells, numbers, raw_bytes, valid
 from weft.wire.emm.auth import Verdict, check_signature, is_signed
 from weft.wire.emm.canonical import canonical_bytes
 from weft.wire.emm.columnar import decode_column
@@ -26,11 +25,11 @@ from weft.wire.emm.replay import MARK_BYTES, SENDER_BYTES, stand_in
 from weft.wire.emm.seal import KeyFinder, no_keys, rule_for
 from weft.wire.emm.trust import TrustStore
 from weft.wire.hmacs import DIGEST_BYTES, Prepared, digests, prepared
-from weft.wire.reject import CODES, OK, REASONS, BadPacket, Reject
+from weft.wire.judged import JudgedBlock
+from weft.wire.reject import CODES, BadPacket, Reject
 from weft.wire.seen import Seen
 
 HMAC_KEYS_KEPT_MAX: Final = 10_000  # prepared HMAC keys, 500 bytes each
-REASON_NAMES: Final = pa.array([str(reason) for reason in REASONS])
 VERDICTS: Final = tuple(Verdict)
 VERIFIED, UNVERIFIED_IDENTITY, UNSIGNED = (
     VERDICTS.index(verdict) for verdict in (Verdict.VERIFIED, Verdict.UNVERIFIED_IDENTITY, Verdict.UNSIGNED)
@@ -41,42 +40,16 @@ Signed = tuple[bytes, bytes]  # a signature with its message behind it, and the 
 SignatureCheck = Callable[[Sequence[Signed]], Sequence[bool]]
 
 
-class JudgedRows:
-    """Datagrams in the order in which they arrived: what the codec says of each, and what is thought of it.
-
-    ``codes`` are places in ``REASONS``, or ``OK``. ``verdicts`` are places in ``VERDICTS``; of rows that are
-    ``waiting``, what the verdict is if the signature fits. ``opened`` has the packets that were sealed.
-    """
+class JudgedRows(JudgedBlock):
+    """A block of EMM. ``verdicts`` are places in ``VERDICTS``; of rows that are ``waiting``, what the verdict is if the
+    signature fits. ``opened`` has the packets that were sealed."""
 
     def __init__(self, datagrams: pa.BinaryArray, sources: pa.StringArray, rules: Rules) -> None:
-        assert 0 < len(datagrams) <= BLOCK_ROWS, "one block of the codec"
-        self.columns: pa.RecordBatch
-        (self.columns,) = decode_column(datagrams, rules).to_batches()
+        super().__init__(datagrams, decode_column(datagrams, rules))
         self.sources = sources
-        self.codes = np.full(len(datagrams), OK, np.int8)
         self.verdicts = np.full(len(datagrams), VERIFIED, np.int8)
-        self.waiting = np.zeros(len(datagrams), np.bool_)
         self.opened: dict[int, Packet] = {}
-        rejects = self.columns.column("reject")
-        if rejects.null_count < len(rejects):
-            known = pc.index_in(rejects, REASON_NAMES)
-            self.codes = known.fill_null(OK).to_numpy(zero_copy_only=False).astype(np.int8)
         self._rules = rules
-        self._data, self._offsets = side_by_side(datagrams)
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    @property
-    def good(self) -> Mask:
-        """Not refused so far."""
-        good: Mask = self.codes == OK
-        return good
-
-    @property
-    def accepted(self) -> Mask:
-        """Good, and nothing more to ask."""
-        return self.good & ~self.waiting
 
     @property
     def sealed(self) -> Mask:
@@ -88,19 +61,11 @@ class JudgedRows:
 
     def packet(self, row: int) -> Packet:
         """A well-formed row, read once more: for the few that arrays are no help with."""
-        return parse_untrusted(self._data[self._offsets[row] : self._offsets[row + 1]], self._rules)
+        return parse_untrusted(self.datagram(row), self._rules)
 
     def chosen(self, rows: Positions) -> pa.RecordBatch:
         """The columns of these rows, which are in order and none twice."""
         return self.columns if len(rows) == len(self) else self.columns.take(pa.array(rows))
-
-    def refuse(self, rows: Mask, reason: Reject) -> None:
-        """Unless something else was wrong with them before."""
-        self.codes[rows & self.good] = CODES[reason]
-
-    def refuse_row(self, row: int, reason: Reject) -> None:
-        if self.codes[row] == OK:
-            self.codes[row] = CODES[reason]
 
     def fresh_at_s(self) -> npt.NDArray[np.uint64]:
         """The times that freshness is judged by (EMM-20)."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from weft.limits import EMC_PACKET_BYTES_MAX
-from weft.wire.columns import Block, Mask, Positions, binary_column, blocks, nullify, number_column
+from weft.wire.columns import REASON_NAMES, Block, Mask, Positions, binary_column, blocks, nullify, number_column
 from weft.wire.emm_compact.body import NOTIFICATION_HEAD_BYTES, expiry_s_of, node_id_of
 from weft.wire.emm_compact.codes import PRIORITY_BASE, EventType, FieldType, Format, Priority, label
 from weft.wire.emm_compact.columnar_text import not_text
@@ -50,8 +50,6 @@ Heads = npt.NDArray[np.uint64]  # eight header bytes as one number each
 GOOD: Final = 0
 CODES: Final = {reason: code for code, reason in enumerate(Reject, start=1)}
 
-# Made once: each pa.array of a Python sequence looks for pandas, which takes longer than a small column.
-REASON_NAMES: Final = pa.array([str(reason) for reason in Reject])
 TYPE_NAMES: Final = pa.array([label(code) for code in EventType])
 PRIORITY_NAMES: Final = pa.array([label(code) for code in Priority])
 FORMAT_NAMES: Final = pa.array([label(code) for code in Format])

@@ -11,11 +11,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from weft.wire.columns import BLOCK_ROWS, Bytes, Mask, Positions, numbers, side_by_side
+from weft.wire.columns import Bytes, Mask, Positions, numbers, valid
 from weft.wire.emm_compact.auth import KeyRing, verify_untrusted
-from weft.wire.emm_compact.columnar import REASON_NAMES, SIGNATURE_SIZES, decode_column
+from weft.wire.emm_compact.columnar import SIGNATURE_SIZES, decode_column
 from weft.wire.emm_compact.header import HEADER_BYTES, TYPE_MASK
 from weft.wire.emm_compact.judge import (
     DEFAULT_TERMS,
@@ -30,7 +29,8 @@ from weft.wire.emm_compact.judge import (
 from weft.wire.emm_compact.numbering import EPOCHS
 from weft.wire.emm_compact.packet import SIGNATURE_AT, decode_untrusted
 from weft.wire.hmacs import DIGEST_BYTES, Prepared, digests, prepared
-from weft.wire.reject import CODES, OK, BadPacket, Reject
+from weft.wire.judged import JudgedBlock
+from weft.wire.reject import CODES, BadPacket, Reject
 from weft.wire.seen import Seen
 
 NO_TYPE: Final = -1  # of rows that were refused for their form
@@ -39,42 +39,15 @@ SIZE_BY_TYPE: Final = SIGNATURE_SIZES.astype(np.int64)
 Times = float | npt.NDArray[np.float64]
 
 
-class JudgedRows:
-    """Datagrams in the order in which they arrived: what the codec says of each, and what is thought of it.
-
-    ``codes`` are places in ``wire.reject.REASONS``, or ``OK``; ``types`` are event types.
-    """
+class JudgedRows(JudgedBlock):
+    """A block of EMM-C. ``types`` are event types."""
 
     def __init__(self, datagrams: pa.BinaryArray) -> None:
-        assert 0 < len(datagrams) <= BLOCK_ROWS, "one block of the codec"
-        self.columns: pa.RecordBatch
-        (self.columns,) = decode_column(datagrams).to_batches()
-        known = pc.index_in(self.columns.column("reject"), REASON_NAMES)
-        self.codes = known.fill_null(OK).to_numpy(zero_copy_only=False).astype(np.int8)
-        self.waiting = np.zeros(len(datagrams), np.bool_)
-        self._data, self._offsets = side_by_side(datagrams)
+        super().__init__(datagrams, decode_column(datagrams))
         self._bytes = np.frombuffer(self._data, np.uint8)
         self.types = np.full(len(datagrams), NO_TYPE, np.int8)
         good = self.good
         self.types[good] = (self._bytes[self._offsets[:-1][good]] & TYPE_MASK).astype(np.int8)
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    @property
-    def good(self) -> Mask:
-        """Not refused so far."""
-        good: Mask = self.codes == OK
-        return good
-
-    @property
-    def accepted(self) -> Mask:
-        """Good, and nothing more to ask."""
-        return self.good & ~self.waiting
-
-    def refuse(self, rows: Mask, reason: Reject) -> None:
-        """Unless something else was wrong with them before."""
-        self.codes[rows & self.good] = CODES[reason]
 
     @cached_property
     def marks(self) -> Bytes:
@@ -101,9 +74,6 @@ class JudgedRows:
         counts = np.where(np.arange(DIGEST_BYTES) < SIZE_BY_TYPE[self.types[rows]][:, None], 0xFF, 0).astype(np.uint8)
         found = self.marks[rows, SIGNATURE_IN_MARK : SIGNATURE_IN_MARK + DIGEST_BYTES]
         return found, counts
-
-    def datagram(self, row: int) -> bytes:
-        return self._data[self._offsets[row] : self._offsets[row + 1]]
 
     def _at(self, rows: Positions, at: int, size: int) -> Bytes:
         """The same bytes of each row, which are well formed."""
@@ -144,7 +114,7 @@ class ColumnJudge:
             try:
                 verify_untrusted(decode_untrusted(rows.datagram(row)), self._ring)
             except BadPacket as error:
-                rows.codes[row] = CODES[error.reason]
+                rows.refuse_row(row, error.reason)
         self._admit(rows, candidates, np.ones(len(rows), np.bool_), now_s)
         return rows
 
@@ -165,7 +135,7 @@ class ColumnJudge:
         rows.refuse(-ages_s > self._terms.skew_s_max, Reject.FUTURE)
         hints = rows.columns.column("expiry_s")
         if hints.null_count < len(hints):
-            rows.refuse(hints.is_valid().to_numpy(zero_copy_only=False) & (ages_s > numbers(hints)), Reject.EXPIRED)
+            rows.refuse(valid(hints) & (ages_s > numbers(hints)), Reject.EXPIRED)
 
     def _check_group(self, rows: JudgedRows, checked: Positions) -> None:
         """Any of the group keys will do; packets that the newest did not make are tried with the one before."""

@@ -74,6 +74,7 @@ def test_a_new_neighbour_hears_what_we_want() -> None:
     assert router.topics == ("one", "two")
 
 
+@pytest.mark.req("COA-01", "COA-09")
 def test_neighbours_hear_of_changes_once() -> None:
     router = node(subscribed=False, neighbours=(A, B))
     assert router.subscribe("t") == [Send((A.peer, B.peer), wants("t"))]

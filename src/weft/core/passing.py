@@ -1,0 +1,59 @@
+"""Requests of others on their way over this node (CON-04): when the link that one went on by breaks, its asker hears.
+
+Neither the asker's node nor the server's has a part in such a link, and both may still reach each other, so nobody
+else would tell. Whether the request had arrived, or its reply was under way, is not known: the asker is told that it is
+lost.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from weft.core.call_messages import CallFault, CallFrame, CallKey, Cancel, Question, Refusal, Reply
+from weft.model import NodeId
+
+CALLS_PASSING_MAX: Final = 16_384  # of 300 bytes or so; of those that came before these, the time-out tells
+
+
+class Passed(NamedTuple):
+    """``target`` has the request, or will; it went on to ``hop``. After ``until_s`` nobody waits for it."""
+
+    target: NodeId
+    hop: NodeId
+    until_s: float
+
+
+class Passing:
+    """Those that are not over yet, as far as can be seen here: an answer may take another way."""
+
+    def __init__(self) -> None:
+        self._passed: OrderedDict[CallKey, Passed] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._passed)
+
+    def pass_on(self, frame: CallFrame, hop: NodeId, now_s: float) -> None:
+        match frame.body:
+            case Question(timeout_s=timeout_s):
+                self._passed[CallKey(frame.source, frame.number)] = Passed(frame.target, hop, now_s + timeout_s)
+                self._forget_oldest(now_s)
+            case Cancel():
+                self._passed.pop(CallKey(frame.source, frame.number), None)
+            case Refusal() | Reply(last=True):
+                self._passed.pop(CallKey(frame.target, frame.number), None)
+            case _:
+                pass
+
+    def link_down(self, peer: NodeId) -> list[CallFrame]:
+        """What to tell askers, in the name of the nodes that they asked: those are who they wait for."""
+        lost = [key for key, passed in self._passed.items() if passed.hop == peer]
+        refusal = Refusal(CallFault.LOST, f"a link to {peer} broke on its way")
+        return [CallFrame(self._passed.pop(key).target, key.origin, key.number, refusal) for key in lost]
+
+    def _forget_oldest(self, now_s: float) -> None:
+        while self._passed:
+            oldest = next(iter(self._passed))
+            if self._passed[oldest].until_s > now_s and len(self._passed) <= CALLS_PASSING_MAX:
+                return
+            del self._passed[oldest]
