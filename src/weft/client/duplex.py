@@ -74,10 +74,18 @@ class Duplex(Generic[Q, R]):
             data = await self.call.read()
         except RpcError as error:
             raise error_of_call(error, node=self.address) from None
-        return None if data is None else parsed_untrusted(self._reply_type, data, self.address)
+        return None if data is None else self.parsed_untrusted(data)
 
     async def deliver_to(self, take: Callable[[R], None]) -> None:
         """Hand over every message as it comes, until the stream ends. What ``take`` raises ends it, too."""
+        await self.deliver_bytes_to(lambda data: take(self.parsed_untrusted(data)))
+
+    def parsed_untrusted(self, data: bytes) -> R:
+        """A message of the node; raise only BadNode."""
+        return parsed_untrusted(self._reply_type, data, self.address)
+
+    async def deliver_bytes_to(self, take: Callable[[bytes], None]) -> None:
+        """The same with messages as they came."""
         failure: BaseException | None = None
 
         def take_untrusted(data: bytes) -> None:
@@ -85,7 +93,7 @@ class Duplex(Generic[Q, R]):
             if failure is not None:
                 return
             try:
-                take(parsed_untrusted(self._reply_type, data, self.address))
+                take(data)
             except Exception as error:
                 failure = error
                 self.call.cancel()
