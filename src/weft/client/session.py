@@ -17,7 +17,6 @@ from weft.client.speech import Speech
 from weft.errors import WeftError
 from weft.limits import OFFSET_MAX
 from weft.model import BadBatch, Batch, Epoch, EventId, Stream
-from weft.transport.grpc.calls import ClientCall
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.deliveries import read_delivery_untrusted
 from weft.wire.mesh.streams import stream_ref
@@ -47,7 +46,7 @@ class SubscribeSession:
         self._arrived = arrived
         self._node = address
         self._queue_bytes_max = 2 * nodes.options.credit_bytes
-        self._held: ClientCall | None = None  # it is to bring no more for now
+        self._held: Duplex[pb.SubscribeRequest, pb.SubscribeReply] | None = None  # it is to bring no more for now
         self.has_delivered = False
 
     async def run(self, first: pb.SubscribeOpen, on_opened: Callable[[], None]) -> None:
@@ -108,8 +107,8 @@ class SubscribeSession:
                     self._deliver_untrusted(stream, epoch, batch, first_offset, tries)
             if self._intake.queued_bytes > self._queue_bytes_max:
                 # Only a node that does not care for credit gets here. HTTP/2's own window holds it up.
-                self._held = call.call
-                self._held.hold()
+                self._held = call
+                call.hold()
 
         await call.deliver_bytes_to(take_untrusted)
         if not self._speech.is_last:
@@ -118,8 +117,8 @@ class SubscribeSession:
     def has_taken(self) -> None:
         """The queue has become shorter."""
         if self._held is not None and self._intake.queued_bytes <= self._queue_bytes_max:
-            self._held.release()
-            self._held = None
+            held, self._held = self._held, None
+            held.go_on()
 
     def _take_untrusted(self, reply: pb.SubscribeReply) -> None:
         match reply.WhichOneof("msg"):
