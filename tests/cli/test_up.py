@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,6 +54,19 @@ def test_a_node_does_not_load_pandas(tmp_path: Path) -> None:
         mapped = Path(f"/proc/{node.process.pid}/maps").read_text()
         assert "pyarrow" in mapped
         assert "pandas" not in mapped
+
+
+def test_arrow_works_from_its_first_array_on_where_pandas_is_kept_out() -> None:
+    """Gateways make theirs while a node starts."""
+    script = """
+from weft.cli.serving import _without_pandas
+with _without_pandas():
+    import pyarrow
+    print(pyarrow.array(["x"]).to_pylist())
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=END_TIMEOUT_S, check=False)
+    assert done.stdout == "['x']\n", done.stderr
 
 
 def test_the_data_of_another_node_is_not_touched(weft: Weft, tmp_path: Path) -> None:
