@@ -14,7 +14,7 @@ from weft.transport.peers.member_messages import (
     state_message,
 )
 from weft.wire.mesh import mesh_pb2 as pb
-from weft.wire.mesh.deliveries import read_delivery_untrusted
+from weft.wire.mesh.deliveries import read_delivery_untrusted, read_fetched_untrusted
 from weft.wire.mesh.errors import BadMeshMessage
 from weft.wire.mesh.features import Feature, Hello, read_hello_untrusted
 from weft.wire.mesh.frames import read_peer_message_untrusted, write_peer_message
@@ -61,6 +61,16 @@ _DELIVERED = [
 ]
 
 
+def fetched(data: bytes) -> None:
+    """Likewise, of a fetch."""
+    found = read_fetched_untrusted(data)
+    if found is not None:
+        reply = pb.FetchReply.FromString(data)
+        wanted = reply.fetched
+        assert not reply.range and reply.WhichOneof("msg") == "fetched"
+        assert found == (list(wanted.batches), list(wanted.ranges), wanted.ranges_done, tuple(wanted.first_offsets))
+
+
 def _in_the_order_of_nodes(delivered: list[pb.StreamBatch]) -> bytes:
     """Protobuf writes the batch before the offset; nodes write it last."""
     parts = []
@@ -81,7 +91,7 @@ _TWIN = Hello(NodeId("n1"), life=Life(1, b"r" * 16), heard=_HEARD, other=OtherLi
 _SAID = NodeState(NodeId("n1"), 1, 1, Epoch(1), addresses=("h:1",), neighbours=(NodeId("n2"),))
 _STATE = replace(_SAID, signed=Signed(state_message(_SAID).SerializeToString(), _HEARD.signature))
 
-TARGETS = {"mesh-frame": frame, "mesh-delivery": delivery}
+TARGETS = {"mesh-frame": frame, "mesh-delivery": delivery, "mesh-fetched": fetched}
 SEEDS = {
     "mesh-frame": [
         write_peer_message(PeerMessage(handshake=Hello(NodeId("n1"), frozenset(Feature), "prod").to_message())),
@@ -94,5 +104,11 @@ SEEDS = {
         _in_the_order_of_nodes(_DELIVERED),
         _in_the_order_of_nodes(_DELIVERED[1:]),
         pb.SubscribeReply(delivery=pb.Delivery(batches=_DELIVERED)).SerializeToString(),
+    ],
+    "mesh-fetched": [
+        pb.FetchReply(
+            fetched=pb.FetchedBatches(batches=[b"b" * 200, b"c"], ranges=[0, 300], ranges_done=301)
+        ).SerializeToString(),
+        pb.FetchReply(fetched=pb.FetchedBatches(batches=[b"b"], first_offsets=[1])).SerializeToString(),
     ],
 }

@@ -29,7 +29,7 @@ from weft.transport.clients.values import (
     read_start_untrusted,
 )
 from weft.wire.mesh import mesh_pb2 as pb
-from weft.wire.mesh.deliveries import read_delivery_untrusted
+from weft.wire.mesh.deliveries import read_delivery_untrusted, read_fetched_untrusted
 from weft.wire.mesh.streams import stream_ref
 
 PLACE = pb.StreamPosition(stream=pb.StreamRef(topic="t", origin="a", epoch=3), next_offset=4)
@@ -157,11 +157,13 @@ def test_fetched_batches_are_what_protobuf_would_write(batches: list[bytes]) -> 
     wanted = pb.FetchReply(fetched=pb.FetchedBatches(batches=list(map(shown, batches))))
     head, rest = fetched_parts(batches)
     assert head + rest == wanted.SerializeToString()
+    assert read_fetched_untrusted(head + rest) == (list(wanted.fetched.batches), [], 0, ())
     numbers = [index * 100 for index in range(len(batches))]
     head, rest = fetched_parts(batches, numbers, 300)
     wanted.fetched.ranges.extend(numbers)
     wanted.fetched.ranges_done = 300
     assert pb.FetchReply.FromString(head + rest) == wanted
+    assert read_fetched_untrusted(head + rest) == (list(wanted.fetched.batches), numbers, 300, ())
 
 
 REF = pb.StreamRef(topic="t", origin="a", epoch=1)

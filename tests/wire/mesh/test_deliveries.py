@@ -1,4 +1,4 @@
-"""Deliveries read by hand: what nodes write, and nothing that protobuf would read otherwise."""
+"""Batches read by hand: what nodes write, and nothing that protobuf would read otherwise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from weft.limits import OFFSET_MAX
 from weft.model import Epoch, NodeId, Stream, Topic
 from weft.wire.mesh import mesh_pb2 as pb
-from weft.wire.mesh.deliveries import DeliveredBatch, read_delivery_untrusted
+from weft.wire.mesh.deliveries import DeliveredBatch, read_delivery_untrusted, read_fetched_untrusted
 
 REF = pb.StreamRef(topic="t", origin="a", epoch=3).SerializeToString()
 STREAM = b"\x0a" + bytes([len(REF)]) + REF
@@ -59,3 +59,21 @@ def test_the_greatest_offset_is_read() -> None:
     read = read_delivery_untrusted(greatest)
     assert read is not None and read[0].first_offset == OFFSET_MAX
     assert pb.SubscribeReply.FromString(greatest).delivery.batches[0].first_offset == OFFSET_MAX
+
+
+@pytest.mark.parametrize(
+    ("what", "data"),
+    [
+        ("nothing", b""),
+        ("an error", pb.FetchReply(error=pb.Error(code=1)).SerializeToString()),
+        ("columns", pb.FetchReply(fetched=pb.FetchedBatches(batches=[b"a"], first_offsets=[3])).SerializeToString()),
+        ("more behind it", pb.FetchReply(fetched=pb.FetchedBatches(batches=[b"a"]), range=1).SerializeToString()),
+        ("cut off", pb.FetchReply(fetched=pb.FetchedBatches(batches=[b"abc"])).SerializeToString()[:-1]),
+        ("a batch beyond its message", b"\x0a\x03\x0a\x05a"),
+        ("numbers beyond their field", b"\x0a\x05\x1a\x01\xff\x20\x01"),
+        ("ranges twice", b"\x0a\x06\x1a\x01\x00\x1a\x01\x00"),
+        ("a range out of range", b"\x0a\x07\x1a\x05\xff\xff\xff\xff\x7f"),
+    ],
+)
+def test_whatever_looks_otherwise_of_a_fetch_is_left_to_protobuf(what: str, data: bytes) -> None:
+    assert read_fetched_untrusted(data) is None, what

@@ -1,7 +1,8 @@
-"""Deliveries to subscribers as nodes write them, read without protobuf: there may be one for each event.
+"""Stored batches as nodes send them, read without protobuf: there may be a message for each event, and protobuf copies
+a large batch twice, into memory that is fresh each time.
 
-Only the shape is read here that nodes write: a ``SubscribeReply`` with nothing but a ``Delivery`` of batches, each of
-its fields once. Whatever looks different is protobuf's to judge.
+Only the shapes are read here that nodes write: a ``SubscribeReply`` with nothing but a ``Delivery`` of batches, and a
+``FetchReply`` with nothing but batches and of which ranges they are. Whatever looks different is protobuf's to judge.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ STREAM_TAG: Final = 1 << 3 | 2  # StreamBatch.stream
 BATCH_TAG: Final = 2 << 3 | 2  # StreamBatch.batch
 FIRST_OFFSET_TAG: Final = 3 << 3 | 0  # StreamBatch.first_offset
 TRIES_TAG: Final = 4 << 3 | 0  # StreamBatch.tries
+FETCHED_TAG: Final = 1 << 3 | 2  # FetchReply.fetched
+FETCHED_BATCH_TAG: Final = 1 << 3 | 2  # FetchedBatches.batches
+FETCHED_RANGES_TAG: Final = 3 << 3 | 2  # FetchedBatches.ranges, packed
+FETCHED_DONE_TAG: Final = 4 << 3 | 0  # FetchedBatches.ranges_done
 VARINT_BYTES_MAX: Final = 9  # of what is below 1 << 63; longer ones are protobuf's
-TRIES_MAX: Final = (1 << 32) - 1  # what the field holds
+UINT32_MAX: Final = (1 << 32) - 1  # what tries and numbers of ranges may be
 STREAMS_KEPT: Final = 4096  # about 1 MiB
 
 
@@ -37,6 +42,15 @@ class DeliveredBatch(NamedTuple):
     batch: bytes
     first_offset: int
     tries: int
+
+
+class Fetched(NamedTuple):
+    """As FetchedBatches has them, without columns."""
+
+    batches: list[bytes]
+    ranges: list[int]
+    ranges_done: int
+    first_offsets: tuple[int, ...] = ()
 
 
 def read_delivery_untrusted(data: bytes) -> list[DeliveredBatch] | None:
@@ -79,9 +93,55 @@ def _read_batch(data: bytes, at: int, end: int) -> DeliveredBatch | None:
     if data[at] != BATCH_TAG:
         return None
     size, at = _varint(data, at + 1)
-    if at + size != end or first_offset > OFFSET_MAX or tries > TRIES_MAX:
+    if at + size != end or first_offset > OFFSET_MAX or tries > UINT32_MAX:
         return None
     return DeliveredBatch(stream, epoch, data[at:end], first_offset, tries)
+
+
+def read_fetched_untrusted(data: bytes) -> Fetched | None:
+    """The batches of a reply to a fetch; None if it is something else, or looks otherwise than nodes write it."""
+    end = len(data)
+    batches: list[bytes] = []
+    ranges: list[int] | None = None
+    done: int | None = None
+    try:
+        if data[0] != FETCHED_TAG:
+            return None
+        size, at = _varint(data, 1)
+        if at + size != end:
+            return None
+        while at < end:
+            tag = data[at]
+            number, at = _varint(data, at + 1)
+            if tag == FETCHED_DONE_TAG and done is None and number <= UINT32_MAX:
+                done = number
+                continue
+            stop = at + number
+            if stop > end:
+                return None
+            if tag == FETCHED_BATCH_TAG:
+                batches.append(data[at:stop])
+            elif tag == FETCHED_RANGES_TAG and ranges is None:
+                ranges = _varints(data, at, stop)
+            else:
+                return None
+            at = stop
+    except IndexError:
+        return None
+    if ranges and max(ranges) > UINT32_MAX:
+        return None
+    return Fetched(batches, ranges or [], done or 0)
+
+
+def _varints(data: bytes, at: int, end: int) -> list[int]:
+    """Numbers one behind the other; raise IndexError if they do not end there."""
+    found = []
+    while at < end:
+        number, at = _varint(data, at)
+        found.append(number)
+    if at != end:
+        raise IndexError("a number that is too long")
+    return found
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
