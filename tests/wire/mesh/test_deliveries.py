@@ -65,7 +65,7 @@ def test_the_greatest_offset_is_read() -> None:
     ("what", "data"),
     [
         ("nothing", b""),
-        ("an error", pb.FetchReply(error=pb.Error(code=1)).SerializeToString()),
+        ("an error", pb.FetchReply(error=pb.Error(message="no")).SerializeToString()),
         ("columns", pb.FetchReply(fetched=pb.FetchedBatches(batches=[b"a"], first_offsets=[3])).SerializeToString()),
         ("more behind it", pb.FetchReply(fetched=pb.FetchedBatches(batches=[b"a"]), range=1).SerializeToString()),
         ("cut off", pb.FetchReply(fetched=pb.FetchedBatches(batches=[b"abc"])).SerializeToString()[:-1]),
