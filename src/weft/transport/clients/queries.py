@@ -67,7 +67,7 @@ class Queries:
             while not reading.is_over:
                 await holding.room()
                 caller.check()
-                pieces = reading.read(self._node.log)
+                pieces = await reading.read(self._node.log)
                 if not pieces and not request.more:
                     return
                 head, rest = reply_parts(pieces, columns, reading.number if request.more else None)

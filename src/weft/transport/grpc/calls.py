@@ -89,8 +89,8 @@ class Call:
             self.release()
 
     async def write(self, message: bytes) -> None:
-        """Done when there is room for more; RpcError when the call is over."""
-        self.write_nowait(message)
+        """It leaves at once. Done when there is room for more; RpcError when the call is over."""
+        self.write_now(message)
         await self.wait_for_room()
 
     async def wait_for_room(self) -> None:
