@@ -27,7 +27,7 @@ from weft.port.pages import (
 )
 from weft.port.topics import read_topic_untrusted, streams_of, topics_of
 from weft.port.ways import Moment
-from weft.transport.clients.fetching import RangesReading, read_ranges_untrusted, reply_parts
+from weft.transport.clients.fetching import Piece, RangesReading, read_ranges_untrusted, reply_parts
 from weft.transport.clients.values import (
     check_position_count,
     read_pattern_untrusted,
@@ -70,7 +70,7 @@ class Queries:
                 pieces = reading.read(self._node.log)
                 if not pieces and not request.more:
                     return
-                head, rest = reply_parts(pieces, columns, reading.number if request.more else None)
+                head, rest = await _reply_parts(pieces, columns, reading.number if request.more else None)
                 del pieces
                 holding.take(len(head) + len(rest))
                 call.write_nowait(rest, head)
@@ -237,6 +237,14 @@ def _first_timestamp_us(log: Log, info: StreamInfo) -> int:
 
 def _moment(moment: Moment) -> pb.TraceMoment:
     return pb.TraceMoment(at_us=moment.at_us, not_before_us=moment.not_before_us)
+
+
+async def _reply_parts(pieces: list[Piece], columns: list[str], done: int | None) -> tuple[bytes, bytes | memoryview]:
+    """Stored batches leave as they are. To take columns out of them is work for a thread: Arrow lets go of the
+    interpreter meanwhile."""
+    if columns:
+        return await asyncio.to_thread(reply_parts, pieces, columns, done)
+    return reply_parts(pieces, columns, done)
 
 
 def _columns_untrusted(names: Iterable[str]) -> list[str]:
