@@ -29,7 +29,7 @@ Handler = Callable[[ServerCall], Awaitable[None]]
 
 PORT: Final = "grpc"  # the name of its door
 CANCEL_S_MAX: Final = 5.0  # for handlers that were cancelled to end
-BEGINNINGS_MAX: Final = 32  # of calls in one turn of the loop, at 0.2 ms each; one read may bring a thousand
+BEGINNINGS_MAX: Final = 16  # of calls in one turn of the loop, at 0.4 ms each; one read may bring a thousand
 DEFECT: Final = "a defect in this server; its log says more"
 STOPPING: Final = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
 
