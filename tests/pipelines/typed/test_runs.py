@@ -137,6 +137,8 @@ def test_set_a_schema_archive_mend_it_and_replay(tmp_path: Path) -> None:
         checkpoint = "{tmp_path}/checkpoint"
         [spark]
         master = "local[2]"
+        [spark.conf]
+        "spark.sql.shuffle.partitions" = "2"
         """
     )
     state = ("--state-dir", str(tmp_path / "runs"))
