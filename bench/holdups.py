@@ -28,7 +28,7 @@ import uvloop
 from bench.figures import Figure, add_formats, report
 from rich.console import Console
 
-from tests.mesh.test_under_weft_up import token_for
+from tests.node.secured import token_from
 from tests.security.stated import record
 from tests.transport.peers.raw_peer import RawPeer
 from tests.up import RunningNode, up
@@ -296,7 +296,7 @@ def _good(at: RunningNode) -> float:
 @contextmanager
 def _second(directory: Path, first: RunningNode) -> Iterator[RunningNode]:
     enrolling = ("--peer", first.grpc, "--ca", f"https://{first.ready['ca']}", "--token", "-")
-    with up(directory / "b", *enrolling, stdin=token_for("b", directory / "a"), environ=ENVIRON) as b:
+    with up(directory / "b", *enrolling, stdin=token_from(directory / "a", "b"), environ=ENVIRON) as b:
         yield b
 
 
