@@ -12,7 +12,7 @@ STEP_CA := $(PEERS)/step-ca/$(STEP_CA_VERSION)/step-ca
 # Spark needs a Java: the machine's own, or the one of a wheel.
 EXTRAS := dev$(if $(shell command -v java),,$(shell printf ,java))
 
-.PHONY: help demo test test-again test-costs check check-all audit format bench fuzz fuzz-ports bench-peers sim soak chaos requirements docs proto blocking pictures api dist step-ca clean
+.PHONY: help demo test test-again test-costs check check-all audit format bench fuzz fuzz-ports bench-peers sim soak chaos requirements docs proto blocking pictures api dist image step-ca clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -100,6 +100,9 @@ api: $(READY)  ## write down what is public, in docs/api.txt
 dist: $(READY)  ## a wheel and an sdist, tried in empty environments, with SBOM and licences
 	$(BIN)/python -m tools.dist
 
+image: $(READY)  ## the container image, with buildah; ARGS="--base debian" where no registry of images can be reached
+	$(BIN)/python -m tools.image $(ARGS)
+
 docs: $(READY)  ## a site from docs/, with a search box, in build/site
 	$(BIN)/python -m pip install -q -e ".[docs]"
 	$(BIN)/mkdocs build --quiet --strict
@@ -156,12 +159,14 @@ $(BROWSER_DIR)/node_modules/.ready: $(BROWSER_DIR)/package-lock.json
 	@touch $@
 
 # Foreign peers of tests/interop: gRPC of other languages, and a real CA. What cannot be built here is skipped by the
-# tests, which say so.
+# tests, which say so. Beside them, because it waits for other things than they do: an archive of Spark's classes.
 .PHONY: peers build-peers
 peers:
 	@$(MAKE) -k -j 3 --no-print-directory build-peers || echo "some foreign peers could not be built: their tests will be skipped"
 JAVA_EXAMPLE := examples/clients/java
+SPARK_CLASSES := build/spark-classes.jsa
 build-peers: \
+	$(if $(shell command -v java),$(SPARK_CLASSES)) \
 	$(if $(shell command -v npm),$(GRPC_DIR)/js/node_modules/.ready) \
 	$(if $(shell command -v go),$(PEERS)/go/.ready $(PEERS)/go/weft-example $(STEP_CA)) \
 	$(if $(and $(shell command -v mvn),$(shell command -v javac)),$(PEERS)/java/.ready $(JAVA_EXAMPLE)/target/.ready $(PEERS)/spark-tables/.ready)
@@ -195,6 +200,11 @@ $(PEERS)/spark-tables/.ready: $(SPARK_TABLES)/pom.xml
 		-DoutputDirectory=$(@D)/jars -DincludeGroupIds=io.delta,org.apache.iceberg,io.unitycatalog
 	$(PYTHON) -m venv $(@D)/venv && $(@D)/venv/bin/python -m pip install -q 'pyspark>=4.1,<4.2'
 	@touch $@
+
+# Half of what a Java of Spark does in a test is loading classes, which costs little from an archive.
+$(SPARK_CLASSES): tests/spark/archive_classes.py $(READY)
+	@mkdir -p $(@D) && $(BIN)/python -m compileall -q src
+	$(BIN)/python -m tests.spark.archive_classes $@ >$(@D)/spark-classes.log 2>&1
 
 $(JAVA_EXAMPLE)/target/.ready: $(JAVA_EXAMPLE)/src/Weft.java $(JAVA_EXAMPLE)/pom.xml $(MESH_PROTO)
 	mvn -q -B -f $(JAVA_EXAMPLE) package

@@ -1,9 +1,12 @@
-"""The longest step of a node's event loop at each of its limits: ``python -m bench.holdups [NAME ...] [--scale F]``.
+"""The longest step of a node's event loop at each of its limits: ``python -m bench.holdups [NAME ...] [--scale F]
+[--rounds N]``.
 
 Nothing on the loop should take more than 20 ms (SEC-05). ``weft up`` runs in a process of its own, secured, and watches
 its loop itself (``log.held_up_s``). Callers with good keys, and a node with a good certificate, drive it to its limits.
 A figure is the CPU time of the longest turn of the loop while that goes on, or how late the loop was if that is less;
-so other work on the machine does not count. ``--scale 0.1`` takes a tenth of everything.
+so other work on the machine does not count, but for what it takes of caches and memory: of several rounds, each with a
+node of its own, the best one counts, as what a step does is the same in each. ``--scale 0.1`` takes a tenth of
+everything.
 """
 
 from __future__ import annotations
@@ -380,12 +383,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*DRIVES, []], help="only these")
     parser.add_argument("--scale", type=float, default=1.0, help="of the limits that are reached (default 1)")
+    parser.add_argument("--rounds", type=int, default=1, help="of which the best counts (default 1)")
     add_formats(parser)
     options = parser.parse_args()
     figures: list[Figure] = []
     for name in options.names or DRIVES:
-        with tempfile.TemporaryDirectory() as directory:
-            figures += uvloop.run(drive(name, options.scale, Path(directory)))
+        best: dict[str, Figure] = {}
+        for _ in range(options.rounds):
+            with tempfile.TemporaryDirectory() as directory:
+                for each in uvloop.run(drive(name, options.scale, Path(directory))):
+                    best[each.name] = min(each, best.get(each.name, each), key=lambda figure: figure.value)
+        figures += best.values()
     report(figures, "longest step of the event loop", options.format)
     return 0 if all(each.reached for each in figures) else 1
 

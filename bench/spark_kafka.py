@@ -38,7 +38,12 @@ WARM_UPS = 2
 OURS, THEIRS = "Weft", "Kafka"
 TOPIC = "bench.t0"
 KAFKA_TOPIC = "bench"
-PRODUCER = {"kafka.batch.size": "1000000", "kafka.linger.ms": "20", "kafka.compression.type": "none"}
+PRODUCER = {
+    "kafka.batch.size": "1000000",
+    "kafka.linger.ms": "20",
+    "kafka.compression.type": "none",
+    "kafka.delivery.timeout.ms": "600000",  # a busy machine takes its time
+}
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "headers"]
 
 

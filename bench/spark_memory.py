@@ -50,4 +50,4 @@ class InMemoryReader(DataSourceReader):
 def prepared() -> pa.RecordBatch:
     """One batch as the source hands it over, made once in every worker."""
     stored = events(0, SPARK_BATCH_ROWS)
-    return next(RowMaker(PLACE, COLUMNS).rows([ReceivedBatch(*PLACE, 0, stored)]))
+    return next(RowMaker(COLUMNS).rows([ReceivedBatch(*PLACE, 0, stored)]))

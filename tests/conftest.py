@@ -40,11 +40,18 @@ if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usa
     os.environ["TMPDIR"] = str(MEMORY)
     tempfile.tempdir = None  # so that it is looked for again
 
-# The Javas of tests live for seconds: what the second compiler and a collector with threads would save later is never
-# earned back. Set the variable to have other options.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+BUILD = Path(__file__).parent.parent / "build"
 
-OUTCOMES = Path(__file__).parent.parent / "build" / "requirements.json"
+# The Javas of tests live for seconds: what the second compiler and a collector with threads would save later is never
+# earned back. Half of what they do is loading Spark's classes, which `make test` has put into an archive: a Java that
+# cannot use it says nothing and loads them. Set the variable to have other options.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA_CLASSES = BUILD / "spark-classes.jsa"
+if JAVA_CLASSES.exists():
+    JAVA_OPTIONS += f' "-XX:SharedArchiveFile={JAVA_CLASSES}" -Xlog:cds=off -Xlog:cds+dynamic=off'
+os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
+
+OUTCOMES = BUILD / "requirements.json"
 
 
 class Recorder:
@@ -105,6 +112,10 @@ def pytest_collection() -> Iterator[None]:
 ROOT = Path(__file__).parent.parent
 GROUP = "xdist_group"
 SHARED = 'scope="module"'  # a fixture of a whole file: made once if one process runs all of the file
+# Fixtures of whole rooms that start nodes: their tests run in one process, or each process would start its own.
+NODES = {"tests/cli/": ("node",), "tests/console/": ("place", "mesh")}
+# Groups that take their process long, the longest first.
+LONG = ("spark", "cluster", "drivers", "s3")
 # Thousands of tests that take a millisecond: handing them out one by one would take longer than they do.
 QUICK_ROOMS = ("tests/wire/", "tests/model/", "tests/routing/", "tests/membership/", "tests/core/")
 
@@ -136,11 +147,14 @@ def scopes_of(file: str) -> Scopes:
     text = (ROOT / file).read_text()
     of_file = file if SHARED in text or file.startswith(QUICK_ROOMS) else None
     of_tests: dict[str, str] = {}
-    for node in ast.parse(text).body if GROUP in text else ():
+    room, fixtures = next(((room, each) for room, each in NODES.items() if file.startswith(room)), ("", ()))
+    for node in ast.parse(text).body if GROUP in text or fixtures else ():
         match node:
             case ast.Assign(targets=[ast.Name(id="pytestmark")], value=value):
                 of_file = group_of(value) or of_file
-            case ast.FunctionDef(name=name, decorator_list=marks):
+            case ast.FunctionDef(name=name, args=arguments, decorator_list=marks):
+                if any(each.arg in fixtures for each in arguments.args):
+                    of_tests[name] = room
                 for mark in marks:
                     if group := group_of(mark):
                         of_tests[name] = group
@@ -168,9 +182,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes one process long begins first, so that the others have something to do until its end."""
 
-    def order(item: pytest.Item) -> int:
+    def order(item: pytest.Item) -> tuple[int, int]:
         file = item.nodeid.partition("::")[0]
         scope = scope_of(item.nodeid)
-        return 2 if scope is None or file.startswith(QUICK_ROOMS) else int(scope == file)
+        if scope is None or file.startswith(QUICK_ROOMS):
+            return 2, 0
+        return int(scope == file), LONG.index(scope) if scope in LONG else len(LONG)
 
     items.sort(key=order)

@@ -82,6 +82,7 @@ def _settings(
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
+        "broker.session.timeout.ms": "120000",  # on a busy machine, it loses sight of itself
         "message.max.bytes": "8000000",
         "num.partitions": str(partitions),
     }

@@ -117,7 +117,8 @@ def split_name(name: str) -> list[str]:
     parts = [part.strip("\"'") for part in NAME_PART.findall(name)]
     if NAME.fullmatch(name) is None:
         raise BadConfig(
-            f"{quoted(name)} is no name of a setting: parts with dots between them, in quotes if they have dots"
+            f"{quoted(name)} is not the name of a setting: write parts with dots between them, in quotes if they "
+            "contain dots"
         )
     return parts
 

@@ -52,7 +52,7 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def added(self, name: str, context: Context) -> Contexts:
         """With this one. The first becomes the current one."""
         if not NAME.fullmatch(name):
-            raise UsageError(f"'{name}' is no name for a context: letters, digits, '-', '_' and '.' are, at most 64")
+            raise UsageError(f"'{name}' is not a name for a context: use at most 64 letters, digits, '-', '_' and '.'")
         return Contexts(self.current or name, {**self.contexts, name: context})
 
     def removed(self, name: str) -> Contexts:

@@ -137,6 +137,7 @@ FETCH_RANGES_MAX: Final = 4096  # of one fetch: a request of 400 KB as people na
 WHOAMI_TOPICS_MAX: Final = 1000  # topics in one question of a caller about its rights: 255 KB at most
 ERROR_TEXT_CHARS_MAX: Final = 1024  # of a refusal and of each of its facts; they fit gRPC's 8 KiB of metadata
 LOOK_STREAMS_AT_ONCE: Final = 128  # looked up before others get their turn: some milliseconds
+LOOK_BYTES_AT_ONCE: Final = 1 * MIB  # of batches that are read for that: likewise, to the end of a batch
 
 # --- the Spark sink ----------------------------------------------------------------------------------------------
 

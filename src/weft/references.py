@@ -45,7 +45,7 @@ def read_secret(option: str, reference: str) -> str:
     except OSError as error:
         raise UsageError(f"option {option}: cannot read {path} on this machine: {error}") from None
     except UnicodeDecodeError:  # whose text quotes the file
-        raise UsageError(f"option {option}: {path} holds no key: a byte of it is not ASCII") from None
+        raise UsageError(f"option {option}: {path} holds no key: it has a byte that is not ASCII") from None
     if not secret or len(data) > SECRET_FILE_BYTES_MAX:
         raise UsageError(f"option {option}: {path} holds no key", bytes=len(data), limit=SECRET_FILE_BYTES_MAX)
     return secret

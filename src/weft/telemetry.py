@@ -38,9 +38,9 @@ def parse_endpoint(text: str) -> str:
     except ValueError:
         known = False
     if not known:
-        raise UsageError(f"{text[:200]!r} is not the address of an OTLP collector: http://HOST:PORT is")
+        raise UsageError(f"{text[:200]!r} is not the address of an OTLP collector: write http://HOST:PORT")
     if parts.username is not None or parts.password is not None:
-        raise UsageError("an OTLP endpoint has no password in it: OTEL_EXPORTER_OTLP_HEADERS is the place for secrets")
+        raise UsageError("an OTLP endpoint must not contain a password: put secrets into OTEL_EXPORTER_OTLP_HEADERS")
     return text if parts.path not in ("", "/") else text.rstrip("/") + TRACES_PATH
 
 

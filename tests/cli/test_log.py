@@ -191,7 +191,7 @@ def test_cat_of_one_epoch(weft: Weft, node: Log, tmp_path: Path) -> None:
     assert (old["payload"], old["epoch"]) == ("old", 5)
     several = weft("cat", str(TEMP), "--data", path, "--from", "0")
     assert several.status == 1
-    assert "an offset is of one stream, and 2 are meant" in several.err
+    assert "an offset belongs to one stream, and 2 are meant" in several.err
 
 
 def test_bytes_that_are_no_text(weft: Weft, node: Log, tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_retain_by_size(weft: Weft, data: Path) -> None:
 @pytest.mark.req("LOG-07")
 def test_retain_by_age(weft: Weft, data: Path) -> None:
     young = weft("retain", ">", "--age", "5200w", "--data", data)
-    assert (young.status, young.out, young.err) == (0, "", "nothing is that old or that much\n")
+    assert (young.status, young.out, young.err) == (0, "", "nothing is older or larger than that\n")
     expired = weft("retain", ">", "--age", "1s", "--data", data, "--json").document
     assert [(each["topic"], each["first"], each["end"]) for each in expired] == [
         (STATE.topic, 0, 4),
@@ -451,7 +451,7 @@ def test_a_place_without_a_log(weft: Weft, tmp_path: Path, command: str, kind: s
         ("cat plant.line1.temp --from 31", "has no offset 31 yet (earliest 0, latest 30)"),
         ("cat plant.line1.temp --from yesterday", "'yesterday' is not 'earliest', an offset or a time like"),
         ("cat plant.line1.temp --from 2020-01-01T12:00:00", "needs a time zone"),
-        ("retain >", "how much is to be kept? --age, --bytes, or both"),
+        ("retain >", "there is no limit: give --age, --bytes, or both"),
         ("retain > --age week", "'week' is not an age like 7d"),
         ("retain > --age 5y", "'5y' is not an age like 7d"),
         ("retain > --bytes -5", "'-5' is not a size like 10GiB"),

@@ -148,7 +148,7 @@ def test_leave_wants_one_node(weft: Weft, node: RunningNode) -> None:
     ("command", "message"),
     [
         (("topics", "a.*"), "no topic matches a.*"),
-        (("peers",), "this node knows no other"),
+        (("peers",), "this node knows no other node"),
         (("groups",), "there are no groups"),
         (("lag",), "no group has read anything yet"),
         (

@@ -82,7 +82,7 @@ def test_a_bad_packet_says_where_and_why(weft: Weft) -> None:
     cut = EMM["hello"][:-2]
     shown = weft("packet", "decode", cut)
     assert (shown.status, shown.out) == (1, "")
-    assert "payload is not as long as said (need 23, have 22) (length-mismatch)" in shown.err
+    assert "payload length does not match the header (need 23, have 22) (length-mismatch)" in shown.err
     overrun = weft("packet", "decode", "0100000001000300000000000003e800020110")
     assert "(at 17, need 16, have 0)" in overrun.err
     assert overrun.err.rstrip().endswith("^^ byte 17")

@@ -145,7 +145,7 @@ def test_a_directory_that_all_users_share_is_no_place_for_data(weft: Weft, tmp_p
     data.chmod(0o1777)
     outcome = weft("up", "--data", data, "--insecure", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
     assert (outcome.status, outcome.out) == (1, "")
-    assert "like-tmp is shared by all users of this machine: give the node a directory of its own" in outcome.err
+    assert "like-tmp is shared by all users of this machine: give the node its own directory" in outcome.err
     assert (data.stat().st_mode & 0o7777, list(data.iterdir())) == (0o1777, [])
 
 

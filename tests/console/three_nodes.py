@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from tests.console.signing import Place
+from tests.node.secured import token_from
 from tests.transport.held_port import held_port
-from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
+from tests.up import END_TIMEOUT_S, RunningNode, up
 from weft.security.key_store import FILE as KEYS
 
 
@@ -66,13 +66,12 @@ def _starter(
     data = directory / name
     data.mkdir(mode=0o700)
     shutil.copy2(directory / "a" / KEYS, data / KEYS)
-    command = [*COMMAND, "ca", "token", name, "--data", str(directory / "a")]
-    asked = subprocess.run(command, capture_output=True, text=True, check=True, timeout=END_TIMEOUT_S)
+    token = token_from(directory / "a", name)
     flags = ("--node-id", name, "--listen", f"127.0.0.1:{port}", "--peer", first.grpc)
     joining = ("--ca", f"https://{first.ready['ca']}", "--token", "-")
 
     def start() -> AbstractContextManager[RunningNode]:
         fresh = not (data / "tls").exists()
-        return up(data, *flags, *(joining if fresh else ()), stdin=asked.stdout if fresh else "")
+        return up(data, *flags, *(joining if fresh else ()), stdin=token if fresh else "")
 
     return start

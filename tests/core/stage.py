@@ -204,11 +204,12 @@ class Actor:
                 self.moved.append(request)
             case Opened(number, positions):
                 self.readers[number].opened = (*(self.readers[number].opened or ()), *positions)
-            case Deliver(number, batches):
-                reader = self.readers[number]
-                reader.delivered += batches
-                reader.batches += (((each.stream, each.epoch), each.first_offset, each.data) for each in batches)
-                self.inbox.append(AddCredit(number, sum(len(each.data) for each in batches)))
+            case Deliver(numbers, batches):
+                for number in numbers:
+                    reader = self.readers[number]
+                    reader.delivered += batches
+                    reader.batches += (((each.stream, each.epoch), each.first_offset, each.data) for each in batches)
+                    self.inbox.append(AddCredit(number, sum(len(each.data) for each in batches)))
             case HeldUp(number):
                 self.held_up.append(number)
             case Assigned(number):

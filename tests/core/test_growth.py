@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from tests.core.stage import Stage
-from weft.core import routes
+from weft.core import broker, routes
 from weft.core.groups.group import Group
+from weft.core.messages import Edge, MemberKnown, Subscribe, TellInterest, Tick
+from weft.core.replication import Replication
 from weft.core.routes import MERGED_PATTERNS_MAX, told_interest
 from weft.core.settings import InterestSettings
 from weft.limits import INTEREST_PATTERNS_MAX
-from weft.model import covers, parse_pattern
+from weft.membership import NodeState
+from weft.model import Epoch, NodeId, covers, parse_pattern
 from weft.routing import finished
 
 
@@ -86,3 +89,22 @@ def test_very_many_patterns_are_cut_and_still_covered(count: Callable[[Any, str]
     assert all(len(each) <= MERGED_PATTERNS_MAX for each in calls)
     assert len(told.patterns) <= INTEREST_PATTERNS_MAX and told.capped
     assert all(any(covers(wide, each) for wide in told.patterns) for each in patterns[::50])
+
+
+@pytest.mark.req("SEC-05")
+def test_what_comes_in_one_turn_is_told_and_followed_once(count: Callable[[Any, str], list[Any]]) -> None:
+    """A turn may have hundreds of steps, and on a busy machine each takes so long that it is due again by the next."""
+    stage = Stage("a")
+    core = stage["a"].broker
+    core.step(Tick(), stage.now_s)
+    told, followed = count(broker, "told_interest"), count(Replication, "follow_routes")
+    for number in range(20):
+        now_s = stage.now_s + number
+        core.step(Subscribe(number, parse_pattern(f"s.{number}.>"), Edge.LATEST, 1 << 20), now_s)
+        core.step(MemberKnown(NodeState(NodeId(f"b{number}"), 1, 1, Epoch(1), neighbours=(NodeId("a"),))), now_s)
+    assert (len(told), len(followed)) == (1, 1)
+    due_s = core.get_timer()
+    assert due_s is not None and due_s <= stage.now_s + 20, "the rest is for the next turn"
+    effects = core.step(Tick(), stage.now_s + 20)
+    assert (len(told), len(followed)) == (2, 2)
+    assert [len(each.patterns) for each in effects if isinstance(each, TellInterest)] == [23], "with three of the mesh"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.core.stage import Stage
-from weft.core.messages import AddCredit, Edge, FromPositions, FromTime, Synced
+from weft.core.messages import AddCredit, Deliver, Edge, FromPositions, FromTime, Synced
+from weft.core.subscriptions import SHARE_COST, TURN_STREAMS_MAX
 from weft.log.errors import PositionAhead, PositionExpired, UnknownStream
 from weft.log.retention import RetentionRule, retain
 from weft.model import Position, parse_pattern, parse_position
@@ -140,6 +141,45 @@ def test_a_slow_subscriber_holds_up_nobody() -> None:
     stage["a"].publish("t", "x")
     stage.run()
     assert (slow.texts, quick.texts) == ([], ["x"])
+
+
+def synced(stage: Stage) -> list[Deliver]:
+    """What a sync leads to in one step."""
+    actor = stage["a"]
+    event = Synced(actor.log.sync(), dict(actor.advanced))
+    actor.advanced.clear()
+    effects = actor.broker.step(event, stage.now_s)
+    actor.perform(effects)
+    return [each for each in effects if isinstance(each, Deliver)]
+
+
+def test_who_stands_at_the_same_place_is_served_together() -> None:
+    stage = Stage("a")
+    readers = [stage["a"].subscribe("t") for _ in range(3)]
+    poor, member = stage["a"].subscribe("t", credit=0), stage["a"].subscribe("t", group="g", member="m")
+    stage["a"].publish("t", "first: its place is known from now on")
+    stage.run()
+    stage["a"].publish("t", "x")
+    (one,) = synced(stage)
+    assert sorted(one.subscriptions) == [*(each.number for each in readers), member.number]
+    assert poor.texts == [], "it has no credit"
+    assert all(each.delivered[-1] is one.batches[0] for each in (*readers, member)), "and it is one object"
+    stage["a"].step(AddCredit(poor.number, 1 << 20))
+    stage.run()
+    assert poor.texts == readers[0].texts
+
+
+def test_many_at_one_place_are_served_in_turns_of_the_loop() -> None:
+    stage = Stage("a")
+    count = int(TURN_STREAMS_MAX / SHARE_COST)
+    readers = [stage["a"].subscribe("t") for _ in range(count + 10)]
+    stage.run()
+    stage["a"].broker.subscriptions.begin_turn()
+    stage["a"].publish("t", "x")
+    served = [number for each in synced(stage) for number in each.subscriptions]
+    assert 0 < len(served) <= count, "a bounded part in the first"
+    stage.run()
+    assert [each.texts for each in readers] == [["x"]] * (count + 10), "and everybody once"
 
 
 def test_streams_take_turns() -> None:

@@ -75,5 +75,5 @@ def test_time_that_goes_back_gives_nothing() -> None:
 
 @pytest.mark.parametrize(("least", "most"), [(0, 10), (-1, 10), (11, 10)])
 def test_rates_that_make_no_sense(least: float, most: float) -> None:
-    with pytest.raises(UsageError, match="a rate must be more than nothing"):
+    with pytest.raises(UsageError, match="a rate must be more than 0"):
         Pace(least, most, now_s=0.0)

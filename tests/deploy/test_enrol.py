@@ -80,7 +80,7 @@ def test_a_revoked_node_gets_nothing(weft: Weft, mesh: Path, tmp_path: Path) -> 
     ca, keys = mounted(tmp_path / "ca", *(mesh / "ca").glob("*.*")), mounted(tmp_path / "keys")
     outcome = enrolled(ca, keys, tmp_path / "data")
     assert outcome.returncode == 1
-    assert "was revoked: it gets no certificates (weft ca allow gives the name back)" in outcome.stderr
+    assert "was revoked: it gets no certificates (weft ca allow permits the name again)" in outcome.stderr
     assert not (tmp_path / "data" / "tls").exists()
 
 

@@ -52,14 +52,14 @@ class House:
 @pytest.mark.parametrize(
     ("limits", "reason", "text"),
     [
-        (replace(WIDE, of_address_max=2), Reason.ADDRESS, "too many connections of one address (limit 2)"),
+        (replace(WIDE, of_address_max=2), Reason.ADDRESS, "too many connections from one address (limit 2)"),
         (
             replace(WIDE, strangers_of_address_max=2),
             Reason.ADDRESS,
-            "too many connections of one address that have proved nothing (limit 2)",
+            "too many unauthenticated connections from one address (limit 2)",
         ),
         (replace(WIDE, connections_max=2), Reason.PORT, "too many connections (limit 2)"),
-        (replace(WIDE, strangers_max=2), Reason.PORT, "too many connections that have proved nothing (limit 2)"),
+        (replace(WIDE, strangers_max=2), Reason.PORT, "too many unauthenticated connections (limit 2)"),
     ],
 )
 def test_each_bound_of_a_port_is_kept_and_named(limits: DoorLimits, reason: Reason, text: str) -> None:
@@ -169,7 +169,7 @@ def test_who_proves_nothing_in_time_has_to_go() -> None:
     assert house.out == []
     door.expire(30.0)
     assert house.out == [late] and house.told[-1] == TurnedAway(
-        "grpc", "10.0.0.1", Reason.LATE, "nothing was proved within 30 s"
+        "grpc", "10.0.0.1", Reason.LATE, "no authentication within 30 s"
     )
     door.expire(100.0)
     assert house.out == [late, later] and door.next_deadline_s() is None and known.is_here

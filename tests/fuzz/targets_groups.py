@@ -19,6 +19,7 @@ from weft.core.groups.events import (
     withdrawal,
 )
 from weft.model import Event
+from weft.routing import finished
 
 
 def read(data: bytes) -> None:
@@ -29,7 +30,7 @@ def read(data: bytes) -> None:
         return
     match said:
         case NodeSaid():
-            again = node_event(*said)
+            again = finished(node_event(*said))
         case PlaceSaid():
             again = place_event(*said)
         case LedgerSaid():

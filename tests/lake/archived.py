@@ -22,7 +22,6 @@ from weft.model import Batch, Epoch, Event, NodeId, Stream, Topic
 from weft.pipelines.archive_events import Events
 from weft.pipelines.lake import Table, open_table
 from weft.pipelines.lake.writing import FileWriter
-from weft.spark.offsets import Place
 from weft.spark.options import COLUMNS
 from weft.spark.rows import RowMaker
 
@@ -77,7 +76,7 @@ class Archive:
 def rows_of(key: StreamKey, first: int, events: Sequence[Event]) -> Iterable[pa.RecordBatch]:
     batch = Batch.from_events(events).with_base_offset(first)
     received = ReceivedBatch(*key, first, batch)
-    return map(EVENTS.laid_out, RowMaker(Place(*key), COLUMNS).rows([received]))
+    return map(EVENTS.laid_out, RowMaker(COLUMNS).rows([received]))
 
 
 # --- odd events ------------------------------------------------------------------------------------------------------

@@ -20,9 +20,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 import weft
-from tests.mesh.test_under_weft_up import token_for
 from tests.mesh.watching import until
-from tests.node.secured import key_for
+from tests.node.secured import key_for, token_from
 from tests.security.attacks.test_one_bad_node_of_weft_up import evil_at
 from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
 from weft.client import Connecting, Unauthenticated
@@ -57,7 +56,7 @@ class Chain:
             options += ["--peer", self.nodes[to].grpc, "--ca", f"https://{first.ready['ca']}"]
             if name not in self._addresses:
                 options += ["--token", "-"]
-                stdin = token_for(name, self.data("a"))
+                stdin = token_from(self.data("a"), name)
         else:
             options += ["--ca-listen", self.ca]
         node = self._parts.enter_context(up(self.data(name), *options, stdin=stdin))

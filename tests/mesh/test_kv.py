@@ -14,9 +14,8 @@ import pytest
 
 import weft
 import weft.sync
-from tests.mesh.test_under_weft_up import token_for
 from tests.mesh.watching import until
-from tests.node.secured import key_for
+from tests.node.secured import key_for, token_from
 from tests.up import END_TIMEOUT_S, RunningNode, up
 from weft.client import ABSENT, Bucket, Client, Connecting, KvEntry, NotAllowed, NotOwner, RevisionConflict
 from weft.log import open_log
@@ -46,8 +45,8 @@ def row(directory: Path) -> Iterator[dict[str, RunningNode]]:
     with up(first, "--node-id", "a", "--ca-listen", "127.0.0.1:0") as a:
         ca = ("--ca", f"https://{a.ready['ca']}", "--token", "-")
         with (
-            up(directory / "b", "--peer", a.grpc, *ca, stdin=token_for("b", first)) as b,
-            up(directory / "c", "--peer", b.grpc, *ca, stdin=token_for("c", first)) as c,
+            up(directory / "b", "--peer", a.grpc, *ca, stdin=token_from(first, "b")) as b,
+            up(directory / "c", "--peer", b.grpc, *ca, stdin=token_from(first, "c")) as c,
         ):
             yield {"a": a, "b": b, "c": c}
 

@@ -15,9 +15,8 @@ import pytest
 import weft
 from tests.mesh.test_kv import tls_of
 from tests.mesh.test_later import connected
-from tests.mesh.test_under_weft_up import token_for
 from tests.mesh.watching import until
-from tests.node.secured import key_for
+from tests.node.secured import key_for, token_from
 from tests.up import RunningNode, up
 from weft.client import BadRequest, Client, Connecting, IncompatibleSchema, NotAllowed, SchemaBroken
 from weft.model import Batch
@@ -60,7 +59,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     with ExitStack() as stack:
         a = stack.enter_context(up(directory / "a", "--node-id", "a", "--ca-listen", "127.0.0.1:0"))
         ca = ("--ca", f"https://{a.ready['ca']}", "--token", "-")
-        b = stack.enter_context(up(directory / "b", "--peer", a.grpc, *ca, stdin=token_for("b", directory / "a")))
+        b = stack.enter_context(up(directory / "b", "--peer", a.grpc, *ca, stdin=token_from(directory / "a", "b")))
         _, admin = key_for(directory / "a", time.time(), publish=(">",), subscribe=(">",), admin=True, name="admin")
         _, plant = key_for(directory / "a", time.time(), publish=("plant.>",), subscribe=("plant.>",), name="plant")
         yield Mesh(directory, stack, a, b, tls_of(a), admin, plant)
@@ -90,7 +89,7 @@ def test_what_is_set_at_one_node_holds_at_all(mesh: Mesh) -> None:
             await b.publish("plant.line1.other", BAD)
             with pytest.raises(SchemaBroken) as refused:
                 await b.publish("plant.line1.temp", "no json")
-            assert refused.value.fault.reason.startswith("the payload is no JSON")
+            assert refused.value.fault.reason.startswith("the payload is not JSON")
             assert (refused.value.facts["schema"], refused.value.facts["version"]) == ("plant.*.temp", "1")
             assert 'weft_schema_faults_total{schema="plant.*.temp"}' in mesh.b.metrics()
 

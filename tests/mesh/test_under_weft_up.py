@@ -16,16 +16,11 @@ import pytest
 
 import weft
 from tests.mesh.watching import until
-from tests.node.secured import key_for
+from tests.node.secured import key_for, token_from
 from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
 from weft.client import Connecting
 
 WAIT_S: Final = 60.0
-
-
-def token_for(name: str, data: Path) -> str:
-    command = [*COMMAND, "ca", "token", name, "--data", str(data)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=END_TIMEOUT_S).stdout
 
 
 @contextmanager
@@ -36,7 +31,7 @@ def pair(
     first, second = directory / "a", directory / "b"
     with up(first, "--node-id", "a", "--ca-listen", "127.0.0.1:0", *flags, environ=environ) as a:
         enrolling = ("--peer", a.grpc, "--ca", f"https://{a.ready['ca']}", "--token", "-")
-        with up(second, *enrolling, stdin=token_for("b", first), environ=environ) as b:
+        with up(second, *enrolling, stdin=token_from(first, "b"), environ=environ) as b:
             yield a, b
 
 

@@ -76,25 +76,25 @@ def lacking(*names: str) -> Callable[[Metadata], Metadata]:
         (lacking("nodes"), "record batch without rows or columns"),
         (lacking("buffers"), "record batch without rows or columns"),
         (with_node(0, 2, 0), "columns differ in length"),
-        (with_node(0, 3, 1), "nulls where there cannot be any"),  # a null timestamp
-        (with_node(1, 3, 4), "nulls where there cannot be any"),  # more null keys than events
-        (with_node(1, 3, -1), "nulls where there cannot be any"),
+        (with_node(0, 3, 1), "nulls in a column that cannot have any"),  # a null timestamp
+        (with_node(1, 3, 4), "nulls in a column that cannot have any"),  # more null keys than events
+        (with_node(1, 3, -1), "nulls in a column that cannot have any"),
         (with_node(2, 1 << 40, 1), "columns differ in length"),
         (with_node(3, 1 << 40, 0), "columns differ in length"),
-        (with_node(3, 2, 1), "nulls where there cannot be any"),  # a null entry
-        (with_node(4, 2, 1), "nulls where there cannot be any"),  # a null name
-        (with_node(5, 2, 1), "nulls where there cannot be any"),  # a null value
-        (with_node(6, 3, 1), "nulls where there cannot be any"),  # a null payload
+        (with_node(3, 2, 1), "nulls in a column that cannot have any"),  # a null entry
+        (with_node(4, 2, 1), "nulls in a column that cannot have any"),  # a null name
+        (with_node(5, 2, 1), "nulls in a column that cannot have any"),  # a null value
+        (with_node(6, 3, 1), "nulls in a column that cannot have any"),  # a null payload
         (with_node(6, -1, 0), "columns differ in length"),
-        (with_buffer(1, 0, 1 << 40), "buffer is not where it can be"),
-        (with_buffer(1, 0, -8), "buffer is not where it can be"),
-        (with_buffer(1, -8, 24), "buffer is not where it can be"),
-        (with_buffer(1, 1 << 62, 8), "buffer is not where it can be"),
-        (with_buffer(3, 4, 16), "buffer is not where it can be"),  # inside of the one before
-        (with_buffer(16, len(THREE.body) - 4, 4), "buffer is not where it can be"),  # not aligned
-        (with_buffer(16, 0, 8), "buffer is not where it can be"),  # the timestamps once more
-        (with_buffer(16, len(THREE.body) - 8, 9), "buffer is not where it can be"),
-        (with_buffer(16, len(THREE.body), 1), "buffer is not where it can be"),
+        (with_buffer(1, 0, 1 << 40), "buffer is at an impossible place"),
+        (with_buffer(1, 0, -8), "buffer is at an impossible place"),
+        (with_buffer(1, -8, 24), "buffer is at an impossible place"),
+        (with_buffer(1, 1 << 62, 8), "buffer is at an impossible place"),
+        (with_buffer(3, 4, 16), "buffer is at an impossible place"),  # inside of the one before
+        (with_buffer(16, len(THREE.body) - 4, 4), "buffer is at an impossible place"),  # not aligned
+        (with_buffer(16, 0, 8), "buffer is at an impossible place"),  # the timestamps once more
+        (with_buffer(16, len(THREE.body) - 8, 9), "buffer is at an impossible place"),
+        (with_buffer(16, len(THREE.body), 1), "buffer is at an impossible place"),
     ],
 )
 def test_metadata_that_is_refused(change: Callable[[Metadata], Metadata], fault: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
@@ -44,6 +45,12 @@ def authority_of(first: Node) -> Authority:
 def token_for(authority: Authority, node_id: str, now_s: float) -> Secret[str]:
     names = Names(node(authority.settings.mesh, node_id), LOOPBACK)
     return provisioner_of(authority).make(names, secrets.token_hex(8), now_s)
+
+
+def token_from(data: Path, node_id: str) -> str:
+    """What ``weft ca token`` prints beside the node with the CA, without a process for it: tests/cli/test_ca.py has the
+    command."""
+    return token_for(Authority.open(ca_directory(data)), node_id, time.time()).reveal()
 
 
 def client_credentials(authority: Authority, now_s: float, name: str = "test") -> Credentials:

@@ -90,7 +90,7 @@ def test_a_ca_of_another_mesh_is_not_used(tmp_path: Path) -> None:
         ("a", None, NOW_S - 1, ""),
         ("b", None, NOW_S - 1, "certificate is of node b, but its owner says it is node a"),
         ("a", "ab" * 32, NOW_S - 1, "is of another CA than --ca-fingerprint names"),
-        ("a", None, NOW_S - 100_000, "node a has a certificate that is good no more: `weft ca token"),
+        ("a", None, NOW_S - 100_000, "node a has a certificate that is no longer valid: `weft ca token"),
     ],
     ids=["good", "another node's", "another CA's", "expired"],
 )

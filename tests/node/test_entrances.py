@@ -32,7 +32,7 @@ def test_what_the_process_can_have_bounds_all_ports_but_those_for_health(tmp_pat
         guest.prove()
     assert exmp.arrive(ADDRESS, 0.0) is None
     assert [(each.port, each.reason) for each in told] == [("exmps", "node")]
-    assert str(told[0]).startswith("too many connections for the files this process may open (limit ")
+    assert str(told[0]).startswith("too many connections for the number of files that this process may open (limit ")
     for door in (made.admin(), made.ca(), made.quic()):
         assert door.arrive(ADDRESS, 0.0) is not None
 
@@ -44,7 +44,7 @@ def test_settings_reach_the_doors(tmp_path: Path) -> None:
             assert door.arrive(ADDRESS, 0.0) is not None
         assert door.arrive(ADDRESS, 0.0) is None
         assert door.limits.of_address_max == 16
-    assert {str(each) for each in told} == {"too many connections of one address that have proved nothing (limit 4)"}
+    assert {str(each) for each in told} == {"too many unauthenticated connections from one address (limit 4)"}
 
 
 def test_where_a_handshake_is_all_there_is_one_address_gets_half(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_deliveries_are_known_by_reader_and_bounded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(hops, "DELIVERIES_TOLD_MAX", 2)
     remembered = made({}, Clock())
     for number in range(5):
-        remembered.delivered(number, key(1), 3, 7, 100 + number)
+        remembered.delivered((number,), key(1), 3, 7, 100 + number)
     assert remembered.deliveries(key(1), 2) == ()
     assert remembered.deliveries(key(2), 3) == ()
     assert [each.when for each in remembered.deliveries(key(1), 6)] == [Moment(102, 102), Moment(103, 103)]

@@ -143,7 +143,7 @@ def test_a_copy_of_a_peer_is_an_append_and_a_sync(traced: Traced) -> None:
 
 def test_each_trace_of_a_batch_has_its_own_spans(traced: Traced) -> None:
     others = [SpanRef(number + 1, 1) for number in range(3)]
-    traced.step(core.Tick(), core.Deliver(7, (core.Delivered(STREAM, EPOCH, batch(*others, *others).data, 1),)))
+    traced.step(core.Tick(), core.Deliver((7,), (core.Delivered(STREAM, EPOCH, batch(*others, *others).data, 1),)))
     assert traced.names == ["weft.deliver"] * 3
     assert {each.parent.trace_id for each in traced.spans if each.parent} == {1, 2, 3}
     first = traced.spans[0].attributes

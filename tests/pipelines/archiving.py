@@ -113,12 +113,6 @@ def marks(place: Path, table: Store) -> int:
     return sum(1 for path in place.rglob("*") if path.is_file()) + sum(1 for _ in table.files())
 
 
-def run_to_the_end(place: Path, settings: dict[str, object]) -> None:
-    with driver(place, settings, "--available-now", "--set", "source.max_events_per_trigger=100000") as process:
-        status = process.wait(START_TIMEOUT_S)
-        assert status == 0, (place / "driver.log").read_text()[-5000:]
-
-
 def kill_while_it_writes(
     place: Path,
     settings: dict[str, object],

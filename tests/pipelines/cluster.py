@@ -24,6 +24,8 @@ import pytest
 from weft.errors import UsageError
 from weft.spark.java import use_java
 from weft.spark.session import SUBMIT_VARIABLE, cache_directory
+from weft.spark.workers import VARIABLE as PYTHON_VARIABLE
+from weft.spark.workers import use_python
 
 START_TIMEOUT_S = 180.0  # a loaded machine starts three Javas
 POLL_S = 0.05
@@ -76,6 +78,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         use_java(cache_directory())
     except UsageError as error:
         pytest.skip(str(error))
+    use_python(cache_directory())  # workers are on this machine, and there are dozens of them
     logs = tmp_path_factory.mktemp("cluster")
     with ExitStack() as processes:
         master_log = logs / "master.log"
@@ -121,11 +124,8 @@ def _daemon(
     program = Path(pyspark.__file__).parent / "bin" / "spark-class"
     # A session that was in this process before has quieted the Java of those that come after it.
     inherited = {name: value for name, value in os.environ.items() if name != SUBMIT_VARIABLE}
-    environ = inherited | {
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_DAEMON_MEMORY": memory,
-    }
+    own = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": memory}
+    environ = {PYTHON_VARIABLE: sys.executable, **inherited, **own}
     with log.open("wb") as stream:
         process = subprocess.Popen(
             [program, f"org.apache.spark.deploy.{name}", *arguments],

@@ -217,7 +217,7 @@ def test_a_table_of_something_else_is_refused(spark: SparkSession, mesh: Blockin
     path = tmp_path / "table"
     lake.prepare(lake.TableSettings(str(path)), StructType([StructField("n", LongType())]))
     both: dict[str, object] = {"mesh": {"nodes": [mesh.address("n0")], "insecure": True}, "table": {"path": str(path)}}
-    with pytest.raises(lake.TableError, match=r"this is no table of raw events .*missing topic"):
+    with pytest.raises(lake.TableError, match=r"this is not a table of raw events .*missing topic"):
         audited(spark, both)
 
 

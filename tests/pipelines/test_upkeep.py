@@ -125,7 +125,9 @@ def test_a_pass_that_fails_is_told_once_and_the_next_may_succeed(tmp_path: Path)
     for _ in range(2):
         keeper.try_pass(threading.Event())
     assert len(said) == 1
-    assert said[0].startswith("the table was not compacted: TableError: there is no Parquet table of ours")
+    assert said[0].startswith(
+        "the table was not compacted: TableError: there is no Parquet table that Weft has written"
+    )
     keeper.table = table
     keeper.try_pass(threading.Event())
     assert len(said) == 1

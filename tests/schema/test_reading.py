@@ -69,12 +69,12 @@ def read_one(schema: Schema, payload: bytes) -> tuple[dict[str, Any], str | None
         (b'{"id": 1, "more": {"a": [1, 2]}}', {"id": 1, "more": '{"a": [1, 2]}'}, None),
         (b'{"id": 1, "id": 2}', {"id": 2}, None),
         (b'{"id":\n1}\n', {"id": 1}, None),
-        (b"[1]", {"_corrupt": b"[1]"}, "the payload is no JSON object"),
-        (b"", {"_corrupt": b""}, "the payload is no JSON: Input data was truncated"),
-        (b'{"id": NaN}', {"_corrupt": b'{"id": NaN}'}, "the payload is no JSON: invalid character (byte 7)"),
-        (b'{"id": 1} {', {"_corrupt": b'{"id": 1} {'}, "the payload is no JSON: trailing characters (byte 11)"),
+        (b"[1]", {"_corrupt": b"[1]"}, "the payload is not a JSON object"),
+        (b"", {"_corrupt": b""}, "the payload is not JSON: Input data was truncated"),
+        (b'{"id": NaN}', {"_corrupt": b'{"id": NaN}'}, "the payload is not JSON: invalid character (byte 7)"),
+        (b'{"id": 1} {', {"_corrupt": b'{"id": 1} {'}, "the payload is not JSON: trailing characters (byte 11)"),
         (b'{"new": "\xff"}', {"_corrupt": b'{"new": "\xff"}'}, "the payload is not UTF-8"),
-        (b"\xef\xbb\xbf{}", {"_corrupt": b"\xef\xbb\xbf{}"}, "the payload is no JSON: invalid character (byte 0)"),
+        (b"\xef\xbb\xbf{}", {"_corrupt": b"\xef\xbb\xbf{}"}, "the payload is not JSON: invalid character (byte 0)"),
     ],
 )
 def test_what_becomes_of_a_payload(payload: bytes, row: dict[str, Any], reason: str | None) -> None:

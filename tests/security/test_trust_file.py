@@ -196,7 +196,7 @@ def test_keys_that_the_codecs_would_not_take(tmp_path: Path) -> None:
         add_group(tmp_path, Secret(bytes([number]) * 16))
     with pytest.raises(UsageError, match="too many group keys"):
         add_group(tmp_path, GROUP)
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         add_group(tmp_path, Secret(bytes([7]) * 16))
     for number in range(4):
         add_device(tmp_path, DeviceKey(SENSOR, bytes([0, 0, 0, number]), KeyKind.ED25519, PUBLIC.key))
@@ -238,9 +238,9 @@ def test_a_group_key_is_believed_first_and_signs_later(tmp_path: Path) -> None:
     add_group(tmp_path, GROUP)
     add_group(tmp_path, NEW_GROUP, signs=False)
     assert read_trust(tmp_path).groups == (NEW_GROUP, GROUP), "the last one signs"
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         add_group(tmp_path, NEW_GROUP, signs=False)
     add_group(tmp_path, NEW_GROUP)
     assert read_trust(tmp_path).groups == (GROUP, NEW_GROUP)
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         add_group(tmp_path, NEW_GROUP)

@@ -98,8 +98,8 @@ class DeliversBeforeSync(Broker):
         delivered = Delivered(stream, self.log.epoch, publish.batch.with_base_offset(first).data, first)
         if is_own(publish.topic):  # whoever reads these keeps accounts of what it was given
             return []
-        readers = (each for each in self.subscriptions if not each.group and selects(each.pattern, publish.topic))
-        return [Deliver(each.id, (delivered,)) for each in readers]
+        readers = [each for each in self.subscriptions if not each.group and selects(each.pattern, publish.topic)]
+        return [Deliver([each.id for each in readers], (delivered,))]
 
 
 class PromisesBeforeSync(Broker):

@@ -11,9 +11,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.node.secured import token_from
 from tests.spark.meshes import until
 from tests.transport.held_port import held_port
-from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
+from tests.up import RunningNode, up
 from weft.client import TlsFiles, Unauthenticated
 from weft.client.blocking import Client, connect
 
@@ -53,7 +54,7 @@ class SecuredPair:
         token = ""
         data = self._place / "b"
         if not data.exists():
-            token = _output("ca", "token", "b", "--data", str(self._place / "a"))
+            token = token_from(self._place / "a", "b")
             enrolling = ("--ca", f"https://{self._node.ready['ca']}", "--token", "-")
         with up(data, *flags, *enrolling, stdin=token) as node:
             with self.client(self.first) as client:
@@ -104,8 +105,3 @@ def run_with_spark(command: Sequence[str | Path], timeout_s: float = SPARK_TIMEO
         out.seek(0)
         err.seek(0)
         return Ended(status, out.read(), err.read())
-
-
-def _output(*arguments: str) -> str:
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=True, timeout=END_TIMEOUT_S)
-    return done.stdout

@@ -122,7 +122,7 @@ def test_keys_are_read_where_the_reference_says(tmp_path: Path, address: str) ->
         path.write_bytes(content)
         fails(f"file:{path}", "holds no key")
     path.write_bytes(b"\xff")
-    fails(f"file:{path}", "holds no key: a byte of it is not ASCII")
+    fails(f"file:{path}", "holds no key: it has a byte that is not ASCII")
     path.write_bytes(b"weft_k3_secret\n")
     with Connection((address,), insecure=True, token=f"file:{path}").new_client() as client:
         assert client.status().node_id == "n0"

@@ -17,7 +17,7 @@ from weft.limits import MIB, SPARK_BATCH_ROWS
 from weft.model import SCHEMA, Batch, Epoch, Event, NodeId, Stream, Topic
 from weft.spark.offsets import Place
 from weft.spark.options import COLUMNS
-from weft.spark.rows import SPARK_BATCH_BYTES, RowMaker, coalesced, grouped, schema_of, stored_columns
+from weft.spark.rows import SPARK_BATCH_BYTES, RowMaker, grouped, schema_of, stored_columns
 
 PLACE = Place(Stream(Topic("plant.a"), NodeId("node-a"), 3), Epoch(7))
 
@@ -41,7 +41,7 @@ def numbered(first: int, count: int, payload: bytes = b"x") -> ReceivedBatch:
 
 def test_an_event_as_a_row() -> None:
     events = [Event(b"21.5", 1_000_001, b"k", {"unit": "C", "n": "1"}), Event(b"", -1), Event(b"x", 0, b"", {})]
-    (rows,) = RowMaker(PLACE, COLUMNS).rows([received(40, Batch.from_events(events).record_batch)])
+    (rows,) = RowMaker(COLUMNS).rows([received(40, Batch.from_events(events).record_batch)])
     assert rows.schema == schema_of(COLUMNS)
     rows.validate(full=True)
     assert rows.to_pylist()[0] == {
@@ -64,7 +64,7 @@ def test_an_event_as_a_row() -> None:
 def test_types_are_exactly_those_that_spark_expects(columns: tuple[str, ...]) -> None:
     """SPARK.md, trap 7: this is the comparison that Spark makes."""
     spark_schema = from_arrow_schema(schema_of(columns))
-    (rows,) = RowMaker(PLACE, columns).rows([numbered(0, 5)])
+    (rows,) = RowMaker(columns).rows([numbered(0, 5)])
     assert to_arrow_schema(spark_schema, timezone="UTC").equals(rows.schema)
     assert spark_schema.names == list(columns)
 
@@ -81,7 +81,7 @@ def test_types_are_exactly_those_that_spark_expects(columns: tuple[str, ...]) ->
 def test_only_what_is_needed_is_fetched(columns: tuple[str, ...], fetched: tuple[str, ...]) -> None:
     assert stored_columns(columns) == fetched
     stored = numbered(5, 3).record_batch.select(list(fetched or SCHEMA.names))
-    (rows,) = RowMaker(PLACE, columns).rows([received(5, stored)])
+    (rows,) = RowMaker(columns).rows([received(5, stored)])
     assert rows.schema.names == list(columns)
     assert rows.num_rows == 3
 
@@ -97,7 +97,7 @@ def test_batches_are_gathered_and_cut_and_nothing_is_lost(sizes: list[int], gap:
     for size in sizes:
         batches.append(numbered(first, size))
         first += size + gap
-    made = list(RowMaker(PLACE, ("offset", "timestamp")).rows(batches))
+    made = list(RowMaker(("offset", "timestamp")).rows(batches))
     offsets = [offset for batch in batches for offset in batch.offsets]
     assert [each for rows in made for each in rows.column("offset").to_pylist()] == offsets
     assert all(rows.num_rows <= SPARK_BATCH_ROWS for rows in made)
@@ -112,11 +112,31 @@ def test_large_events_make_small_batches() -> None:
         assert sum(part.record_batch.nbytes for part in group) <= SPARK_BATCH_BYTES + MIB
 
 
+def of(place: Place, batch: ReceivedBatch) -> ReceivedBatch:
+    return ReceivedBatch(*place, batch.first_offset, batch.record_batch)
+
+
 def test_rows_of_small_streams_go_together() -> None:
-    makers = [RowMaker(Place(Stream(Topic(f"t{n}"), NodeId("n"), 0), Epoch(1)), COLUMNS) for n in range(30)]
-    small = [rows for maker in makers for rows in maker.rows([numbered(0, 100)])]
-    (together,) = coalesced(small)
+    places = [Place(Stream(Topic(f"t{n}"), NodeId(f"n{n % 2}"), n % 3), Epoch(n)) for n in range(30)]
+    small = [of(place, numbered(first, 50)) for place in places for first in (0, 50)]
+    (together,) = RowMaker(COLUMNS).rows(small)
+    together.validate(full=True)
     assert together.num_rows == 3000
     assert together.schema == schema_of(COLUMNS)
-    assert together.column("topic").to_pylist()[::100] == [f"t{n}" for n in range(30)]
-    assert list(coalesced([])) == []
+    found = [[row[name] for name in ("topic", "origin", "partition", "epoch")] for row in together.to_pylist()[::100]]
+    assert found == [[f"t{n}", f"n{n % 2}", n % 3, n] for n in range(30)]
+    assert together.column("topic").value_counts().field("counts").to_pylist() == [100] * 30
+    assert together.column("offset").to_pylist() == list(range(100)) * 30
+    assert list(RowMaker(COLUMNS).rows([])) == []
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 6000)), max_size=8))
+def test_every_row_is_of_its_stream(drawn: list[tuple[int, int]]) -> None:
+    """In whatever order streams come, and however long the stream before was."""
+    places = [Place(Stream(Topic(f"t{n}"), NodeId("n"), n), Epoch(1)) for n in range(3)]
+    batches = [of(places[which], numbered(0, count)) for which, count in drawn]
+    made = list(RowMaker(("topic", "partition", "offset")).rows(batches))
+    found = [row for rows in made for row in zip(*(each.to_pylist() for each in rows.columns), strict=True)]
+    assert found == [(f"t{which}", which, offset) for which, count in drawn for offset in range(count)]
+    assert all(one.num_rows + two.num_rows > SPARK_BATCH_ROWS for one, two in pairwise(made))

@@ -17,9 +17,8 @@ import pytest
 from opentelemetry import trace
 
 from tests.gateway.exmp.test_under_weft_up import tls_of
-from tests.mesh.test_under_weft_up import token_for
 from tests.mesh.watching import until
-from tests.node.secured import key_for
+from tests.node.secured import key_for, token_from
 from tests.otlp import WAIT_S, Collector, SeenSpan, collector
 from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
 from weft import connect as weft_connect
@@ -61,7 +60,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TracedMesh]:
             (directory / "b").mkdir(mode=0o700)
             shutil.copy2(first / KEYS, directory / "b" / KEYS)  # so that one key is known to both
             enrolling = ("--peer", a.grpc, "--ca", f"https://{a.ready['ca']}", "--token", "-")
-            with up(directory / "b", *flags, "b", *enrolling, stdin=token_for("b", first)) as b:
+            with up(directory / "b", *flags, "b", *enrolling, stdin=token_from(first, "b")) as b:
                 yield TracedMesh(directory, found, a, b)
                 b.end_quietly()
             a.end_quietly()

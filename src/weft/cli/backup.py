@@ -15,9 +15,9 @@ Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="The node's da
 
 
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="BACKUP", help="A directory that is new.", show_default=False)],
+    target: Annotated[Path, typer.Argument(metavar="BACKUP", help="A new directory.", show_default=False)],
     data: Data = Path("weft-data"),
-    log_only: Annotated[bool, typer.Option("--log-only", help="Without certificates, keys and trust.")] = False,
+    log_only: Annotated[bool, typer.Option("--log-only", help="Leave out certificates, keys and trust.")] = False,
     json: Json = False,
 ) -> None:
     """Save a node, running or not: its events, positions, certificates and keys, as they are now.
@@ -44,7 +44,9 @@ def backup(
 
 
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="What weft backup made.", show_default=False)],
+    source: Annotated[
+        Path, typer.Argument(metavar="BACKUP", help="A backup that weft backup made.", show_default=False)
+    ],
     data: Data,
     json: Json = False,
 ) -> None:
@@ -67,7 +69,8 @@ def restore(
     what = f"{taken.events:,} events in {taken.streams:,} streams of node {escape(taken.node)}"
     for line in (
         f"{escape(str(data))}: {what}, as of {human_time(taken.taken_ms * 1000)}",
-        f"this node's streams go on in the new epoch {restored.epoch}; what it took after the backup is not here",
+        f"this node's streams go on in the new epoch {restored.epoch}; events that it took after the backup are "
+        "missing",
         "it has no certificates: enrol it again (weft ca token)" if taken.log_only else "",
         f"start it with weft up --data {escape(str(data))}",
     ):
@@ -76,7 +79,7 @@ def restore(
 
 
 def upgrade(
-    check: Annotated[bool, typer.Option("--check", help="Look whether this version can read the data.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check whether this version can read the data.")] = False,
     data: Data = Path("weft-data"),
     json: Json = False,
 ) -> None:
@@ -92,7 +95,7 @@ def upgrade(
     from weft.node.upgrading import formats
 
     if not check:
-        raise UsageError("weft itself is upgraded with pip; this command only looks: weft upgrade --check --data DIR")
+        raise UsageError("weft itself is upgraded with pip; this command only checks: weft upgrade --check --data DIR")
     if not data.is_dir():
         raise UsageError(f"{data} is not a directory")
     check_is_no_backup(data)
@@ -102,7 +105,7 @@ def upgrade(
         parts = [{**each._asdict(), "readable": each.is_readable} for each in found]
         print_json({"weft": __version__, "readable": not unreadable, "parts": parts})
     elif not found:
-        out.print(f"{escape(str(data))} holds nothing of a node yet")
+        out.print(f"{escape(str(data))} holds no data of a node yet")
     else:
         rows = [
             (each.part, "?" if each.found is None else str(each.found), ", ".join(map(str, each.known)), each.note)

@@ -16,18 +16,20 @@ def bench(
         str | None,
         typer.Option(
             metavar="TOPIC",
-            help="To measure from several machines: subscribers read what comes to this topic from now on.",
+            help="To measure from several machines: subscribers read events on this topic from now on.",
             show_default="bench.<a name of its own>",
         ),
     ] = None,
-    publishers: Annotated[int, typer.Option(min=0, metavar="N", help="Each has a connection of its own.")] = 1,
-    subscribers: Annotated[int, typer.Option(min=0, metavar="N", help="Likewise; all get every event.")] = 1,
+    publishers: Annotated[int, typer.Option(min=0, metavar="N", help="Each has its own connection.")] = 1,
+    subscribers: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Each has its own connection and gets every event.")
+    ] = 1,
     size: Annotated[int, typer.Option(min=0, metavar="BYTES", help="Of each payload.")] = 100,
     batch: Annotated[int, typer.Option(min=1, metavar="N", help="Events in one call.")] = 1,
     in_flight: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Calls of each publisher that are under way at once.")
+        int, typer.Option(min=1, metavar="N", help="How many calls each publisher has under way at once.")
     ] = 1,
-    topics: Annotated[int, typer.Option(min=1, metavar="N", help="Publish to so many topics in turn.")] = 1,
+    topics: Annotated[int, typer.Option(min=1, metavar="N", help="Publish to this many topics in turn.")] = 1,
     rate: Annotated[
         float | None,
         typer.Option(min=0.001, metavar="EVENTS/S", help="Of all publishers.", show_default="as fast as it goes"),
@@ -37,7 +39,7 @@ def bench(
         typer.Option(min=0.001, metavar="S", help="How long.", show_default=f"{DEFAULT_S:g}, unless --events is given"),
     ] = None,
     events: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="End after so many in all.", show_default=False)
+        int | None, typer.Option(min=1, metavar="N", help="End after this many events in all.", show_default=False)
     ] = None,
     json: Json = False,
     node: Nodes = None,

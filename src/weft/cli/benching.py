@@ -35,7 +35,7 @@ def run(where: Where, load: Load, json: bool) -> None:
     else:
         _print_report(report)
     if report.missing:
-        err.print(f"[red]weft:[/] {report.missing:,} events were acknowledged and did not come to a subscriber in time")
+        err.print(f"[red]weft:[/] {report.missing:,} acknowledged events did not reach a subscriber in time")
         raise SystemExit(1)
 
 

@@ -33,22 +33,24 @@ from weft.security.paths import ca_directory
 from weft.security.rotation import LocalSource
 from weft.security.tokens import read_token_file, read_token_untrusted
 
-app = typer.Typer(help="The mesh's certificates: a CA of its own, or a step-ca.", no_args_is_help=True)
+app = typer.Typer(help="The mesh's certificates: its own CA, or a step-ca.", no_args_is_help=True)
 
-Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Where the CA is: DIR/ca.", show_default=False)]
+Data = Annotated[
+    Path, typer.Option("--data", metavar="DIR", help="The directory with the CA (DIR/ca).", show_default=False)
+]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A node's id, or a client's name.", show_default=False)]
-Client = Annotated[bool, typer.Option("--client", help="A client, not a node.")]
+Client = Annotated[bool, typer.Option("--client", help="The certificate is for a client, not for a node.")]
 Hosts = Annotated[
     list[str] | None,
     typer.Option(
         "--host",
         metavar="HOST",
-        help="It is reached by this DNS name or address; may be given again.",
+        help="A DNS name or address of the node; may be given again.",
         show_default="loopback, for nodes",
     ),
 ]
 Certificates = Annotated[
-    Path, typer.Option("--to", metavar="DIR", help="Where key and certificate go.", show_default=False)
+    Path, typer.Option("--to", metavar="DIR", help="The directory for key and certificate.", show_default=False)
 ]
 
 URL = "https://127.0.0.1:7443"
@@ -58,14 +60,16 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 @app.command()
 def init(
     data: Data,
-    mesh: Annotated[str, typer.Option(metavar="NAME", help="The mesh: part of every identity.")] = "weft",
-    url: Annotated[str, typer.Option(metavar="https://HOST:PORT", help="Where nodes will find the CA.")] = URL,
+    mesh: Annotated[str, typer.Option(metavar="NAME", help="The mesh's name, a part of every identity.")] = "weft",
+    url: Annotated[
+        str, typer.Option(metavar="https://HOST:PORT", help="The address at which nodes reach the CA.")
+    ] = URL,
     lifetime: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Of certificates, like 12h.", show_default="24h")
+        str | None, typer.Option(metavar="AGE", help="Lifetime of certificates, like 12h.", show_default="24h")
     ] = None,
     offline_root: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where the root's key goes, off this machine.", show_default="beside the CA"),
+        typer.Option(metavar="FILE", help="Write the root's key here, off this machine.", show_default="beside the CA"),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -106,7 +110,8 @@ def enrol(
         str, typer.Option(metavar="-", help="'-' reads the token from standard input.", show_default=True)
     ] = STDIN,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file with the token, for its owner only.", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="A file with the token, readable only by its owner.", show_default=False),
     ] = None,
     url: Annotated[
         str | None, typer.Option(metavar="https://HOST:PORT", help="The CA.", show_default="as the token says")
@@ -175,7 +180,7 @@ def allow(data: Data, name: Name, client: Client = False) -> None:
 @app.command()
 def rotate(
     data: Data,
-    rehearse: Annotated[bool, typer.Option("--rehearse", help="Try it all out and change nothing.")] = False,
+    rehearse: Annotated[bool, typer.Option("--rehearse", help="Try every step and change nothing.")] = False,
     root_key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The root's key.", show_default="beside the CA")
     ] = None,

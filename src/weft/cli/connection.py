@@ -134,8 +134,8 @@ async def connected(target: Target) -> AsyncIterator[Client]:
     context = target.context
     if not context.insecure and context.tls_root is None:
         raise UsageError(
-            f"the connection to {target.nodes} ({target.source}) is to be protected, but there is no certificate to "
-            "trust: --insecure is for nodes that were started with it; `weft context add` remembers certificates"
+            f"the connection to {target.nodes} ({target.source}) has to be protected, but there is no certificate to "
+            "trust: use --insecure only for nodes that were started with it; `weft context add` remembers certificates"
         )
     connecting = weft.connect(
         context.nodes,

@@ -17,7 +17,7 @@ from weft.contexts import Context, contexts_path, read_contexts, write_contexts
 from weft.errors import UsageError
 from weft.limits import API_KEY_CHARS_MAX
 
-app = typer.Typer(help="Remember where to connect, and as whom.", no_args_is_help=True)
+app = typer.Typer(help="Remember addresses, certificates and keys.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 Pem = Annotated[Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, show_default=False)]
@@ -36,13 +36,13 @@ def add(
     tls_root: Pem = None,
     tls_certificate: Pem = None,
     tls_key: Pem = None,
-    use: Annotated[bool, typer.Option("--use", help="Make it the current one.")] = False,
+    use: Annotated[bool, typer.Option("--use", help="Make it the current context.")] = False,
 ) -> None:
     """Add a context, or replace the one of that name. The first one becomes the current one."""
     if (tls_certificate is None) != (tls_key is None):
         misused("--tls-certificate and --tls-key go together")
     if insecure and tls_root is not None:
-        misused("--insecure is plain text: it does not go with --tls-root")
+        misused("--insecure is plain text: it cannot be combined with --tls-root")
     from weft.client.options import parse_nodes
 
     path = contexts_path(os.environ)
@@ -88,7 +88,7 @@ def show(
     contexts = read_contexts(contexts_path(os.environ))
     chosen = name or contexts.current
     if chosen is None:
-        raise UsageError("no context is the current one: weft context use NAME")
+        raise UsageError("there is no current context: weft context use NAME")
     document = _document(chosen, contexts.get(chosen), contexts.current)
     if json:
         print_json(document)

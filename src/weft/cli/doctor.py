@@ -13,7 +13,7 @@ from weft.cli.options import Json
 def doctor(
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", envvar="WEFT_CONFIG", help="weft.toml; flags count more.", show_default=False),
+        typer.Option(metavar="FILE", envvar="WEFT_CONFIG", help="weft.toml; flags override it.", show_default=False),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The node's data directory.", show_default="weft-data")

@@ -19,7 +19,7 @@ Data = Annotated[
     typer.Option(
         "--data",
         metavar="DIR",
-        help="A data directory: its identity (emm.json) signs, its trust store (trust.json) is believed.",
+        help="A data directory: sign with its identity (emm.json), accept the keys in its trust store (trust.json).",
         show_default=False,
     ),
 ]
@@ -29,15 +29,15 @@ PacketBytes = Annotated[
 ]
 ProfileName = Annotated[
     str | None,
-    typer.Option("--profile", metavar="interop-v1", help="Insist on what a profile asks for.", show_default=False),
+    typer.Option("--profile", metavar="interop-v1", help="Require the fields of a profile.", show_default=False),
 ]
-Quic = Annotated[bool, typer.Option("--quic", help="Over QUIC, where nobody on the way can read it.")]
+Quic = Annotated[bool, typer.Option("--quic", help="Use QUIC, so that nobody on the way can read the packets.")]
 Root = Annotated[
     Path | None,
     typer.Option(
         "--root",
         metavar="FILE",
-        help="Root certificates (PEM) to check the other side's against. Unset: those of --data.",
+        help="Root certificates (PEM) to check the other side with. Unset: those of --data.",
         show_default=False,
     ),
 ]
@@ -47,12 +47,12 @@ Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Ho
 @app.command()
 def send(
     address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Whom.", show_default=False)],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the event, like plant.temp.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The event's name, like plant.temp.", show_default=False)],
     value: Annotated[
         str | None,
         typer.Argument(
             metavar="[VALUE]",
-            help="A number, a JSON object, or else text. Negative ones go behind --.",
+            help="A number, a JSON object, or else text. Put negative numbers behind --.",
             show_default=False,
         ),
     ] = None,
@@ -61,7 +61,7 @@ def send(
         str | None, typer.Option("--node-id", metavar="UUID", help="Send as this device.", show_default=False)
     ] = None,
     key_id: Annotated[
-        str | None, typer.Option("--key-id", metavar="8HEX", help="Which of its keys signs.", show_default=False)
+        str | None, typer.Option("--key-id", metavar="8HEX", help="The id of the key to sign with.", show_default=False)
     ] = None,
     hmac_key: Annotated[
         str | None,
@@ -71,19 +71,21 @@ def send(
         str | None,
         typer.Option(metavar="HEX", help="Its Ed25519 seed; '-' reads it from standard input.", show_default=False),
     ] = None,
-    text: Annotated[bool, typer.Option("--text", help="The value is text, whatever it looks like.")] = False,
-    as_hex: Annotated[bool, typer.Option("--hex", help="The value is bytes in hexadecimal digits.")] = False,
+    text: Annotated[
+        bool, typer.Option("--text", help="Send the value as text, even if it looks like a number.")
+    ] = False,
+    as_hex: Annotated[bool, typer.Option("--hex", help="Read the value as bytes in hexadecimal digits.")] = False,
     urgent: Annotated[bool, typer.Option("--urgent", help="Mark it as urgent.")] = False,
-    compress: Annotated[bool, typer.Option("--compress", help="Compress it if that makes it smaller.")] = False,
+    compress: Annotated[bool, typer.Option("--compress", help="Compress the event if that makes it smaller.")] = False,
     seal: Annotated[
         str | None,
-        typer.Option("--seal", metavar="32HEX", help="Encrypt it with the key of this id.", show_default=False),
+        typer.Option("--seal", metavar="32HEX", help="Encrypt the event with the key of this id.", show_default=False),
     ] = None,
     encryption_key: Annotated[
         str | None,
         typer.Option(
             metavar="HEX",
-            help="That key, if the trust store in --data has it not; '-' reads it from standard input.",
+            help="That key, if the trust store in --data does not have it; '-' reads it from standard input.",
             show_default=False,
         ),
     ] = None,
@@ -114,7 +116,7 @@ def send(
 def listen(
     address: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where.")] = "127.0.0.1:4700",
     data: Data = None,
-    unsigned: Annotated[bool, typer.Option("--unsigned", help="Show events that nobody signed, too.")] = False,
+    unsigned: Annotated[bool, typer.Option("--unsigned", help="Also show unsigned events.")] = False,
     sealed: Annotated[
         list[str] | None,
         typer.Option(
@@ -139,7 +141,7 @@ def listen(
         Path | None, typer.Option(metavar="FILE", help="Its private key (PEM, EC).", show_default=False)
     ] = None,
     count: Annotated[
-        int | None, typer.Option(metavar="N", help="Stop after so many events.", min=1, show_default=False)
+        int | None, typer.Option(metavar="N", help="Stop after this many events.", min=1, show_default=False)
     ] = None,
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Stop after so long.", min=0.0, show_default=False)
@@ -172,7 +174,7 @@ def peers(
     from weft.cli.emm_work import find_peers
 
     if data is None:
-        misused("--data DIR names the identity to say Hello with")
+        misused("--data DIR is missing: it holds the identity that says Hello")
     find_peers(addresses, data, timeout, Calling(quic, root), json)
 
 
@@ -183,7 +185,7 @@ def identity(
         bool, typer.Option("--prepare-key", help="Make the next key, if there is none yet, and show it instead.")
     ] = False,
     use_next_key: Annotated[
-        bool, typer.Option("--use-next-key", help="Sign with the next key from now on; a running node follows.")
+        bool, typer.Option("--use-next-key", help="Sign with the next key from now on; a running node does so, too.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -194,5 +196,5 @@ def identity(
     from weft.cli.emm_work import show_identity
 
     if prepare_key and use_next_key:
-        misused("others have to trust the next key before it is used: --prepare-key first, --use-next-key later")
+        misused("others must trust the next key before it is used: --prepare-key first, --use-next-key later")
     show_identity(data, json, prepare_key=prepare_key, use_next_key=use_next_key)

@@ -17,7 +17,7 @@ Data = Annotated[
     typer.Option(
         "--data",
         metavar="DIR",
-        help="A data directory: its identity (emm.json) signs, its trust store (trust.json) has the group keys.",
+        help="A data directory: sign with its identity (emm.json) and the group keys in its trust store (trust.json).",
         show_default=False,
     ),
 ]
@@ -29,8 +29,8 @@ PriorityName = Annotated[
     str, typer.Option("--priority", metavar="NAME", help="trace, debug, info, notice, warning, error or critical.")
 ]
 Urgent = Annotated[bool, typer.Option("--urgent", help="Mark it as urgent.")]
-AsHex = Annotated[bool, typer.Option("--hex", help="It is given in hexadecimal digits.")]
-Ttl = Annotated[int, typer.Option("--ttl", metavar="N", help="How many hops it may go.", min=1, max=255)]
+AsHex = Annotated[bool, typer.Option("--hex", help="Read it as hexadecimal digits.")]
+Ttl = Annotated[int, typer.Option("--ttl", metavar="N", help="The largest number of hops.", min=1, max=255)]
 TTL = 64
 
 
@@ -87,7 +87,7 @@ def command(
     address: Address,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the command.", show_default=False)],
     parameters: Annotated[
-        str, typer.Argument(metavar="[PARAMETERS]", help="What it needs to know.", show_default=False)
+        str, typer.Argument(metavar="[PARAMETERS]", help="The command's parameters.", show_default=False)
     ] = "",
     data: Data = None,
     node_id: Annotated[
@@ -100,7 +100,9 @@ def command(
     as_hex: AsHex = False,
     expires: Annotated[
         int | None,
-        typer.Option(metavar="SECONDS", help="Nobody obeys it after so long.", min=0, max=255, show_default=False),
+        typer.Option(
+            metavar="SECONDS", help="Seconds after which no node carries it out.", min=0, max=255, show_default=False
+        ),
     ] = None,
     trace_id: Annotated[
         str | None, typer.Option("--trace-id", metavar="UUID", help="To find it again.", show_default=False)
@@ -130,7 +132,7 @@ def listen(
         typer.Option("--join", metavar="HOST:PORT", help="Join this node; may be repeated.", show_default=False),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(metavar="N", help="Stop after so many events.", min=1, show_default=False)
+        int | None, typer.Option(metavar="N", help="Stop after this many events.", min=1, show_default=False)
     ] = None,
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Stop after so long.", min=0.0, show_default=False)

@@ -122,11 +122,11 @@ def send_command(
 ) -> None:
     if data is not None:
         if node_id is not None or signing_key is not None:
-            misused("--data brings its own identity: leave --node-id and --signing-key out")
+            misused("--data has its own identity: leave out --node-id and --signing-key")
         identity = identity_in(data)
         who, seed = identity.node_id, identity.seed.reveal()
     elif node_id is None or signing_key is None:
-        misused("say who signs: --data DIR, or --node-id and --signing-key")
+        misused("there is no identity to sign with: give --data DIR, or --node-id and --signing-key")
     else:
         who, seed = parse_uuid(node_id, "--node-id"), parse_secret(signing_key, "--signing-key").reveal()
     # A command is signed with the node's own key alone.
@@ -262,7 +262,10 @@ def join_nodes(addresses: Sequence[str], data: Path, timeout_s: float, json: boo
         names = ("node_id", "address", "types", "region", "status", "relationships_max", "heartbeat_interval_s")
         print_table(headings, [[_cell(each[name]) for name in names] for each in documents], names=5)
     if not found:
-        fail(f"nobody answered within {timeout_s:g} s: nobody there, no room, or one does not know the other's key")
+        fail(
+            f"nobody answered within {timeout_s:g} s: no node is there, it has no room, or one does not know the "
+            "other's key"
+        )
 
 
 async def _join(node: Node, targets: Sequence[tuple[str, int]], timeout_s: float) -> list[emm_compact.Neighbour]:
@@ -312,7 +315,7 @@ def _node(data: Path, listen: tuple[str, int], settings: Settings, **more: Any) 
 
 def _group_key(data: Path | None, given: str | None) -> bytes:
     if (data is None) == (given is None):
-        misused("say what signs: --data DIR with a group key, or --group-key HEX")
+        misused("there is no key to sign with: give --data DIR with a group key, or --group-key HEX")
     if data is None:
         assert given is not None, "one of the two is given"
         return parse_secret(given, "--group-key").reveal()

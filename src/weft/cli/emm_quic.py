@@ -34,8 +34,8 @@ class Calling:
         file = None if data is None else CertificateStore(tls_directory(data)).root_file
         if file is None or not file.exists():
             misused(
-                "--quic checks who answers: give --root FILE with the root certificate of the other side's mesh, or "
-                "--data DIR of a secured node of that mesh"
+                "--quic checks the certificate of the other side: give --root FILE with the root certificate of the "
+                "other side's mesh, or --data DIR of a secured node of that mesh"
             )
         return read_roots(file)
 
@@ -91,7 +91,7 @@ async def send_packet(address: tuple[str, int], packet: bytes, roots: bytes) -> 
     try:
         target = await links.connect(*address, roots)
         if not links.send(packet, target):
-            raise PeerError("the other side takes no packet of this size", have=len(packet))
+            raise PeerError("the other side accepts no packet of this size", have=len(packet))
         async with asyncio.timeout(QUIC_CONNECT_TIMEOUT_S):
             await links.acknowledged(target)
     except TimeoutError:

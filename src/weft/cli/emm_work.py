@@ -62,11 +62,14 @@ class Signature:
         by_hand = (self.node_id, self.key_id, self.hmac_key, self.signing_key)
         if self.data is not None:
             if any(each is not None for each in by_hand):
-                misused("--data brings its own identity: leave --node-id and the keys out")
+                misused("--data has its own identity: leave out --node-id and the keys")
             identity = identity_in(self.data)
             return identity.node_id, identity.credentials(read_trust(self.data))
         if self.node_id is None or self.key_id is None or (self.hmac_key is None) == (self.signing_key is None):
-            misused("say who signs: --data DIR, or --node-id, --key-id and one of --hmac-key and --signing-key")
+            misused(
+                "there is no identity to sign with: give --data DIR, or --node-id, --key-id and one of --hmac-key and "
+                "--signing-key"
+            )
         key_id = parse_hex(self.key_id, "--key-id")
         if len(key_id) != KEY_ID_BYTES:
             misused(f"--key-id is {2 * KEY_ID_BYTES} hexadecimal digits")
@@ -100,7 +103,7 @@ class Making:
     def _seal(self, data: Path | None) -> wire.Seal | None:
         if self.seal is None:
             if self.encryption_key is not None:
-                misused("--encryption-key has an id that packets call it by: give --seal 32HEX")
+                misused("--encryption-key needs the id that packets use for it: give --seal 32HEX")
             return None
         key_id = parse_hex(self.seal, "--seal")
         if len(key_id) != SEAL_ID_BYTES:
@@ -269,7 +272,7 @@ def find_peers(addresses: Sequence[str], data: Path, timeout_s: float, calling: 
         rows = [(peer["node_id"], peer["address"], peer["capabilities"]) for peer in map(_peer, found)]
         print_table(("node id", "address", "capabilities"), rows, names=3)
     if not found:
-        fail(f"nobody answered within {timeout_s:g} s: nobody there, or one does not trust the other")
+        fail(f"nobody answered within {timeout_s:g} s: no node is there, or one does not trust the other")
 
 
 async def _find(

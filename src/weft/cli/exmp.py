@@ -21,13 +21,13 @@ def call(
     data: Annotated[
         str | None, typer.Argument(metavar="[JSON]", help="Its data, a JSON object.", show_default=False)
     ] = None,
-    tls: Annotated[bool, typer.Option("--tls", help="TLS, trusting whom this machine trusts.")] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="TLS with the root certificates of this machine.")] = False,
     tls_root: Pem = None,
     tls_certificate: Pem = None,
     tls_key: Pem = None,
     context: ContextName = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Stay, print what the other side asks, and answer it.")
+        bool, typer.Option("--follow", help="Stay connected, print the requests of the other side, and answer them.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -40,11 +40,11 @@ def call(
     if tls_key is not None and tls_certificate is None:
         misused("--tls-key goes with --tls-certificate")
     if tls_certificate is not None and tls_root is None and not tls:
-        misused("--tls-certificate is for TLS: say --tls-root FILE, or --tls")
+        misused("--tls-certificate is for TLS: add --tls-root FILE, or --tls")
     protection = Protection(tls or tls_root is not None, tls_root, tls_certificate, tls_key, None)
     if context is not None:
         if protection.is_tls:
-            misused("--context brings its certificates: it goes with no --tls...")
+            misused("--context has its own certificates: leave out the --tls options")
         protection = Protection.of_context(context)
     call_once(address, op, parse_data(data), protection, follow, json)
 

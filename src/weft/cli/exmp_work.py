@@ -52,7 +52,7 @@ def parse_data(text: str | None) -> JsonObject | None:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        misused(f'JSON has to be an object, like \'{{"topic": "a"}}\': {error}')
+        misused(f'JSON must be an object, like \'{{"topic": "a"}}\': {error}')
 
 
 # --- calling ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class ListsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=ListsByDefault, help="List the groups, say what becomes of events that fail, or drop a group.")
+app = typer.Typer(cls=ListsByDefault, help="List the groups, set what happens to events that fail, or drop a group.")
 
 
 @app.command(LIST)
@@ -46,19 +46,21 @@ def list_groups(
 def set_group(
     group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
     max_deliveries: Annotated[
-        int | None, typer.Option(help="After so many tries an event is a dead letter.", show_default=False)
+        int | None, typer.Option(help="After this many tries an event becomes a dead letter.", show_default=False)
     ] = None,
     retry_s: Annotated[
         tuple[float, float] | None,
-        typer.Option(metavar="SHORTEST LONGEST", help="Seconds to the first retry, and at most.", show_default=False),
+        typer.Option(
+            metavar="SHORTEST LONGEST", help="Seconds until the first retry, and the longest pause.", show_default=False
+        ),
     ] = None,
     retry: Annotated[
         str | None,
-        typer.Option(metavar="in_order|set_aside", help="Whether the stream waits meanwhile.", show_default=False),
+        typer.Option(metavar="in_order|set_aside", help="Whether the stream waits for the retry.", show_default=False),
     ] = None,
     dead_letter: Annotated[
         str | None,
-        typer.Option(metavar="TOPIC", help="Where dead letters go; '' is weft.dead.GROUP.", show_default=False),
+        typer.Option(metavar="TOPIC", help="The topic for dead letters; '' is weft.dead.GROUP.", show_default=False),
     ] = None,
     node: Nodes = None,
     insecure: Insecure = False,

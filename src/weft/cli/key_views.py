@@ -69,9 +69,7 @@ class KeyDesk(ABC):
             print_json({**_document(made.info), "key": made.key})
             return
         if others:
-            err.print(
-                f"{', '.join(others)} has this name too: what belongs to one belongs to all of them", soft_wrap=True
-            )
+            err.print(f"{', '.join(others)} has this name too: keys of one name share what they own", soft_wrap=True)
         err.print(f"key {made.info.id}, shown this once:")
         typer.echo(made.key)
 
@@ -220,7 +218,7 @@ def _facts(info: KeyInfo) -> Iterable[tuple[str, str]]:
 
 def _maker(info: KeyInfo) -> str:
     if not info.made_by:
-        return "in this directory; the node tells the mesh when it runs"
+        return "in this directory; the node tells the mesh while it runs"
     return f"at node {info.made_by} by {info.by}" if info.by else f"at node {info.made_by}"
 
 

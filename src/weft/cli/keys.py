@@ -27,7 +27,10 @@ Patterns = list[str] | None
 @app.command()
 def create(
     name: Annotated[
-        str, typer.Option(metavar="TEXT", help="Whose it is: keys of one name share what they own.", show_default=False)
+        str,
+        typer.Option(
+            metavar="TEXT", help="The owner's name: keys of one name share what they own.", show_default=False
+        ),
     ],
     publish: Annotated[
         Patterns, typer.Option(metavar="PATTERN", help="May publish there; may be given again.", show_default=False)
@@ -39,19 +42,19 @@ def create(
         Patterns,
         typer.Option(
             metavar="NAME",
-            help="May use groups of this name, or that begin so: 'billing*'; may be given again.",
+            help="May use groups with this name, or beginning, like 'billing*'; may be given again.",
             show_default="no groups",
         ),
     ] = None,
     admin: Annotated[
-        bool, typer.Option("--admin", help="May administer: keys, groups of others, status, drain.")
+        bool, typer.Option("--admin", help="May administer: keys, groups of others, status, stopping a node.")
     ] = False,
     expires_in: Annotated[str | None, typer.Option(metavar="AGE", help="Like 90d, 12h.", show_default="never")] = None,
     quota: Annotated[
         Patterns,
         typer.Option(
             metavar="NAME=NUMBER",
-            help="At most so many topics, groups, subscriptions, events_per_s, bytes_per_s; may be given again.",
+            help="A limit for topics, groups, subscriptions, events_per_s or bytes_per_s; may be given again.",
             show_default="as the node is set",
         ),
     ] = None,

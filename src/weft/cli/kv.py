@@ -30,7 +30,9 @@ def get(
     key: Key,
     at_least: Annotated[
         str | None,
-        typer.Option("--at-least", metavar="REVISION", help="Wait until the node has this one.", show_default=False),
+        typer.Option(
+            "--at-least", metavar="REVISION", help="Wait until the node has this revision.", show_default=False
+        ),
     ] = None,
     json: Json = False,
     node: Nodes = None,
@@ -49,10 +51,10 @@ def put(
     key: Key,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="- reads it from standard input.", show_default=False)],
     ttl: Annotated[
-        float | None, typer.Option(metavar="S", help="Seconds until it is gone.", show_default="it stays")
+        float | None, typer.Option(metavar="S", help="Seconds until the value expires.", show_default="it stays")
     ] = None,
     if_revision: IfRevision = None,
-    copies: Annotated[int, typer.Option(min=0, metavar="N", help="Nodes that must have it.", show_default="1")] = 0,
+    copies: Annotated[int, typer.Option(min=0, metavar="N", help="How many nodes must have it.", show_default="1")] = 0,
     json: Json = False,
     node: Nodes = None,
     insecure: Insecure = False,
@@ -99,9 +101,9 @@ def ls(
 def watch(
     bucket: Bucket,
     pattern: Pattern = ">",
-    only_new: Annotated[bool, typer.Option("--only-new", help="Leave out what is there already.")] = False,
+    only_new: Annotated[bool, typer.Option("--only-new", help="Leave out the present values.")] = False,
     count: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="End after so many changes.", show_default="endless")
+        int | None, typer.Option(min=1, metavar="N", help="End after this many changes.", show_default="endless")
     ] = None,
     json: Json = False,
     node: Nodes = None,
@@ -144,7 +146,7 @@ def configure(
         str, typer.Option(metavar="NODE", help="The one node that takes writes.", show_default="every node does")
     ] = "",
     history: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="Revisions kept of each key.")] = 5,
-    force: Annotated[bool, typer.Option("--force", help="Although the owner is another node, which is lost.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Take over from an owner that is lost.")] = False,
     node: Nodes = None,
     insecure: Insecure = False,
     context: ContextName = None,

@@ -86,7 +86,7 @@ def set_policy(
     given = {"max_deliveries": max_deliveries, "retry_s": retry_s, "retry": retry, "dead_letter": dead_letter}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if not changes:
-        raise UsageError("say what to set: --max-deliveries, --retry-s, --retry or --dead-letter")
+        raise UsageError("there is nothing to set: give --max-deliveries, --retry-s, --retry or --dead-letter")
 
     async def work(client: Client) -> GroupPolicy:
         found = next((each.policy for each in await client.groups(group) if each.policy), GroupPolicy())
@@ -106,7 +106,7 @@ def set_policy(
 
 async def _chosen(client: Client, group: str, events: Sequence[str], everything: bool) -> list[DeadLetter]:
     if bool(events) == everything:
-        raise UsageError("name events, or say --all")
+        raise UsageError("name events, or give --all")
     letters = await client.dead_letters(group)
     if everything:
         return letters

@@ -38,7 +38,7 @@ def remember(path: Path, node_id: str, address: str, files: ClientFiles) -> str 
         return None
     hint = "" if after.current == name else f" (the current one is {after.current}: weft context use {name})"
     if name in contexts.contexts:
-        hint += f"; the one before it was of certificates that are gone: {contexts.contexts[name].tls_root}"
+        hint += f"; it replaces one whose certificates are gone: {contexts.contexts[name].tls_root}"
     return f"context {name} in {path} connects to this node{hint}"
 
 

@@ -51,7 +51,7 @@ from weft.log.retention import retain as retain_streams
 from weft.log.survey import SEGMENT_END
 from weft.model import Batch, Epoch, Event, Pattern, parse_pattern
 
-app = typer.Typer(help="Look into a log, check it, repair it, shrink it.", no_args_is_help=True)
+app = typer.Typer(help="Show a log, check it, repair it, shrink it.", no_args_is_help=True)
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="The directory of the log.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
@@ -82,9 +82,9 @@ def cat(
     data: Data,
     source: Annotated[str, typer.Argument(metavar="STREAM|PATTERN", help="One stream, topic@node/0, or topics.")],
     begin: Annotated[
-        str, typer.Option("--from", metavar="earliest|OFFSET|RFC3339", help="Where to begin in each stream.")
+        str, typer.Option("--from", metavar="earliest|OFFSET|RFC3339", help="The place to begin in each stream.")
     ] = EARLIEST,
-    count: Annotated[int | None, typer.Option(min=0, help="How many events at most.", show_default="all")] = None,
+    count: Annotated[int | None, typer.Option(min=0, help="The most events to print.", show_default="all")] = None,
     epoch: Annotated[int | None, typer.Option(help="Only streams of this epoch.", show_default="all")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
 ) -> None:
@@ -169,7 +169,7 @@ def repair(
     if health.is_sound:
         return
     if not yes:
-        _ask("Give up for good what is lost, and go on with what is left?")
+        _ask("Give up the lost events for good, and continue with the rest?")
     with working(f"repairing {data}") as progress:
         repaired = repairing.repair(data, lambda: _next_epoch(health), progress)
     for loss in repaired.losses:
@@ -246,7 +246,7 @@ def _compact_all(log: Log, pattern: Pattern, now_us: int) -> tuple[list[Compacte
 def retain(
     data: Data,
     pattern: PatternText,
-    age: Annotated[str | None, typer.Option(help="Keep what is younger: 7d, 12h, 30m.", show_default=False)] = None,
+    age: Annotated[str | None, typer.Option(help="Keep younger events: 7d, 12h, 30m.", show_default=False)] = None,
     size: Annotated[
         str | None, typer.Option("--bytes", help="Keep this much of each stream: 10GiB, 500MB.", show_default=False)
     ] = None,
@@ -254,7 +254,7 @@ def retain(
 ) -> None:
     """Take away the oldest events of each stream: those beyond an age, those beyond a size, or both."""
     if age is None and size is None:
-        raise UsageError("how much is to be kept? --age, --bytes, or both")
+        raise UsageError("there is no limit: give --age, --bytes, or both")
     rule = RetentionRule(
         parse_pattern(pattern),
         age_us_max=None if age is None else parse_age_us(age),
@@ -271,7 +271,7 @@ def retain(
     elif expired:
         print_expired(expired)
     else:
-        err.print("nothing is that old or that much")
+        err.print("nothing is older or larger than that")
 
 
 def _settle(log: Log) -> None:

@@ -78,7 +78,7 @@ def changing(path: Path) -> Iterator[Log]:
     with explaining(path):
         log = open_log(path, partial(_no_log, path))
     for cut in log.cuts:
-        err.print(f"cut, because it was never promised and is not whole: {escape(str(cut))}")
+        err.print(f"cut off, because it was never promised and is incomplete: {escape(str(cut))}")
     try:
         yield log
     finally:
@@ -94,7 +94,9 @@ def explaining(path: Path) -> Iterator[None]:
         lines = str(error).splitlines()
         if len(lines) > DAMAGE_LINES_MAX:
             lines[DAMAGE_LINES_MAX:] = [f"  and {len(lines) - DAMAGE_LINES_MAX:,} more"]
-        advice = f"`weft log check --data {path}` tells all, `weft log repair --data {path}` goes on with what is left"
+        advice = (
+            f"`weft log check --data {path}` shows everything, `weft log repair --data {path}` continues with the rest"
+        )
         fail("\n".join((*lines, advice)))
     except OSError as error:
         raise UsageError(f"cannot open the log in {path}: {error.strerror}") from None
@@ -144,7 +146,7 @@ def first_offsets(log: Log, streams: list[StreamInfo], text: str) -> list[int]:
     if OFFSET.fullmatch(text):
         if len(streams) > 1:
             names = ", ".join(f"{info.stream}:e{info.epoch}" for info in streams[:3])
-            raise UsageError(f"an offset is of one stream, and {len(streams)} are meant: {names}, ...")
+            raise UsageError(f"an offset belongs to one stream, and {len(streams)} are meant: {names}, ...")
         return [int(text)]
     timestamp_us = parse_time_us(text)
     return [log.seek(info.stream, info.epoch, timestamp_us) for info in streams]

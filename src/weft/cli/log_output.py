@@ -84,7 +84,7 @@ def print_health(health: Health) -> None:
         out.print(f"trouble: {escape(health.trouble)}", soft_wrap=True)
     _print_losses(health)
     if not health.losses:
-        out.print("no events that were promised are lost")
+        out.print("no promised events are lost")
 
 
 def _print_losses(health: Health) -> None:

@@ -47,7 +47,7 @@ def lag(
 def explain(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     origin: Annotated[
-        str, typer.Option(metavar="NODE", help="As if it were published there.", show_default="the node that is asked")
+        str, typer.Option(metavar="NODE", help="As if it were published at this node.", show_default="the asked node")
     ] = "",
     json: Json = False,
     node: Nodes = None,

@@ -17,7 +17,7 @@ Nodes = Annotated[
     list[str] | None,
     typer.Option("--node", metavar="HOST:PORT", help="A node to connect to; may be given again.", show_default=False),
 ]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Plain text, for a node that was started so.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Plain text, for a node that was started with --insecure.")]
 ContextName = Annotated[
     str | None, typer.Option("--context", metavar="NAME", help="Use this context (weft context).", show_default=False)
 ]

@@ -91,13 +91,13 @@ def _take_apart(protocol: Protocol, data: bytes) -> tuple[Part, dict[str, Any]]:
         case Protocol.EXMP:
             return exmp.describe_untrusted(data), exmp_document.to_document_untrusted(data)
         case Protocol.AUTO:
-            raise AssertionError("the first byte has told")
+            raise AssertionError("told by the first byte")
 
 
 @app.command()
 def encode(
     source: Annotated[
-        str, typer.Option("--json", metavar="FILE|-", help="What `decode --json` printed, or a document of that form.")
+        str, typer.Option("--json", metavar="FILE|-", help="The output of `decode --json`, or a document of that form.")
     ],
     raw: Annotated[bool, typer.Option("--raw", help="Write the bytes themselves instead of hex.")] = False,
 ) -> None:

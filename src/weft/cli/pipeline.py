@@ -12,14 +12,15 @@ from weft.cli.options import Json
 app = typer.Typer(no_args_is_help=True)
 
 StateDir = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Where records of runs are kept.", show_default="~/.local/state/weft")
+    Path | None,
+    typer.Option(metavar="DIR", help="The directory for records of runs.", show_default="~/.local/state/weft"),
 ]
 RunName = Annotated[str, typer.Argument(metavar="NAME", help="The run's name: the pipeline's, unless it has its own.")]
 
 
 @app.command()
 def run(
-    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE", help="Which; see `weft pipeline ls`.")],
+    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline; `weft pipeline ls` lists them.")],
     config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="TOML or YAML (docs/pipelines.md).")],
     master: Annotated[
         str | None, typer.Option(metavar="MASTER", help="Any Spark master.", show_default="local[*]")
@@ -30,10 +31,14 @@ def run(
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting above the file; may be given again."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Override a setting of the file; may be given again."),
     ] = None,
-    available_now: Annotated[bool, typer.Option("--available-now", help="All there is, then end.")] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it, for jobs that plan first.")] = False,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Process all present events, then end.")
+    ] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Carry out the plan, for jobs that only plan by default.")
+    ] = False,
     json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
@@ -66,7 +71,9 @@ def status(
 @app.command()
 def stop(
     name: RunName,
-    wait_s: Annotated[float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
+    wait_s: Annotated[
+        float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for its end.")
+    ] = 60.0,
     state_dir: StateDir = None,
 ) -> None:
     """Stop a run. Its checkpoint is kept: the next one goes on where this one was."""

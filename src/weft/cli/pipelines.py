@@ -90,7 +90,10 @@ def stop_pipeline(name: str, wait_s: float, state_dir: Path | None) -> None:
     deadline_s = time.monotonic() + wait_s
     while records.is_alive(name):
         if time.monotonic() > deadline_s:
-            fail(f"{name} has not stopped within {wait_s:g} s; it was asked to and may still (process {record.pid})")
+            fail(
+                f"{name} has not stopped within {wait_s:g} s; it was asked to stop and may still do so (process "
+                f"{record.pid})"
+            )
         time.sleep(LOOK_INTERVAL_S)
     out.print(f"{escape(name)} has stopped")
 

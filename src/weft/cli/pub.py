@@ -22,19 +22,17 @@ def pub(
         typer.Option(metavar="F|-", help="Take the event from a file; - is standard input.", show_default=False),
     ] = None,
     lines: Annotated[
-        bool, typer.Option("--lines", help="Every line is an event; of standard input, unless --file says otherwise.")
+        bool, typer.Option("--lines", help="Every line is an event; lines come from standard input, or from --file.")
     ] = False,
     copies: Annotated[
-        int, typer.Option(min=0, help="Wait until so many nodes have it synced.", show_default="as the topic has it")
+        int, typer.Option(min=0, help="Wait until this many nodes have synced it.", show_default="as the topic has it")
     ] = 0,
     deliver_at: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME", help="When it is due: 2026-12-24T18:00:00Z. Until then it waits.", show_default=False
-        ),
+        typer.Option(metavar="TIME", help="Deliver it at this time: 2026-12-24T18:00:00Z.", show_default=False),
     ] = None,
     delay: Annotated[
-        float | None, typer.Option(metavar="S", help="After how many seconds it is due.", show_default=False)
+        float | None, typer.Option(metavar="S", help="Deliver it after this many seconds.", show_default=False)
     ] = None,
     json: Json = False,
     node: Nodes = None,
@@ -43,9 +41,9 @@ def pub(
 ) -> None:
     """Publish an event and print its receipt: where it is, and on how many nodes it is synced to disk."""
     if payload is not None and (file is not None or lines):
-        misused("PAYLOAD is one event: it goes neither with --file nor with --lines")
+        misused("PAYLOAD is one event: it cannot be combined with --file or --lines")
     if payload is None and file is None and not lines:
-        misused("what is to be published? PAYLOAD, --file F, or --lines")
+        misused("there is nothing to publish: give PAYLOAD, --file F, or --lines")
     from weft.cli.publishing import Template, publish_lines, publish_one, read_payload
 
     where = Where(node, insecure, context)

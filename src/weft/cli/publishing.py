@@ -85,7 +85,7 @@ def _time_of(text: str) -> datetime:
     except ValueError:
         found = None
     if found is None or found.tzinfo is None:
-        misused(f"--deliver-at {text} is no time with a zone: 2026-12-24T18:00:00Z, or 2026-12-24T19:00:00+01:00")
+        misused(f"--deliver-at {text} is not a time with a zone: 2026-12-24T18:00:00Z, or 2026-12-24T19:00:00+01:00")
     return found
 
 

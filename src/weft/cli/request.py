@@ -20,9 +20,13 @@ def request(
     header: Annotated[
         list[str] | None, typer.Option("--header", metavar="K=V", help="May be given again.", show_default=False)
     ] = None,
-    many: Annotated[bool, typer.Option("--many", help="Print all replies, and not only the first.")] = False,
-    timeout: Annotated[float, typer.Option(min=0, metavar="S", help="For the reply; with --many, for each.")] = 5.0,
-    total: Annotated[float, typer.Option(min=0, metavar="S", help="With --many, for all of them.")] = 60.0,
+    many: Annotated[bool, typer.Option("--many", help="Print all replies, not only the first.")] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0, metavar="S", help="Seconds to wait for the reply; with --many, for each.")
+    ] = 5.0,
+    total: Annotated[
+        float, typer.Option(min=0, metavar="S", help="With --many, seconds to wait for all replies.")
+    ] = 60.0,
     attempts: Annotated[int, typer.Option(min=1, help="Ask again if the server is lost; it may be handled twice.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="Write neither request nor reply to a log.")] = False,
     json: Json = False,
@@ -32,7 +36,7 @@ def request(
 ) -> None:
     """Ask one of those who serve a topic, and print the reply. Status 1 if nobody serves it or nobody answers."""
     if (payload is None) == (file is None):
-        misused("what is to be asked? PAYLOAD, or --file F")
+        misused("there is nothing to ask: give PAYLOAD, or --file F")
     from weft.cli.publishing import Template, read_payload
     from weft.cli.requesting import Asking, ask
 
@@ -48,16 +52,16 @@ def serve(
         str,
         typer.Option(
             metavar="CMD",
-            help="Run for each request: it reads the request, and what it prints is the reply.",
+            help="Run for each request: its input is the request, its output is the reply.",
             show_default=False,
         ),
     ],
     concurrency: Annotated[int, typer.Option(min=1, max=4096, help="Requests at once.")] = 4,
-    lines: Annotated[bool, typer.Option("--lines", help="Every line that it prints is a reply.")] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="Every line of its output is a reply.")] = False,
     count: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="End after so many requests.", show_default="endless")
+        int | None, typer.Option(min=1, metavar="N", help="End after this many requests.", show_default="endless")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object per request that was handled.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per handled request.")] = False,
     node: Nodes = None,
     insecure: Insecure = False,
     context: ContextName = None,

@@ -34,9 +34,9 @@ def add(
         list[str] | None, typer.Option("--header", metavar="K=V", help="May be given again.", show_default=False)
     ] = None,
     catch_up: Annotated[
-        CatchUp, typer.Option(help="Of times at which no node ran: fire the last one, or none.")
+        CatchUp, typer.Option(help="After a time without a running node: fire the last missed time, or none.")
     ] = CatchUp.LAST,
-    replace: Annotated[bool, typer.Option("--replace", help="One of that name may be there.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a schedule of that name.")] = False,
     json: Json = False,
     node: Nodes = None,
     insecure: Insecure = False,

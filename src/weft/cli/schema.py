@@ -10,7 +10,7 @@ import typer
 
 from weft.cli.options import ContextName, Insecure, Json, Nodes, Where, misused
 
-app = typer.Typer(help="What the payloads of topics must be.", no_args_is_help=True)
+app = typer.Typer(help="Schemas for the payloads of topics.", no_args_is_help=True)
 
 
 class KindName(StrEnum):
@@ -40,9 +40,9 @@ class RuleName(StrEnum):
 Pattern = Annotated[str, typer.Argument(metavar="PATTERN", help="Topics: 'plant.*.temp'.", show_default=False)]
 Kind = Annotated[
     KindName | None,
-    typer.Option(help="What the schema is written in.", show_default="by the file's ending: .json, .sql, .avsc"),
+    typer.Option(help="The language of the schema.", show_default="by the file's ending: .json, .sql, .avsc"),
 ]
-Last = Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="Look at so many of the last events.")]
+Last = Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="Look at this many of the last events.")]
 Events = Annotated[
     Path | None,
     typer.Option(
@@ -62,13 +62,13 @@ def set_schema(
     mode: Annotated[
         ModeName | None,
         typer.Option(
-            help="Of events that break it: let them be, count and log them, or refuse them.", show_default="warn"
+            help="What to do with events that break it: ignore, count and log, or refuse them.", show_default="warn"
         ),
     ] = None,
     compatibility: Annotated[
-        RuleName | None, typer.Option(help="Which version may follow which.", show_default="backward")
+        RuleName | None, typer.Option(help="Which changes a new version may make.", show_default="backward")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it, and set nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it, but set nothing.")] = False,
     json: Json = False,
     node: Nodes = None,
     insecure: Insecure = False,
@@ -98,7 +98,9 @@ def show(
     pattern: Annotated[
         str,
         typer.Argument(
-            metavar="PATTERN", help="As it was set; or a topic, for the one that counts there.", show_default=False
+            metavar="PATTERN",
+            help="The schema's pattern; or a topic, for the schema that counts there.",
+            show_default=False,
         ),
     ],
     version: Annotated[
@@ -120,7 +122,7 @@ def show(
 def check(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="A schema; without it, what is set for the topics.", show_default=False),
+        typer.Argument(metavar="[FILE]", help="A schema; without it, the schemas of the topics.", show_default=False),
     ] = None,
     topic: Annotated[
         str | None, typer.Option(metavar="PATTERN", help="Look at the last events of these topics.", show_default=False)
@@ -137,7 +139,7 @@ def check(
     from weft.cli.schema_work import check_events, check_topics
 
     if (topic is None) == (events is None):
-        misused("say what to look at: --topic PATTERN or --events FILE")
+        misused("there is nothing to look at: give --topic PATTERN or --events FILE")
     if topic is not None:
         check_topics(Where(node, insecure, context), topic, file, kind and kind.value, last, json)
     elif file is None:
@@ -163,7 +165,7 @@ def infer(
     from weft.cli.schema_work import infer_of_events, infer_of_topics
 
     if (pattern is None) == (events is None):
-        misused("say what to learn from: a PATTERN of topics, or --events FILE")
+        misused("there is nothing to learn from: give a PATTERN of topics, or --events FILE")
     if pattern is not None:
         infer_of_topics(Where(node, insecure, context), pattern, last, kind.value)
     else:

@@ -165,7 +165,7 @@ def infer_of_events(events: Path, kind: str) -> None:
 def _tell_inferred(inferred: Inferred, kind: str) -> None:
     schema = inferred.schema
     sys.stdout.write(f"{as_ddl(schema) if kind == Kind.DDL else schema.text}\n")
-    left_out = f", {inferred.unread:,} that are no JSON objects left out" if inferred.unread else ""
+    left_out = f", {inferred.unread:,} that are not JSON objects left out" if inferred.unread else ""
     err.print(f"from {inferred.events:,} events{left_out}", style="dim")
 
 

@@ -76,12 +76,12 @@ def _close_data(data: Path) -> None:
     exposure = close_to_others(data)
     logger = plain_logger()
     if (closed := exposure.closed).count:
-        advice = "closed now; what is secret in it may have been read"
+        advice = "closed now; others may have read the secrets in it"
         logger.warning(
             "data_was_open", directory=str(data), to=closed.to, count=closed.count, first=closed.first, advice=advice
         )
     if (left := exposure.left).count:
-        advice = "only their owner can close them; what the node writes there is closed"
+        advice = "only their owner can close them; files that the node writes there are closed"
         logger.warning(
             "data_stays_open", directory=str(data), to=left.to, count=left.count, first=left.first, advice=advice
         )
@@ -155,12 +155,12 @@ def _near(listened: str) -> str:
 def _say_ready(config: NodeConfig, node: Node) -> None:
     if config.insecure:
         err.print(
-            "[bold yellow]INSECURE[/]: plain text, no keys. Whoever is on this machine can read and publish everything "
-            f"at {node.grpc_address}.",
+            "[bold yellow]INSECURE[/]: plain text, no keys. Every program on this machine can read and publish "
+            f"everything at {node.grpc_address}.",
             soft_wrap=True,
         )
     if node.console_url:
-        key = "" if config.insecure else ", for whoever has an API key (weft console)"
+        key = "" if config.insecure else ", for holders of an API key (weft console)"
         err.print(escape(f"console at {node.console_url}{key}"), style="dim", soft_wrap=True)
     sys.stdout.write("ready\n")
     sys.stdout.flush()

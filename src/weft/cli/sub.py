@@ -18,22 +18,25 @@ def sub(
         typer.Option(
             "--from",
             metavar="earliest|latest|OFFSET|RFC3339",
-            help="Where to begin in each stream.",
-            show_default="where the group stands, else latest",
+            help="The place to begin in each stream.",
+            show_default="the group's position, else latest",
         ),
     ] = None,
     group: Annotated[
-        str, typer.Option(help="Share the events with others of this group, and remember how far.", show_default=False)
+        str,
+        typer.Option(
+            help="Share the events with other members of this group, and remember the position.", show_default=False
+        ),
     ] = "",
     count: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="End after so many events.", show_default="endless")
+        int | None, typer.Option(min=1, metavar="N", help="End after this many events.", show_default="endless")
     ] = None,
     timeout: Annotated[
         float | None,
         typer.Option(
             min=0,
             metavar="S",
-            help="End after so many seconds; status 1 if fewer than --count came.",
+            help="End after this many seconds; status 1 if fewer than --count came.",
             show_default="never",
         ),
     ] = None,

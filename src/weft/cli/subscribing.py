@@ -46,7 +46,7 @@ def parse_begin(text: str | None) -> Begin:
 def _parse_offset_or_time(text: str) -> int | datetime:
     if OFFSET.fullmatch(text):
         if int(text) > OFFSET_MAX:
-            misused(f"--from {text} is beyond the last offset that can be ({OFFSET_MAX})")
+            misused(f"--from {text} is beyond the largest possible offset ({OFFSET_MAX})")
         return int(text)
     try:
         moment = datetime.fromisoformat(text)

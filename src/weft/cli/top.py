@@ -13,7 +13,7 @@ def top(
     pattern: Annotated[
         str, typer.Argument(metavar="[PATTERN]", help="Show these topics: plant.*.temp, or '>' for all.")
     ] = ">",
-    interval: Annotated[float, typer.Option(min=0.2, metavar="S", help="Ask the nodes so often.")] = 2.0,
+    interval: Annotated[float, typer.Option(min=0.2, metavar="S", help="Seconds between two looks.")] = 2.0,
     json: Annotated[bool, typer.Option("--json", help="Ask twice, print one JSON document, and end.")] = False,
     node: Nodes = None,
     insecure: Insecure = False,

@@ -25,7 +25,7 @@ def show_trace(where: Where, text: str, json: bool) -> None:
         print_json(_document(way))
         return
     if way.timestamp_us is None:
-        err.print(escape(f"no node that answered has {event}"))
+        err.print(escape(f"none of the nodes that answered has {event}"))
     else:
         print_facts_of(event, way)
     rows = [row for hop in way.hops for row in _rows(hop, way.timestamp_us)]

@@ -64,9 +64,7 @@ def add(
     public_key: Annotated[str | None, typer.Option(metavar="HEX", help="An Ed25519 public key.")] = None,
     encryption_key: Annotated[
         str | None,
-        typer.Option(
-            metavar="HEX", help="32 bytes that payloads are encrypted with; '-' reads them from standard input."
-        ),
+        typer.Option(metavar="HEX", help="A key of 32 bytes for encrypted payloads; '-' reads it from standard input."),
     ] = None,
     group: Annotated[
         str | None, typer.Option(metavar="HEX", help="A group key of EMM-C; '-' reads it from standard input.")
@@ -92,7 +90,7 @@ def add(
         misused("--names goes with a device's key: --hmac-key or --public-key")
     if group is not None:
         if node_id is not None or key_id is not None:
-            misused("a group key belongs to no device: leave --node-id and --key-id out")
+            misused("a group key belongs to no device: leave out --node-id and --key-id")
         add_group(data, _secret(group, "--group"), signs=not believe_only)
         return
     if encryption_key is not None:

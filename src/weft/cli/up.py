@@ -11,7 +11,7 @@ import typer
 def up(
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", envvar="WEFT_CONFIG", help="weft.toml; flags count more.", show_default=False),
+        typer.Option(metavar="FILE", envvar="WEFT_CONFIG", help="weft.toml; flags override it.", show_default=False),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The directory of the log.", show_default="weft-data")
@@ -25,7 +25,7 @@ def up(
     ] = None,
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where others are told to find it.", show_default="where it listens"),
+        typer.Option(metavar="HOST:PORT", help="The address that others are told.", show_default="where it listens"),
     ] = None,
     peer: Annotated[
         list[str] | None,
@@ -53,7 +53,8 @@ def up(
         ),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file with the token, for its owner only.", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="A file with the token, readable only by its owner.", show_default=False),
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Plain text, no keys; loopback addresses only.")] = False,
     log_level: Annotated[

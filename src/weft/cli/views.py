@@ -64,7 +64,7 @@ def show_peers(where: Where, json: bool) -> None:
         headings = ("node", "state", "link", "addresses", "neighbours", "rtt", "queue", "lag")
         print_table(headings, [_peer_row(each) for each in found], names=5)
     else:
-        err.print("this node knows no other")
+        err.print("this node knows no other node")
 
 
 def _peer_row(peer: PeerInfo) -> tuple[str, ...]:
@@ -184,7 +184,7 @@ def show_explanation(where: Where, topic: str, origin: str, json: bool) -> None:
     if readers:
         _print_recipients("node", readers)
     else:
-        err.print(f"nobody would get {escape(topic)}: no node is interested")
+        err.print(f"no subscriber would get {escape(topic)}: no node is interested")
     if servers:
         _print_recipients("served by", servers)
     else:
@@ -233,7 +233,7 @@ def show_console(where: Where, open_it: bool) -> None:
     out.print(escape(status.console), soft_wrap=True)
     err.print(escape(_console_hint(where)), style="dim", soft_wrap=True)
     if status.console.startswith("https:"):
-        hint = "its certificate is the mesh's own: a browser asks before it trusts it, or trusts the mesh's root"
+        hint = "its certificate is the mesh's own: a browser warns about it, unless it trusts the mesh's root"
         err.print(escape(hint), style="dim", soft_wrap=True)
     if open_it and not webbrowser.open(status.console):
         raise UsageError("no browser was found here: open the address yourself")

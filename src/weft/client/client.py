@@ -490,7 +490,7 @@ class Client:
         """A place as positions of the streams there are now."""
         match where:
             case "group":
-                raise UsageError("a group is where it is; say earliest, latest, an offset, a time or positions")
+                raise UsageError("say where to move the group: earliest, latest, an offset, a time or positions")
             case str() | int():
                 found = await self.positions(pattern)
                 return [Position(one.stream, one.epoch, _offset_in(one, where)) for one in found]

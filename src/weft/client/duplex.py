@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -31,6 +32,10 @@ class Duplex(Generic[Q, R]):
         self._reply_type = reply_type
         self._opening = opening
         self._call: ClientCall | None = None
+        self._take: Callable[[bytes], None] | None = None  # whom messages are handed to as they come
+        self._unread: deque[bytes] = deque()  # that came while they were held up
+        self._is_held = False
+        self._failure: Exception | None = None  # of who takes
 
     async def begin(self, first: Q, following: Iterable[Q] = ()) -> R:
         """Send the first message with those that belong to it, and wait for a reply, for as long as a node may take."""
@@ -74,30 +79,57 @@ class Duplex(Generic[Q, R]):
             data = await self.call.read()
         except RpcError as error:
             raise error_of_call(error, node=self.address) from None
-        return None if data is None else parsed_untrusted(self._reply_type, data, self.address)
+        return None if data is None else self.parsed_untrusted(data)
 
     async def deliver_to(self, take: Callable[[R], None]) -> None:
         """Hand over every message as it comes, until the stream ends. What ``take`` raises ends it, too."""
-        failure: BaseException | None = None
+        await self.deliver_bytes_to(lambda data: take(self.parsed_untrusted(data)))
 
-        def take_untrusted(data: bytes) -> None:
-            nonlocal failure
-            if failure is not None:
-                return
-            try:
-                take(parsed_untrusted(self._reply_type, data, self.address))
-            except Exception as error:
-                failure = error
-                self.call.cancel()
+    def parsed_untrusted(self, data: bytes) -> R:
+        """A message of the node; raise only BadNode."""
+        return parsed_untrusted(self._reply_type, data, self.address)
 
-        self.call.deliver_to(take_untrusted)
+    async def deliver_bytes_to(self, take: Callable[[bytes], None]) -> None:
+        """The same with messages as they came."""
+        self._take = take
+        self.call.deliver_to(self._take_untrusted)
         try:
             await self.read()
         except WeftError:
-            if failure is None:
+            self._hand_over_rest()
+            if self._failure is None:
                 raise
-        if failure is not None:
-            raise failure
+        self._hand_over_rest()
+        if self._failure is not None:
+            raise self._failure
+
+    def hold(self) -> None:
+        """Hand over no more for now; the node sends no more than its window."""
+        self._is_held = True
+        self.call.hold()
+
+    def go_on(self) -> None:
+        self._is_held = False
+        while self._unread and not self._is_held:
+            self._take_untrusted(self._unread.popleft())
+        if not self._is_held:
+            self.call.release()
+
+    def _hand_over_rest(self) -> None:
+        """It has ended: no more comes than waits here."""
+        while self._unread:
+            self.go_on()
+
+    def _take_untrusted(self, data: bytes) -> None:
+        if self._is_held:
+            self._unread.append(data)
+        elif self._failure is None:
+            assert self._take is not None, "there is somebody who takes"
+            try:
+                self._take(data)
+            except Exception as error:
+                self._failure = error
+                self.call.cancel()
 
     def done_writing(self) -> None:
         self.call.end()

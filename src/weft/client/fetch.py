@@ -14,6 +14,7 @@ from weft.limits import FETCH_RANGES_MAX, OFFSET_MAX, READ_BYTES_MAX
 from weft.model import COLUMNS, BadBatch, Batch, Epoch, Stream
 from weft.model.stream import check_place
 from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.deliveries import Fetched, read_fetched_untrusted
 from weft.wire.rpc import RpcError
 
 if TYPE_CHECKING:
@@ -97,12 +98,10 @@ class Fetch:
             call.write_nowait(self._request().SerializeToString())
             call.end()
             while (data := await call.read()) is not None:
-                reply = parsed_untrusted(pb.FetchReply, data, address)
-                if reply.WhichOneof("msg") == "error":
-                    raise self._refused(reply, begun, address)
-                if found := self._read_untrusted(reply.fetched, begun, address):
+                fetched = read_fetched_untrusted(data) or self._parsed_untrusted(data, begun, address)
+                if found := self._read_untrusted(fetched, begun, address):
                     yield found
-                self._go_to(begun + reply.fetched.ranges_done)
+                self._go_to(begun + fetched.ranges_done)
                 if self._is_over:
                     return  # how the node ends its stream is not waited for
             self._go_to(begun + 1)  # a node that knows nothing of several ranges has served the first
@@ -129,6 +128,13 @@ class Fetch:
             ],
         )
 
+    def _parsed_untrusted(self, data: bytes, begun: int, address: str) -> pb.FetchedBatches:
+        """A reply by protobuf; raise what the node refuses with, and BadNode."""
+        reply = parsed_untrusted(pb.FetchReply, data, address)
+        if reply.WhichOneof("msg") == "error":
+            raise self._refused(reply, begun, address)
+        return reply.fetched
+
     def _refused(self, reply: pb.FetchReply, begun: int, address: str) -> WeftError:
         """The error, and where it says to be."""
         number = begun + reply.range
@@ -138,7 +144,7 @@ class Fetch:
         where = {"node": address, "stream": self._ranges[number].stream}
         return error_of(reply.error, **where, **({"range": number} if len(self._ranges) > 1 else {}))
 
-    def _read_untrusted(self, fetched: pb.FetchedBatches, begun: int, address: str) -> list[ReceivedBatch]:
+    def _read_untrusted(self, fetched: pb.FetchedBatches | Fetched, begun: int, address: str) -> list[ReceivedBatch]:
         """What is new and wanted of a reply; raise only BadNode."""
         numbers = fetched.ranges or [0] * len(fetched.batches)
         if self._columns and len(fetched.first_offsets) != len(fetched.batches):

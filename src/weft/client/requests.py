@@ -101,7 +101,7 @@ class Requester:
                     raise
                 continue
             if answer is None or END in answer.headers:
-                raise NoReply("whoever was asked has ended without a reply", topic=topic)
+                raise NoReply("the server ended without a reply", topic=topic)
             return _reply_of(answer, topic)
 
     async def request_many(
@@ -168,7 +168,7 @@ class Requester:
 def _reply_of(answer: pb.CallsAnswer, topic: str) -> Reply:
     if answer.failed:
         why = answer.payload.decode(errors="replace")[:ERROR_CHARS_MAX]
-        raise RequestFailed(f"whoever was asked has failed: {why}", topic=topic)
+        raise RequestFailed(f"the server failed: {why}", topic=topic)
     return Reply(answer.payload, dict(answer.headers), answer.event)
 
 
@@ -435,7 +435,7 @@ class Server(HandedClient):
         try:
             await answered(request, handler)
         except Closed:
-            LOG.info("nobody waits for the reply to a request to %s any more", request.topic)
+            LOG.info("nobody waits any longer for the reply to a request to %s", request.topic)
         except Exception as error:
             self._failed(request, error)
 

@@ -16,8 +16,9 @@ from weft.client.refs import read_position_untrusted, read_stream_untrusted, str
 from weft.client.speech import Speech
 from weft.errors import WeftError
 from weft.limits import OFFSET_MAX
-from weft.model import BadBatch, Batch, EventId
+from weft.model import BadBatch, Batch, Epoch, EventId, Stream
 from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.deliveries import read_delivery_untrusted
 from weft.wire.mesh.streams import stream_ref
 
 SUBSCRIBE: Final = "/weft.mesh.v1.Mesh/Subscribe"
@@ -37,15 +38,15 @@ class SubscribeSession:
         intake: EventIntake,
         speech: Speech,
         arrived: asyncio.Event,
-        taken: asyncio.Event,
     ) -> None:
         self._nodes = nodes
         self._address = address
         self._intake = intake
         self._speech = speech
         self._arrived = arrived
-        self._taken = taken
         self._node = address
+        self._queue_bytes_max = 2 * nodes.options.credit_bytes
+        self._held: Duplex[pb.SubscribeRequest, pb.SubscribeReply] | None = None  # it is to bring no more for now
         self.has_delivered = False
 
     async def run(self, first: pb.SubscribeOpen, on_opened: Callable[[], None]) -> None:
@@ -97,40 +98,52 @@ class SubscribeSession:
         self._nodes.last_good = self._address
 
     async def _read(self, call: Duplex[pb.SubscribeRequest, pb.SubscribeReply]) -> None:
-        while (reply := await call.read()) is not None:
-            match reply.WhichOneof("msg"):
-                case "delivery":
-                    for delivered in reply.delivery.batches:
-                        self._deliver_untrusted(delivered)
-                case "assignment":
-                    self._assign_untrusted(reply.assignment)
-                case "withdrawn":
-                    self._withdrawn_untrusted(reply.withdrawn)
-                case "error":
-                    raise error_of(reply.error, node=self._node)
-                case _:
-                    pass  # a later version's
-            while self._intake.queued_bytes > 2 * self._nodes.options.credit_bytes:
-                # Only a node that does not care for credit gets here. gRPC's own window holds it up.
-                self._taken.clear()
-                await self._taken.wait()
+        def take_untrusted(data: bytes) -> None:
+            delivered = read_delivery_untrusted(data)
+            if delivered is None:
+                self._take_untrusted(call.parsed_untrusted(data))
+            else:
+                for stream, epoch, batch, first_offset, tries in delivered:
+                    self._deliver_untrusted(stream, epoch, batch, first_offset, tries)
+            if self._intake.queued_bytes > self._queue_bytes_max:
+                # Only a node that does not care for credit gets here. HTTP/2's own window holds it up.
+                self._held = call
+                call.hold()
+
+        await call.deliver_bytes_to(take_untrusted)
         if not self._speech.is_last:
             raise Unavailable("node ended the stream", node=self._node)
 
-    def _deliver_untrusted(self, delivered: pb.StreamBatch) -> None:
+    def has_taken(self) -> None:
+        """The queue has become shorter."""
+        if self._held is not None and self._intake.queued_bytes <= self._queue_bytes_max:
+            held, self._held = self._held, None
+            held.go_on()
+
+    def _take_untrusted(self, reply: pb.SubscribeReply) -> None:
+        match reply.WhichOneof("msg"):
+            case "delivery":
+                for delivered in reply.delivery.batches:
+                    stream, epoch = read_stream_untrusted(delivered.stream)
+                    self._deliver_untrusted(stream, epoch, delivered.batch, delivered.first_offset, delivered.tries)
+            case "assignment":
+                self._assign_untrusted(reply.assignment)
+            case "withdrawn":
+                self._withdrawn_untrusted(reply.withdrawn)
+            case "error":
+                raise error_of(reply.error, node=self._node)
+            case _:
+                pass  # a later version's
+
+    def _deliver_untrusted(self, stream: Stream, epoch: Epoch, data: bytes, first_offset: int, tries: int) -> None:
         """Queue a batch; raise only BadNode."""
-        stream, epoch = read_stream_untrusted(delivered.stream)
         try:
-            batch = Batch.read_untrusted(delivered.batch)
+            batch = Batch.read_untrusted(data)
         except BadBatch as error:
-            raise BadNode(
-                f"the node delivered a bad batch: {error}",
-                node=self._node,
-                stream=stream,
-                offset=delivered.first_offset,
-            ) from None
+            what = f"the node delivered a bad batch: {error}"
+            raise BadNode(what, node=self._node, stream=stream, offset=first_offset) from None
         self.has_delivered = True
-        if self._intake.delivered(stream, epoch, batch, delivered.first_offset, delivered.tries):
+        if self._intake.delivered(stream, epoch, batch, first_offset, tries):
             self._arrived.set()
         else:
             self._speech.credit_due(self._intake.credit_due_bytes)

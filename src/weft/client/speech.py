@@ -28,11 +28,10 @@ class Speech:
         self._wanted.set()
 
     def credit_due(self, size_bytes: int) -> None:
-        """So much is to be given back: at once if it is a good part of the window."""
+        """So much is to be given back: at once if it is a good part of the window. Less goes with what else is said:
+        the node has the rest of the window, or what it has used of that waits here and will be due."""
         if size_bytes * CREDIT_SHARE >= self._window_bytes:
             self.now()
-        elif size_bytes:
-            self.soon()
 
     def last(self) -> None:
         """Now, and never again."""

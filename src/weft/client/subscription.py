@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Final, Literal, Self
 
@@ -64,11 +65,10 @@ class Subscription:
         self._by_hand = HandIntake(failing.window) if group and commit == "manual" else None
         self._intake = self._by_hand or EventIntake(in_group=bool(group), is_auto=commit == "auto")
         self._arrived = asyncio.Event()  # something is in the queue, or nothing will ever be again
-        self._taken = asyncio.Event()  # the queue has become shorter
         self._speech = Speech(self._loop, self._options.handled_interval_s, self._options.credit_bytes)
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._opened_us = 0
-        self._in_session = False
+        self._session: SubscribeSession | None = None  # while one is open
         self._end: WeftError | None = None
         self._tracing = nodes.tracing
         self._spans: list[Span] = []  # of what was handed out last
@@ -169,7 +169,7 @@ class Subscription:
         if self._end is None:
             self._finish(Closed("the subscription is closed"))
             self._speech.last()
-            if self._in_session:
+            if self._session is not None:
                 await asyncio.wait({self._task}, timeout=self._options.close_timeout_s)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
@@ -218,7 +218,8 @@ class Subscription:
 
     def _has_taken(self, batch: ReceivedBatch) -> None:
         intake = self._intake
-        self._taken.set()
+        if self._session is not None:
+            self._session.has_taken()
         self._tell()
         if self._tracing is not None:
             self._end_spans()
@@ -246,10 +247,10 @@ class Subscription:
         reason: object = "connection lost"
         while not self._speech.is_last:
             address = await attempts.next(reason)
-            session = SubscribeSession(self._nodes, address, self._intake, self._speech, self._arrived, self._taken)
+            session = SubscribeSession(self._nodes, address, self._intake, self._speech, self._arrived)
             begun_s = self._loop.time()
             try:
-                await session.run(self._open_message(start), self._has_opened)
+                await session.run(self._open_message(start), partial(self._has_opened, session))
                 return
             except WeftError as error:
                 if isinstance(error, PositionUnknown) and self._opened.done():
@@ -260,7 +261,7 @@ class Subscription:
                     raise
                 reason = error
             finally:
-                self._in_session = False
+                self._session = None
             if session.has_delivered or self._loop.time() - begun_s > self._options.backoff_s_max:
                 backoff.succeeded()
                 lacking.clear()
@@ -287,8 +288,8 @@ class Subscription:
             policy=self._failing.policy if self._by_hand is not None else None,
         )
 
-    def _has_opened(self) -> None:
-        self._in_session = True
+    def _has_opened(self, session: SubscribeSession) -> None:
+        self._session = session
         if not self._opened.done():
             self._opened_us = time.time_ns() // 1000
             self._opened.set_result(None)

@@ -207,7 +207,10 @@ class Agent:
         if route is None:
             return False
         if isinstance(value, bytes) != self._io.is_raw(source_id):
-            raise UsageError("values of this IO source are bytes exactly if it has useRawIoValues", source=source_id)
+            raise UsageError(
+                "values of this IO source must be bytes if it has useRawIoValues, and must not be otherwise",
+                source=source_id,
+            )
         payload = encode_payload(Message(self.id, IoValue(value)))
         await self.peer.publish([Publication(route, payload)])
         return True

@@ -54,4 +54,4 @@ def _read(path: Path, data: bytes) -> PrivateKey:
     try:
         return PrivateKey.from_base64(msgspec.json.decode(data, type=_File).privKey)
     except msgspec.MsgspecError as error:
-        raise UsageError(f"{path} is no identity, which is JSON with a member privKey: {error}") from None
+        raise UsageError(f"{path} is not an identity, a JSON object with a member privKey: {error}") from None

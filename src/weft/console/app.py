@@ -362,7 +362,7 @@ def _decoded_untrusted(body: bytes, kind: type[Any]) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"the request is not what a page sends: {error}") from None
+        raise UsageError(f"the request is not one that a page sends: {error}") from None
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class DeadLetterDesk:
             raise UsageError(f"group {wanted.group} has no dead letter of {wanted.event}")
         letter = found[0]
         if letter.lost:
-            raise UsageError("nothing is left of this event to send again", event=letter.event)
+            raise UsageError("this event is lost, so it cannot be sent again", event=letter.event)
         place = parse_event_id(letter.event)
         headers = {**letter.headers, REPLAY_HEADER: letter.event}
         event = Event(letter.payload, now_us, letter.key if letter.HasField("key") else None, headers)

@@ -167,7 +167,7 @@ class EventBrowser:
                 if found == place:
                     view = event_view(place, event, PAYLOAD_BYTES_MAX)
                     return view | {"decoded": decoded_untrusted(place.stream.topic, event.payload)}
-        raise UsageError("no node that can be asked has this event: it may have passed retention", event=text)
+        raise UsageError("no node that can be asked has this event: retention may have removed it", event=text)
 
     async def _holders(self, place: EventId, asker: Asker) -> list[Holding]:
         request = pb.PositionsRequest(pattern=place.stream.topic, page=pb.Page(limit=0))

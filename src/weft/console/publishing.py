@@ -89,6 +89,6 @@ async def publish_event(node: MeshNode, caller: Caller, topic: Topic, event: Eve
             async with asyncio.timeout(RECEIPT_WAIT_S):
                 return await client.outcome
         except TimeoutError:
-            raise Busy("the event is on its way, and not yet as safe as its topic wants", topic=topic) from None
+            raise Busy("the event is stored, but not yet on as many nodes as its topic requires", topic=topic) from None
         finally:
             node.leave(client)

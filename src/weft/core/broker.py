@@ -79,7 +79,7 @@ OWN_STREAMS_KEPT: Final = 16_384  # made once for many events; about 3 MiB
 ROUTES_DELAY_S: Final = 0.01  # changes of the mesh that come together are looked at once
 INTEREST_DELAY_S: Final = 0.02  # subscriptions that come together are told together
 INTEREST_PATTERN_S: Final = 0.0001  # 10,000 patterns: 80 ms to find what to tell, 17 KB for every node, once a second
-TOLD_AT_ONCE: Final = 512  # patterns of which it is found out in one step: ten milliseconds at worst
+TOLD_AT_ONCE: Final = 128  # patterns of which it is found out in one step: a millisecond or two
 
 
 class Broker:
@@ -107,6 +107,9 @@ class Broker:
         self._interest_told_s = float("-inf")
         self._dead_topics = self.group_work.groups.dead_topics  # as they were when interest was last looked at
         self._interest_pause_s = INTEREST_DELAY_S
+        # In this turn of the loop, which a tick begins: hundreds of steps may take so long that it is due again.
+        self._has_followed = False  # the routes
+        self._has_told = False  # what is wanted here
 
     def start(self, now_s: float) -> list[Effect]:
         """Before any step: what the log knows of groups, and what this node wants of the mesh."""
@@ -184,8 +187,9 @@ class Broker:
         effects: list[Effect] = []
         replication = self.replication
         due_s = soonest(self._routes_due_s, replication.orphans_due_s)
-        if due_s is not None and due_s <= now_s:
+        if due_s is not None and due_s <= now_s and not self._has_followed:
             self._routes_due_s = None
+            self._has_followed = True
             effects += replication.follow_routes(now_s)
             effects += self.calls.mesh_changed()
         if self.subscriptions.busy:
@@ -196,11 +200,13 @@ class Broker:
         if self.group_work.groups.dead_topics is not self._dead_topics:
             self._dead_topics = self.group_work.groups.dead_topics
             self._interest_changed(now_s)
-        if self._interest_due_s is not None and self._interest_due_s <= now_s and self._telling is None:
+        due_s = self._interest_due_s
+        if due_s is not None and due_s <= now_s and self._telling is None and not self._has_told:
             effects += self._tell_interest(now_s)
         return effects
 
     def _tick(self, now_s: float) -> list[Effect]:
+        self._has_followed = self._has_told = False
         self.subscriptions.begin_turn()
         told = self._tell_on() if self._telling is not None else []
         expired = [*self.replication.expire(now_s), *self._owed.expire(now_s), *self.calls.tick(now_s)]
@@ -332,6 +338,7 @@ class Broker:
 
     def _tell_interest(self, now_s: float) -> list[Effect]:
         self._interest_due_s = None
+        self._has_told = True
         wishes = self._wishes()
         self._interest_pause_s = max(INTEREST_DELAY_S, len(wishes) * INTEREST_PATTERN_S)
         self._interest_told_s = now_s

@@ -298,9 +298,9 @@ class Calls:
 
     def _nobody(self, number: int, asked: Asked) -> CallFailed:
         if asked.busy:
-            return CallFailed(number, CallFault.BUSY, "all who serve it have as many requests as they can take")
+            return CallFailed(number, CallFault.BUSY, "all its servers have as many requests as they can take")
         if asked.broken:
-            return CallFailed(number, CallFault.UNREACHABLE, "somebody serves it, and there is no way there now")
+            return CallFailed(number, CallFault.UNREACHABLE, "it has a server, but there is no path to it now")
         return CallFailed(number, CallFault.NO_SERVER, "nobody serves it, as far as this node knows")
 
     def _cancel(self, number: int) -> Effects:

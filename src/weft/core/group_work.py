@@ -409,7 +409,7 @@ class GroupWork:
                     self._subscriptions.close(number)
                     self._forget(number)
                     done.append(
-                        Ended(number, GroupDropped("the group was dropped: join again to begin anew", group=group))
+                        Ended(number, GroupDropped("the group was dropped: join again to start over", group=group))
                     )
                 case _:
                     assert_never(effect)

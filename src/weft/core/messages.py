@@ -144,7 +144,8 @@ UNBOUNDED: Final = Unbounded()
 
 class Delivered(Struct, weakref=True):
     """A stored batch for subscribers; its events before ``first_offset`` are not meant. All who get it get this object:
-    ``encoded`` is for whoever sends it, so that a small one is encoded once. ``tries``: how often they have failed."""
+    ``encoded`` (as a part of a message) and ``message`` (all of one) are for whoever sends it, so that a small one is
+    encoded once. ``tries``: how often they have failed."""
 
     stream: Stream
     epoch: Epoch
@@ -152,6 +153,7 @@ class Delivered(Struct, weakref=True):
     first_offset: int
     tries: int = 0
     encoded: bytes = b""
+    message: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,7 +503,9 @@ class Opened:
 
 
 class Deliver(Struct, frozen=True):
-    subscription: int
+    """These batches are for each of these subscriptions: those who stand at the same place are served together."""
+
+    subscriptions: Sequence[int]
     batches: tuple[Delivered, ...]
 
 

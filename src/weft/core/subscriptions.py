@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, MutableMapping, Set
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from weft.core.beginnings import Beginnings, Search
@@ -25,6 +25,7 @@ from weft.routing import SINCE_EVER_US
 PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
 TURN_BYTES_MAX: Final = 8 * MIB  # handed to all of them in one turn of the loop: some milliseconds
 TURN_STREAMS_MAX: Final = 128  # looked at for all of them in one turn: likewise
+SHARE_COST: Final = 0.25  # of looking at a stream: to get what was read for somebody else
 POSITIONS_AT_ONCE: Final = 2_048  # that a subscription begins at, taken in in one step: likewise
 SHARED_BYTES_MIN: Final = 64 * KIB  # batches that are looked for among those that others still hold
 
@@ -34,7 +35,7 @@ class Turn:
     """What may still be done in this turn of the loop. Not what one step may do: a turn may have hundreds of them."""
 
     bytes_left: int = TURN_BYTES_MAX
-    streams_left: int = TURN_STREAMS_MAX
+    streams_left: float = TURN_STREAMS_MAX
 
     @property
     def is_over(self) -> bool:
@@ -94,6 +95,17 @@ class Subscription:
         self.held_back.pop(key, None)
 
 
+class Portion(NamedTuple):
+    """All that there is of a stream from one place on, for everybody who stands there."""
+
+    key: StreamKey
+    first: int
+    end: int
+    bytes: int
+    numbers: list[int]  # of the subscriptions that get it in this step
+    deliver: Deliver
+
+
 class Subscriptions:
     """All subscribers of this node."""
 
@@ -108,6 +120,8 @@ class Subscriptions:
         self._turn = Turn()
         # What was read in this step: who stands where others stand gets the same objects.
         self._shared: dict[tuple[StreamKey, int, int], list[Delivered]] = {}
+        self._portions: dict[tuple[StreamKey, int], Portion | None] = {}  # made of it; None: it is not that simple
+        self._portion: Portion | None = None  # the last of them
         # Large batches that somebody still holds, by place and header: whoever comes later gets the same objects.
         self._large: WeakValueDictionary[tuple[StreamKey, int, bytes], Delivered] = WeakValueDictionary()
 
@@ -142,7 +156,7 @@ class Subscriptions:
 
     def _open_some(self, subscription: Subscription, turn: Turn) -> list[Effect]:
         """The next streams that it selects. Some may be new since, and have their places already."""
-        pattern, looked_max = subscription.pattern, max(turn.streams_left, 1)
+        pattern, looked_max = subscription.pattern, max(int(turn.streams_left), 1)
         if not subscription.beginnings.read_some(POSITIONS_AT_ONCE, self._log):
             turn.streams_left = 0
             return []
@@ -271,11 +285,65 @@ class Subscriptions:
         effects: list[Effect] = []
         for _ in range(len(self._ready)):
             number, _ = self._ready.popitem(last=False)
-            effects += self._pump(self._all[number], turn, now_s)
+            subscription = self._all[number]
+            portion = self._portion_for(subscription)
+            if portion is None:
+                effects += self._pump(subscription, turn, now_s)
+            else:
+                if not portion.numbers:
+                    effects.append(portion.deliver)
+                self._hand_out(portion, subscription, turn)
             if turn.is_over:
                 break
         self._shared.clear()
+        self._portions.clear()
+        self._portion = None
         return effects
+
+    # The usual case, in short: many stand at the same place of one stream, and all of the rest is for each of them.
+
+    def _portion_for(self, subscription: Subscription) -> Portion | None:
+        """None: there is more to it, see ``_pump``."""
+        behind = subscription.behind
+        if len(behind) != 1 or subscription.is_opening or not subscription.is_assigned or subscription.ration:
+            return None
+        (key,) = behind
+        first = subscription.cursors.get(key)
+        if first is None:
+            return None  # it is looked for
+        portion = self._portion
+        if portion is None or portion.first != first or portion.key is not key:
+            place = (key, first)
+            if place not in self._portions:
+                self._portions[place] = self._read_portion(key, first)
+            self._portion = portion = self._portions[place]
+        if portion is None or portion.bytes > subscription.credit_bytes or subscription.holder.is_full:
+            return None
+        return portion
+
+    def _read_portion(self, key: StreamKey, first: int) -> Portion | None:
+        info = self._log.info(*key)
+        if not info.start <= first < info.end:
+            return None
+        try:
+            batches = self._read_shared(key, first, info.end, LINK_READ_BYTES_MAX)
+        except WeftError:
+            return None  # each of them is told when it comes there itself
+        if not batches or end_offset(batches[-1].data) < info.end:
+            return None
+        size, numbers = sum([len(each.data) for each in batches]), list[int]()
+        return Portion(key, first, info.end, size, numbers, Deliver(numbers, tuple(batches)))
+
+    def _hand_out(self, portion: Portion, subscription: Subscription, turn: Turn) -> None:
+        portion.numbers.append(subscription.id)
+        subscription.behind.clear()
+        subscription.cursors[portion.key] = portion.end
+        subscription.credit_bytes -= portion.bytes
+        subscription.holder.take(portion.bytes)
+        turn.bytes_left -= portion.bytes
+        turn.streams_left -= SHARE_COST
+
+    # Everything else.
 
     def _pump(self, subscription: Subscription, turn: Turn, now_s: float) -> list[Effect]:
         delivered: list[Delivered] = []
@@ -337,15 +405,19 @@ class Subscriptions:
         if cursor >= durable:
             return []
         bytes_max = min(LINK_READ_BYTES_MAX, max(subscription.credit_bytes, 1))
-        place = (key, cursor, bytes_max)
-        batches = self._shared.get(place)
-        if batches is None:
-            stored = self._log.read(stream, epoch, cursor, durable, bytes_max)
-            batches = self._shared[place] = [self._delivered(key, data, cursor) for data in stored]
+        batches = self._read_shared(key, cursor, durable, bytes_max)
         end = end_offset(batches[-1].data) if batches else durable  # compaction took all there was
         subscription.cursors[key] = end
         if end < durable:
             subscription.behind[key] = None
+        return batches
+
+    def _read_shared(self, key: StreamKey, first: int, end: int, bytes_max: int) -> list[Delivered]:
+        place = (key, first, bytes_max)
+        batches = self._shared.get(place)
+        if batches is None:
+            stored = self._log.read(*key, first, end, bytes_max)
+            batches = self._shared[place] = [self._delivered(key, data, first) for data in stored]
         return batches
 
     def _read_ration(
@@ -406,4 +478,4 @@ def _piece(batch: Batch, first: int, end: int) -> Batch:
 
 
 def _deliver(subscription: Subscription, delivered: list[Delivered]) -> list[Effect]:
-    return [Deliver(subscription.id, tuple(delivered))] if delivered else []
+    return [Deliver((subscription.id,), tuple(delivered))] if delivered else []

@@ -22,7 +22,7 @@ class Pace:
 
     def __init__(self, rate_per_s_min: float, rate_per_s_max: float, now_s: float) -> None:
         if not 0 < rate_per_s_min <= rate_per_s_max:
-            raise UsageError("a rate must be more than nothing", least=rate_per_s_min, limit=rate_per_s_max)
+            raise UsageError("a rate must be more than 0", least=rate_per_s_min, limit=rate_per_s_max)
         self._rate_per_s = rate_per_s_max
         self._rate_per_s_min = rate_per_s_min
         self._rate_per_s_max = rate_per_s_max

@@ -77,7 +77,7 @@ def plan(limit: int, log_files: int, dialled_max: int) -> Descriptors:
     connections = limit - reserved
     if connections < CONNECTIONS_MIN:
         raise UsageError(
-            f"this process may have {limit} files open, and a node needs {reserved + CONNECTIONS_MIN} at least: "
+            f"this process may have {limit} files open, and a node needs at least {reserved + CONNECTIONS_MIN}: "
             "raise the limit (ulimit -n, or LimitNOFILE of its service)"
         )
     return Descriptors(limit, log_files, node, admin, ca, connections)

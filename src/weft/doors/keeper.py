@@ -265,21 +265,24 @@ class Door:
         makes room within the wider ones, too."""
         limits, guests = self.limits, self._guests
         if guests.of_source[source] >= limits.of_address_max:
-            return Reason.ADDRESS, f"too many connections of one address (limit {limits.of_address_max})", None
+            return Reason.ADDRESS, f"too many connections from one address (limit {limits.of_address_max})", None
         if guests.strangers_of(source) >= limits.strangers_of_address_max:
             return (
                 Reason.ADDRESS,
-                "too many connections of one address that have proved nothing"
-                f" (limit {limits.strangers_of_address_max})",
+                f"too many unauthenticated connections from one address (limit {limits.strangers_of_address_max})",
                 None,
             )
         if guests.staying() >= limits.connections_max:
             return Reason.PORT, f"too many connections (limit {limits.connections_max})", guests
         if len(guests.strangers) >= limits.strangers_max:
-            return Reason.PORT, f"too many connections that have proved nothing (limit {limits.strangers_max})", guests
+            return Reason.PORT, f"too many unauthenticated connections (limit {limits.strangers_max})", guests
         if self._house is not None and self._house.staying() >= self._keeper.connections_max:
             most = self._keeper.connections_max
-            return Reason.NODE, f"too many connections for the files this process may open (limit {most})", self._house
+            return (
+                Reason.NODE,
+                f"too many connections for the number of files that this process may open (limit {most})",
+                self._house,
+            )
         return None
 
     def turn_away(self, guest: Guest, reason: Reason, text: str) -> None:
@@ -302,7 +305,7 @@ class Door:
 
     def expire(self, now_s: float) -> None:
         """Turn out who has been a stranger for too long."""
-        text = f"nothing was proved within {self.limits.stranger_s:g} s"
+        text = f"no authentication within {self.limits.stranger_s:g} s"
         while (deadline_s := self.next_deadline_s()) is not None and deadline_s <= now_s:
             self.turn_away(next(iter(self._guests.strangers)), Reason.LATE, text)
 

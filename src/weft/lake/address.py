@@ -57,7 +57,7 @@ def parse_address(given: str) -> Address:
         try:
             return Address(str(Path(text).expanduser().absolute()), StoreKind.DIRECTORY)
         except RuntimeError:  # ~somebody
-            raise TableError("nobody here has such a home directory", table=given) from None
+            raise TableError("there is no such home directory", table=given) from None
     kind = KINDS.get(found[1].lower())
     if kind is None or not found[2]:
         raise TableError(

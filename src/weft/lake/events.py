@@ -108,4 +108,4 @@ def batches_of(offsets: Numbers, rows: pa.Table) -> Iterator[Batch]:
             try:
                 yield Batch.restored(part.rename_columns(list(STORED.values())), int(offsets[first]))
             except UsageError as error:
-                raise BadEvent(f"a row of the table is no event: {error}", first=int(offsets[first])) from None
+                raise BadEvent(f"a row of the table is not an event: {error}", first=int(offsets[first])) from None

@@ -106,7 +106,7 @@ class ParquetFiles:
     def _described(self) -> dict[str, Any]:
         content = self._store.read(DESCRIPTION)
         if content is None:
-            raise TableError("there is no Parquet table of ours", table=self.settings.path)
+            raise TableError("there is no Parquet table that Weft has written", table=self.settings.path)
         described: dict[str, Any] = json.loads(content.data)
         return described
 

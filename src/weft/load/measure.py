@@ -58,7 +58,7 @@ class Load:
         if self.publishers == self.subscribers == 0:
             raise UsageError("nothing to do: there are neither publishers nor subscribers")
         if self.seconds is None and self.events is None:
-            raise UsageError("a load needs an end: seconds, events, or both")
+            raise UsageError("a load needs an end: give seconds, events, or both")
 
     @property
     def topic_names(self) -> Sequence[str]:

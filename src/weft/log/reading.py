@@ -87,7 +87,7 @@ def _naming_the_index() -> Iterator[None]:
     try:
         yield
     except StoreCorrupt as error:
-        raise StoreCorrupt(f"the index is damaged; `weft log repair` makes it anew: {error}") from error
+        raise StoreCorrupt(f"the index is damaged; `weft log repair` makes it again: {error}") from error
 
 
 def _check_position(state: StreamState, first: int) -> None:

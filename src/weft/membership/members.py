@@ -327,7 +327,7 @@ class Members:
             case Verdict.ASK:
                 return False, self._check(heard, now_s)
             case Verdict.REFUSE:
-                what = f"{node_id} is said to live its incarnation {heard.incarnation}, far beyond the one known"
+                what = f"{node_id} is said to be in incarnation {heard.incarnation}, far beyond the one known"
                 return False, [GossipRefused(peer, "incarnation", what)]
 
     def _check(self, heard: Digest, now_s: float) -> list[Effect]:

@@ -45,7 +45,7 @@ def rows_of_lists(
         ]
     except CONVERSION_ERRORS as error:
         _raise_first_mistake(payloads, timestamps_us, keys, headers)
-        raise UsageError("events cannot be made into a batch", reason=error) from error
+        raise UsageError("these events cannot be made into a batch", reason=error) from error
     rows = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
     # There are no nulls where there cannot be any, and without these columns only a long payload can be too much.
     if (keys or headers or columns[-1].nbytes > EVENT_PAYLOAD_BYTES_MAX) and (fault := find_excess(rows)):

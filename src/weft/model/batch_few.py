@@ -30,6 +30,7 @@ BODY_AT: Final = len(PREFIX) + USUAL.size
 NODES_AT: Final = BODY_AT - NODES.size
 BUFFERS_AT: Final = NODES_AT - len(USUAL_FORM[3]) - BUFFERS.size
 OFFSET_BYTES: Final = 4
+OFFSETS_OF_ONE: Final = 2  # where the payload of a single event begins and ends
 BYTES: Final = {bytes}
 INTEGERS: Final = {int}
 
@@ -152,25 +153,30 @@ class _Bare:
     def write(self, payloads: Sequence[bytes], times_us: Sequence[int]) -> bytes:
         data = b"".join(payloads)
         size = len(data)
-        padding = -size & 7
-        first, second, third, zeros = self._parts
-        pack = I64.pack
-        body_bytes = self._data_at - BODY_AT + size + padding
         times, offsets = self._times.pack(*times_us), self._offsets.pack(*_starts(payloads))
-        return b"".join(
-            (first, pack(body_bytes), second, pack(size), third, times, zeros, offsets, data, b"\0" * padding)
-        )
+        return b"".join((self._head(size), times, self._parts[3], offsets, data, b"\0" * (-size & 7)))
+
+    def _head(self, size: int) -> bytes:
+        """All before the times. Apart from the number of events it depends on how many bytes of payloads there are."""
+        first, second, third, _ = self._parts
+        body_bytes = self._data_at - BODY_AT + size + (-size & 7)
+        return b"".join((first, I64.pack(body_bytes), second, I64.pack(size), third))
 
     def read_untrusted(self, message: bytes) -> Few | None:
-        """None if it is not one of these."""
-        first, second, _, zeros = self._parts
+        """None if it is not one of these: if ``write`` would write these events in any other way."""
         at = BODY_AT + self._times.size
-        if not message.startswith(zeros, at) or not message.startswith(second, len(first) + I64.size):
+        if not message.startswith(self._parts[3], at) or len(message) < self._data_at:
             return None  # mostly one with keys or headers
-        times_us = self._times.unpack_from(message, BODY_AT)
         starts = self._offsets.unpack_from(message, self._offsets_at)
-        few = Few(_pieces(message[self._data_at :], starts), times_us, None, None)
-        return few if self.write(few.payloads, times_us) == message else None
+        size = starts[-1]
+        end = self._data_at + size
+        if starts[0] or size < 0 or len(message) != end + (-size & 7) or not message.startswith(self._head(size)):
+            return None
+        if len(starts) > OFFSETS_OF_ONE and any(start > stop for start, stop in pairwise(starts)):
+            return None
+        if message[self._offsets_at : self._data_at] != self._offsets.pack(*starts) or any(message[end:]):
+            return None  # padding that is not zero
+        return Few(_pieces(message[self._data_at : end], starts), self._times.unpack_from(message, BODY_AT), None, None)
 
 
 _bare = lru_cache(FEW_MAX)(_Bare)

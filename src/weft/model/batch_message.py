@@ -99,7 +99,7 @@ def _check_nodes(nodes: tuple[int, ...], count: int, body_bytes: int) -> None:
         raise BadBatch("more headers than there is room for", have=entries, limit=body_bytes // ENTRY_BYTES_MIN)
     _, keys, headers, *_ = nulls
     if nulls != (0, keys, headers, 0, 0, 0, 0) or not 0 <= keys <= count or not 0 <= headers <= count:
-        raise BadBatch("nulls where there cannot be any", nulls=nulls)
+        raise BadBatch("nulls in a column that cannot have any", nulls=nulls)
 
 
 def _check_buffers(buffers: tuple[int, ...], body_bytes: int) -> None:
@@ -108,5 +108,5 @@ def _check_buffers(buffers: tuple[int, ...], body_bytes: int) -> None:
         if not length:
             continue
         if offset < end or offset % ALIGNMENT_BYTES or not 0 < length <= body_bytes - offset:
-            raise BadBatch("buffer is not where it can be", offset=offset, length=length, least=end, end=body_bytes)
+            raise BadBatch("buffer is at an impossible place", offset=offset, length=length, least=end, end=body_bytes)
         end = offset + length

@@ -78,7 +78,7 @@ def parse_revision(text: str) -> Revision:
         time = int(found[1]) << COUNTER_BITS | int(found[2])
         if int(found[2]) < 1 << COUNTER_BITS and time <= TIME_MAX:
             return Revision(time, NodeId(found[3]))
-    raise UsageError(f"{quoted(text)} is no revision: one is written MILLISECONDS.COUNTER@NODE")
+    raise UsageError(f"{quoted(text)} is not a revision: write MILLISECONDS.COUNTER@NODE")
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def check_value(key: str, value: bytes) -> None:
 
 def check_ttl(ttl_s: float) -> None:
     if not 0 < ttl_s <= TTL_S_MAX:
-        raise UsageError("a time to live is more than 0 and at most ten years", ttl_s=ttl_s)
+        raise UsageError("a time to live must be more than 0 and at most ten years", ttl_s=ttl_s)
 
 
 def topic_of(bucket: str) -> Topic:

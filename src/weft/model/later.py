@@ -72,7 +72,7 @@ def slot_begin_us(slot: int, now_us: int) -> int:
 
 def waiting_topic(owner: str) -> Topic:
     if not OWNER.fullmatch(owner):
-        raise UsageError("only who has a key, or an identity of its own, can publish for later")
+        raise UsageError("publishing for later needs an API key, or another identity")
     return Topic(f"{LATER_PREFIX}{owner}")
 
 
@@ -99,7 +99,11 @@ def waiting_batch(batch: Batch, topic: Topic, partition: int) -> Batch:
                 "too many headers for later", event=number, have=len(event.headers or ()), limit=HEADERS_MAX
             )
         if event.headers and not OWN_HEADERS.isdisjoint(event.headers):
-            raise UsageError("a header is the mesh's own", event=number, headers=", ".join(sorted(OWN_HEADERS)))
+            raise UsageError(
+                "a header has a name that is reserved for the mesh",
+                event=number,
+                headers=", ".join(sorted(OWN_HEADERS)),
+            )
     return Batch.from_columns(
         [event.payload for event in events],
         [event.timestamp_us for event in events],
@@ -145,4 +149,4 @@ def check_due_us(due_us: int, now_us: int, ahead_s_max: float) -> None:
     """Raise UsageError for a time that no node keeps an event for."""
     if not 0 <= due_us <= min(now_us + int(ahead_s_max * 1e6), OFFSET_MAX):
         ahead_s = round((due_us - now_us) / 1e6, 3)
-        raise UsageError("that is too far ahead to keep an event for", ahead_s=ahead_s, limit_s=ahead_s_max)
+        raise UsageError("this time is too far ahead", ahead_s=ahead_s, limit_s=ahead_s_max)

@@ -37,7 +37,7 @@ def owned_topic(kind: OwnedKind, owner: str, own_id: str) -> Topic:
     """Raise UsageError for an owner or an id that is none."""
     topic = f"weft.{kind}.{owner}.{own_id}"
     if not OWNED.fullmatch(topic):
-        raise UsageError("not a topic that belongs to somebody", topic=topic[:200])
+        raise UsageError("not a topic with an owner", topic=topic[:200])
     return Topic(topic)
 
 

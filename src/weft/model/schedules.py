@@ -62,7 +62,7 @@ def check_event(topic: str, payload: bytes, key: bytes | None, headers: dict[str
     if len(headers) > HEADERS_MAX:
         raise UsageError("a schedule has too many headers", topic=topic, have=len(headers), limit=HEADERS_MAX)
     if {NAME, TIME} & headers.keys():
-        raise UsageError("a header is the mesh's own", topic=topic, headers=f"{NAME}, {TIME}")
+        raise UsageError("a header has a name that is reserved for the mesh", topic=topic, headers=f"{NAME}, {TIME}")
     Batch.from_events([Event(payload, 0, key, headers or None)])
 
 

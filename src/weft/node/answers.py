@@ -18,12 +18,12 @@ from weft.core.messages import StreamKey
 from weft.core.policy import GroupPolicy
 from weft.core.views import explain, explain_servers, link_lags
 from weft.errors import UsageError
-from weft.limits import LOOK_STREAMS_AT_ONCE
+from weft.limits import LOOK_BYTES_AT_ONCE, LOOK_STREAMS_AT_ONCE
 from weft.log.errors import EventsLost, PositionExpired
 from weft.membership import Members, NodeState
 from weft.model import Batch, Epoch, NodeId, Position, Stream, Topic
 from weft.node.figures import GroupFigures
-from weft.node.slices import Breath, in_order, log_totals
+from weft.node.slices import LOOKED_AT_ONCE, Breath, in_order, log_totals
 from weft.port.pages import PageRoom
 from weft.transport.clients.values import policy_message
 from weft.transport.peers.watching import LinkView
@@ -64,6 +64,7 @@ class NodeAnswers:
         self._set_group = set_group
         self._about = about
         self._started_at_s = time.monotonic()
+        self._read_bytes = 0  # of batches, for how old events are, since others had their turn
         self._ordered: tuple[str, list[StreamKey]] = "", []  # streams of the group that was shown last
 
     async def status(self) -> pb.StatusReply:
@@ -182,7 +183,8 @@ class NodeAnswers:
             stream = self._group_stream(Position(*keys[number], offset), "" if holder is None else holder[1])
             room.take(stream.ByteSize())
             info.streams.append(stream)
-            if number % LOOK_STREAMS_AT_ONCE == 0:
+            if number % LOOK_STREAMS_AT_ONCE == 0 or self._read_bytes > LOOK_BYTES_AT_ONCE:
+                self._read_bytes = 0
                 await asyncio.sleep(0)
         return None
 
@@ -216,6 +218,7 @@ class NodeAnswers:
             return 0
         if not stored:
             return 0
+        self._read_bytes += len(stored[0])
         times = Batch.read_stored(stored[0]).rows(first).column(0)
         return max(time.time_ns() // 1000 - int(times[0].as_py()), 0)
 
@@ -234,7 +237,8 @@ class NodeAnswers:
         age_us = 0
         for _, position in nlargest(LOOK_STREAMS_AT_ONCE, behind, key=itemgetter(0)):
             age_us = max(age_us, self._group_stream(position, "").lag_us)
-            await breath.take(AGES_LIKE)
+            await breath.take(AGES_LIKE + LOOKED_AT_ONCE * self._read_bytes // LOOK_BYTES_AT_ONCE)
+            self._read_bytes = 0
         members = len(self._groups.members(name))
         lag_events = sum(lag for lag, _ in behind)
         return GroupFigures(name, members, lag_events, age_us / 1_000_000, *self._groups.failures(name))

@@ -95,7 +95,7 @@ def read_backup_untrusted(path: Path) -> Backup:
     """Raise UsageError if the directory holds no backup, StorageError if this version of Weft cannot read it."""
     text = read_file(path / BACKUP_FILE, MANIFEST_BYTES_MAX) if path.is_dir() else None
     if text is None:
-        raise UsageError(f"{path} is no backup: it has no {BACKUP_FILE} (weft backup makes one)")
+        raise UsageError(f"{path} is not a backup: it has no {BACKUP_FILE} (weft backup makes one)")
     try:
         backup = msgspec.json.decode(text, type=Backup)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

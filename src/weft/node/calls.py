@@ -42,7 +42,7 @@ CLIENT_SERVERS_MAX: Final = 256  # patterns that one client serves
 ERRORS: Final[dict[CallFault, tuple[type[WeftError], str]]] = {
     CallFault.NO_SERVER: (NoServer, "nobody serves this topic"),
     CallFault.UNREACHABLE: (NoServer, "nobody who serves this topic can be reached"),
-    CallFault.BUSY: (Busy, "all who serve this topic have their hands full"),
+    CallFault.BUSY: (Busy, "all servers of this topic have as many requests as they can take"),
     CallFault.LOST: (ServerLost, "the server was lost with the request in hand; it may have handled it"),
     CallFault.TIMED_OUT: (NoReply, "nobody answered in time"),
 }

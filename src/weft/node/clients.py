@@ -275,20 +275,23 @@ class Clients:
             self._feed(Unsubscribe(subscription, died))
 
     def _deliver(self, effect: Deliver) -> None:
-        subscriber = self._subscribers.get(effect.subscription)
-        if subscriber is None:
-            return  # it has closed its holding
-        self._count_delivered(effect)
-        subscriber.deliver(effect.batches)
+        batches, known = effect.batches, self._subscribers
+        numbers = [number for number in effect.subscriptions if number in known]  # the others closed their holdings
+        for each in batches:
+            self._count_delivered(each, numbers)
+        for number in numbers:
+            subscriber = known.get(number)
+            if subscriber is not None:  # still: what another one got may have ended it
+                subscriber.deliver(batches)
 
-    def _count_delivered(self, effect: Deliver) -> None:
+    def _count_delivered(self, each: Delivered, numbers: Sequence[int]) -> None:
         """All who get a batch in one turn get the same object: what it is, and how old, is found out once."""
-        for each in effect.batches:
-            facts = self._delivering
-            if facts is None or facts.delivered is not each:
-                facts = self._delivering = self._facts_of(each)
-            self._metrics.delivered_after(facts.end - facts.first, len(each.data), facts.age_s, facts.here_s)
-            self._hops.delivered(effect.subscription, facts.key, facts.first, facts.end, facts.now_us)
+        facts = self._delivering
+        if facts is None or facts.delivered is not each:
+            facts = self._delivering = self._facts_of(each)
+        events, times = facts.end - facts.first, len(numbers)
+        self._metrics.delivered_after(events, len(each.data), facts.age_s, facts.here_s, times)
+        self._hops.delivered(numbers, facts.key, facts.first, facts.end, facts.now_us)
 
     def _facts_of(self, each: Delivered) -> _Delivering:
         now_us, key = self._hops.now_us(), (each.stream, each.epoch)
@@ -338,6 +341,8 @@ class Clients:
 
     def perform(self, effect: ClientEffect) -> None:
         match effect:
+            case Deliver():
+                self._deliver(effect)
             case Receipts(receipts):
                 self._receipts(receipts)
             case Refused(request, error):
@@ -349,8 +354,6 @@ class Clients:
             case Opened(subscription, positions, more):
                 if subscription in self._subscribers:
                     self._subscribers[subscription].opened(positions, more)
-            case Deliver():
-                self._deliver(effect)
             case HeldUp(subscription):
                 if subscription in self._holdings:
                     self._holdings[subscription].when_room(partial(self._feed, AddCredit(subscription, 0)))

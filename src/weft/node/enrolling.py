@@ -167,7 +167,7 @@ def _from_elsewhere(
     current = store.load()
     if current is None or not _is_good(current, now_s):
         if token is None:
-            what = "has no certificate yet" if current is None else "has a certificate that is good no more"
+            what = "has no certificate yet" if current is None else "has a certificate that is no longer valid"
             raise UsageError(f"node {node_id} {what}: {HOW_TO_ENROL}")
         url = config.security.ca_url
         wanted_node_id(config, token)

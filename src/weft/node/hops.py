@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from weft.core.messages import StreamKey
@@ -96,7 +96,8 @@ class Hops:
         self._subscriptions = subscriptions
         self._ends = dict(ends)  # of streams without a timeline
         self._streams: OrderedDict[StreamKey, Timeline] = OrderedDict()
-        self._readers: OrderedDict[tuple[int, StreamKey], Reader] = OrderedDict()
+        self._readers: dict[StreamKey, dict[int, Reader]] = {}
+        self._oldest: deque[tuple[StreamKey, int]] = deque()  # readers, in the order in which they came
 
     # --- what happens --------------------------------------------------------------------------------------------
 
@@ -114,15 +115,26 @@ class Hops:
                 self._streams.move_to_end(key)
             timeline.add(end, now_us)
 
-    def delivered(self, number: int, key: StreamKey, first: int, end: int, now_us: int) -> None:
-        """Events of a stream, from ``first`` up to, not including, ``end``, are on their way to a subscriber."""
-        place = (number, key)
-        reader = self._readers.get(place)
-        if reader is None:
-            reader = self._readers[place] = self._reader(number, first)
-            if len(self._readers) > READERS_MAX:
-                self._readers.popitem(last=False)
-        reader.timeline.add(end, now_us)
+    def delivered(self, numbers: Sequence[int], key: StreamKey, first: int, end: int, now_us: int) -> None:
+        """Events of a stream, from ``first`` up to, not including, ``end``, are on their way to these subscribers."""
+        readers = self._readers.get(key, {})
+        for number in numbers:
+            reader = readers.get(number)
+            if reader is None:
+                reader = self._reader(number, first)
+                self._remember(key, number, reader)
+                readers = self._readers[key]
+            reader.timeline.add(end, now_us)
+
+    def _remember(self, key: StreamKey, number: int, reader: Reader) -> None:
+        self._readers.setdefault(key, {})[number] = reader
+        self._oldest.append((key, number))
+        if len(self._oldest) > READERS_MAX:
+            gone_key, gone_number = self._oldest.popleft()
+            readers = self._readers[gone_key]
+            del readers[gone_number]
+            if not readers:
+                del self._readers[gone_key]
 
     def _reader(self, number: int, first: int) -> Reader:
         timeline = Timeline(first, READER_POINTS_MAX)
@@ -145,8 +157,8 @@ class Hops:
 
     def deliveries(self, key: StreamKey, offset: int) -> tuple[Delivery, ...]:
         found = []
-        for (_, stream), reader in self._readers.items():
-            when = reader.timeline.find(offset) if stream == key else None
+        for reader in self._readers.get(key, {}).values():
+            when = reader.timeline.find(offset)
             if when is not None:
                 found.append(Delivery(reader.pattern, reader.group, reader.member, when))
         return tuple(sorted(found, key=lambda each: each.when)[:DELIVERIES_TOLD_MAX])

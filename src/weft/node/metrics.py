@@ -365,12 +365,12 @@ class Metrics(Collector):
     def published(self, events: int, size: int) -> None:
         self._published.add(events, size)
 
-    def delivered_after(self, events: int, size: int, age_s: float, here_s: float | None) -> None:
-        """How old these events were, and for how long they had been here; None: not known."""
-        self._delivered.add(events, size)
-        self._delivery_age_s.add(age_s, events)
+    def delivered_after(self, events: int, size: int, age_s: float, here_s: float | None, times: int = 1) -> None:
+        """How old these events were, and for how long they had been here (None: not known); to so many subscribers."""
+        self._delivered.add(events, size, times)
+        self._delivery_age_s.add(age_s, events * times)
         if here_s is not None:
-            self._delivery_wait_s.add(here_s, events)
+            self._delivery_wait_s.add(here_s, events * times)
 
     @property
     def flows(self) -> tuple[Flow, Flow]:
@@ -485,10 +485,10 @@ class Flow:
     events: int = 0
     bytes: int = 0
 
-    def add(self, events: int, size: int) -> None:
-        self.batches += 1
-        self.events += events
-        self.bytes += size
+    def add(self, events: int, size: int, times: int = 1) -> None:
+        self.batches += times
+        self.events += events * times
+        self.bytes += size * times
 
 
 def _of_mesh(figures: NodeFigures) -> Iterator[Metric]:

@@ -216,7 +216,7 @@ class Secured:
         wanted = self._config.listen.ca
         assert wanted is not None, "asked for"
         if self._authority is None:
-            raise UsageError(f"there is no CA in {self._config.node.data} that could be served on {wanted} (listen.ca)")
+            raise UsageError(f"there is no CA in {self._config.node.data} to serve on {wanted} (listen.ca)")
         server = CaServer(self._authority, wanted.host, wanted.port, time.time, self._ca_failed, door)
         await server.start()
         self._parts.push_async_callback(server.stop)

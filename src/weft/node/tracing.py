@@ -143,8 +143,9 @@ class NodeTracing:
                 case core.SendCopies(peer, copies):
                     for copy in copies:
                         self._forwarded(peer, copy, decided_ns)
-                case core.Deliver(subscription, batches):
-                    self._delivered(subscription, batches, decided_ns)
+                case core.Deliver(subscriptions, batches):
+                    for subscription in subscriptions:
+                        self._delivered(subscription, batches, decided_ns)
                 case _:
                     pass
 

@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self, assert_never
 
 import pyarrow as pa
@@ -27,7 +26,8 @@ from weft.model import parse_topic
 from weft.pipelines import lake
 from weft.pipelines.archive_events import Events, TopicColumn, bucket, first_token
 from weft.pipelines.base import Streaming
-from weft.pipelines.lake.goals import FRESHNESS_S_MAX, FRESHNESS_S_MIN, Goal, trigger_ms
+from weft.pipelines.idle import has_begun, nothing_since
+from weft.pipelines.lake.goals import FRESHNESS_S_MAX, FRESHNESS_S_MIN, Goal, trigger_ms, worthwhile
 from weft.pipelines.ranges import only_ranges, read_ranges
 from weft.pipelines.settings import AVAILABLE_NOW, SourceSection, StreamingSettings
 from weft.pipelines.typed.settings import DeadLettersSection, TypedSection, dead_letters
@@ -152,14 +152,17 @@ class ArchiveSettings(StreamingSettings):
     def goal(self) -> Goal:
         return Goal(self.table.file_bytes, self.table.freshness, self.upkeep.share)
 
+    def source_options(self) -> dict[str, str]:
+        return self.mesh.options() | self.source.options(self.run_name(NAME))
+
 
 def start(spark: SparkSession, settings: ArchiveSettings) -> Sequence[StreamingQuery]:
     """One query, from the mesh to the table."""
-    name = settings.name or NAME
+    name = settings.run_name(NAME)
     write = _raw(settings) if (typed := settings.typed_tables()) is None else typed
     write.prepare(spark)
-    options = settings.mesh.options() | settings.source.options(name)
-    if not _has_begun(settings.run.checkpoint) and (
+    options = settings.source_options()
+    if not has_begun(settings.run.checkpoint) and (
         known := archived(spark, settings.tables(), settings.source.subscribe)
     ):
         options.pop("startingTimestamp", None)
@@ -167,6 +170,15 @@ def start(spark: SparkSession, settings: ArchiveSettings) -> Sequence[StreamingQ
     writer = read_ranges(spark, options).writeStream.foreachBatch(write)
     writer = writer.queryName(name).option("checkpointLocation", str(settings.run.checkpoint))
     return [writer.trigger(**settings.trigger_arguments()).start()]
+
+
+def is_idle(settings: ArchiveSettings) -> bool:
+    """Whether a run would end as it has begun: no event is new, and no table wants files put together."""
+    if not settings.ends or not nothing_since(settings.run.checkpoint, settings.source_options()):
+        return False
+    goal = settings.goal()
+    tables = [lake.open_table(each) for each in settings.tables()]
+    return all(each.exists() and not (goal.share and worthwhile(each.files(), goal.file_bytes)) for each in tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +244,7 @@ def archived(spark: SparkSession, tables: Sequence[lake.TableSettings], subscrib
     return json.dumps(to_json(known)) if known else None
 
 
-def _has_begun(checkpoint: Path) -> bool:
-    """Whether Spark has written down where its first batch ends. The directory is there before that."""
-    return any(path.name.isdigit() for path in (checkpoint / "offsets").glob("*"))
-
-
-PIPELINE: Final = Streaming(NAME, ArchiveSettings, start, keep)
+PIPELINE: Final = Streaming(NAME, ArchiveSettings, start, keep, is_idle)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

@@ -142,7 +142,7 @@ def run(spark: SparkSession, settings: AuditSettings, run: JobRun) -> Outcome:
     table = lake.read(spark, settings.table.settings())
     if unknown := [name for name in (*STREAM, "offset", *COMPARED) if name not in table.columns]:
         raise lake.TableError(
-            "this is no table of raw events", table=settings.table.path or settings.table.name, missing=unknown[0]
+            "this is not a table of raw events", table=settings.table.path or settings.table.name, missing=unknown[0]
         )
     archived = table.where(selects(wanted.subscribe))
     options = parse_options(settings.mesh.options() | {"subscribe": wanted.subscribe, "failOnDataLoss": "false"})

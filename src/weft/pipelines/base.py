@@ -38,6 +38,7 @@ class Streaming(Generic[StreamingT]):
     settings: type[StreamingT]
     start: Callable[[SparkSession, StreamingT], Sequence[StreamingQuery]]
     beside: Beside[StreamingT] | None = None
+    is_idle: Callable[[StreamingT], bool] | None = None  # whether a run would find nothing to do; asked without Spark
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def selected(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     rows = table.read(spark, [file for file in table.files() if of_days(file, first_us, last_us)])
     if unknown := [name for name in NEEDED if name not in rows.columns]:
         raise lake.TableError(
-            "this is no table of raw events", table=settings.table.path or settings.table.name, missing=unknown[0]
+            "this is not a table of raw events", table=settings.table.path or settings.table.name, missing=unknown[0]
         )
     rows = rows.where(selects(wanted.topics))
     return within(rows, first_us, last_us)
@@ -275,7 +275,7 @@ def write(rows: DataFrame, settings: ReplaySettings, application: str, number: i
     try:
         if (found := chosen.count()) != step.events:
             raise lake.TableChanged(
-                "the table does not have the events any more that this replay has planned: begin one with another name",
+                "the table no longer has the events that this replay has planned: start one with another name",
                 step=number + 1,
                 planned=step.events,
                 found=found,

@@ -112,4 +112,4 @@ class Reporter:
     def _complain(self, error: WeftError) -> None:
         if not self._complained:
             self._complained = True
-            self._say(f"the mesh is not told how this run is doing: {error}")
+            self._say(f"this run cannot report its state to the mesh: {error}")

@@ -18,6 +18,7 @@ from weft.configuration import Source, flags, read_file, validated
 from weft.errors import UsageError, WeftError
 from weft.pipelines.base import Job, JobRun, Outcome, Streaming
 from weft.pipelines.checking import check, input_bytes
+from weft.pipelines.idle import runs_here
 from weft.pipelines.progress import line_of, read_progress
 from weft.pipelines.records import QueryRecord, Records, RunRecord
 from weft.pipelines.reporting import Reporter
@@ -25,7 +26,7 @@ from weft.pipelines.settings import AVAILABLE_NOW, PipelineSettings, SparkSectio
 from weft.pipelines.shuffling import SHUFFLE_PARTITIONS, choose_partitions
 from weft.pipelines.tracing import BatchTraces
 from weft.spark.connection import Connection
-from weft.spark.session import is_submitted, session
+from weft.spark.session import MASTER, is_submitted, session
 from weft.telemetry import traced_by_environment
 
 if TYPE_CHECKING:
@@ -78,9 +79,14 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
         )
         records.write(record)
         try:
+            if _is_idle(pipeline, settings):
+                query = QueryRecord(name)
+                ended = msgspec.structs.replace(record, state="ended", queries=(query,), updated_us=_now_us())
+                records.write(ended)
+                return Outcome(f"{_total('done', {name: query})}; nothing is new, and Spark was not started")
             say("starting Spark")
             spark = _session(name, spark_settings, is_job=reads_tables)
-            record = msgspec.structs.replace(record, master=spark.conf.get("spark.master", ""), state="running")
+            record = msgspec.structs.replace(record, master=spark.conf.get(MASTER, ""), state="running")
             try:
                 if SHUFFLE_PARTITIONS not in spark_settings.conf and not is_submitted():
                     say(choose_partitions(spark, input_bytes(settings, reads_tables=reads_tables)))
@@ -104,6 +110,12 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
             raise
         records.write(msgspec.structs.replace(record, updated_us=_now_us()))
     return outcome
+
+
+def _is_idle(pipeline: Any, settings: Any) -> bool:
+    """Whether there is nothing to start Spark for, as far as that can be known here."""
+    is_idle = pipeline.is_idle if isinstance(pipeline, Streaming) else None
+    return is_idle is not None and runs_here(settings.spark) and is_idle(settings)
 
 
 @contextmanager
@@ -156,7 +168,7 @@ def _check_wish(pipeline: Any, wish: Wish) -> None:
     if wish.available_now and not isinstance(pipeline, Streaming):
         raise UsageError(f"{pipeline.name} ends by itself: --available-now is for pipelines that go on")
     if wish.execute and not (isinstance(pipeline, Job) and pipeline.plans_first):
-        raise UsageError(f"{pipeline.name} does what it is for at once: --execute is for jobs that plan first")
+        raise UsageError(f"{pipeline.name} needs no --execute, which is for jobs that only plan by default")
 
 
 class QueryFailed(WeftError):

@@ -216,7 +216,7 @@ class KeyAccess:
         try:
             mesh = _mesh_untrusted(certificate)
         except CertificateRefused as error:
-            raise Unauthenticated(Cause.CERTIFICATE, f"your certificate is not good: {error}") from None
+            raise Unauthenticated(Cause.CERTIFICATE, f"your certificate is not valid: {error}") from None
         if mesh != self._mesh:
             raise Unauthenticated(
                 Cause.CERTIFICATE, f"a certificate of mesh {self._mesh} is needed, yours is of mesh {mesh}"
@@ -270,7 +270,9 @@ class KeyCaller(Caller):
         end_s = self.principal.record.expires_s
         with self._noting():
             if end_s is not None and (record.expires_s is None or record.expires_s > end_s):
-                raise NotAllowed(Cause.ADMIN, f"not allowed to make a key that outlives {self.who}: let it end sooner")
+                raise NotAllowed(
+                    Cause.ADMIN, f"not allowed to make a key that outlives {self.who}: choose an earlier end"
+                )
 
     def renew(self, principal: Principal) -> None:
         """The same key, by what holds now."""

@@ -56,10 +56,10 @@ class CallDesk(Protocol):
 def checked_question(question: Question) -> Question:
     """What a client asks, if it may be asked by anybody; else UsageError or BadMeshMessage."""
     if is_own(question.topic):
-        raise UsageError("nobody is asked on a topic of the mesh itself", topic=question.topic)
+        raise UsageError("requests cannot be sent on internal topics of the mesh", topic=question.topic)
     if not 0 < question.timeout_s <= CALL_TIMEOUT_S_MAX:  # and no NaN
         raise UsageError(
-            "the time for a request is out of range", timeout_s=question.timeout_s, most=CALL_TIMEOUT_S_MAX
+            "the timeout of a request is out of range", timeout_s=question.timeout_s, most=CALL_TIMEOUT_S_MAX
         )
     if len(question.payload) > CALL_PAYLOAD_BYTES_MAX:
         raise TooLarge("payload of a request is too large", have=len(question.payload), limit=CALL_PAYLOAD_BYTES_MAX)

@@ -171,7 +171,7 @@ class Holding:
                     await room.wait()
         except TimeoutError:
             raise Busy(
-                "you do not take what this node holds for you: read your other calls first",
+                "this node holds too much for you that you have not read: read your other calls first",
                 who=self._account.who,
                 held_for=self._account.use.value,
                 bytes=self._account.bytes,

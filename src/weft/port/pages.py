@@ -46,9 +46,9 @@ class PageRoom:
             return False
         if not self.is_paged:
             raise TooLarge(
-                "there is more than one reply can carry: ask for pages, or for less",
+                "the answer is too large for one reply: ask for pages, or for less",
                 limit=WHOLE_BYTES_MAX,
-                advice="newer clients ask for pages by themselves",
+                advice="newer clients ask for pages automatically",
             )
         return True
 

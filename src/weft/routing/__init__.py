@@ -24,7 +24,7 @@ from weft.routing.interest import (
     since_of,
     without_covered,
 )
-from weft.routing.pieces import Pieces, finished
+from weft.routing.pieces import Pieces, finished, in_pieces
 from weft.routing.summary import Summary, summarize
 from weft.routing.tree import Topology
 from weft.routing.trie import Trie
@@ -42,6 +42,7 @@ __all__ = [
     "aggregate",
     "begin_alike",
     "finished",
+    "in_pieces",
     "since_of",
     "summarize",
     "without_covered",

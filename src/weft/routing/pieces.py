@@ -1,4 +1,4 @@
-"""Work over very many patterns that pauses now and then, so that whoever does it can do something else in between.
+"""Work over very many things that pauses now and then, so that whoever does it can do something else in between.
 
 It is a generator: each ``next`` does a piece, some milliseconds of work at most, and what it returns is the result.
 """
@@ -15,9 +15,9 @@ Pieces: TypeAlias = Generator[None, None, T]
 PIECE_PATTERNS: Final = 1_000  # at 1 to 5 µs each
 
 
-def in_pieces(things: Iterable[T]) -> Iterator[list[T]]:
+def in_pieces(things: Iterable[T], size: int = PIECE_PATTERNS) -> Iterator[list[T]]:
     left = iter(things)
-    while piece := list(islice(left, PIECE_PATTERNS)):
+    while piece := list(islice(left, size)):
         yield piece
 
 

@@ -53,7 +53,7 @@ class Summary:
             raise UsageError("too many shapes of patterns", have=len(self.shapes), limit=SHAPES_MAX)
         for shape in self.shapes:
             if not 1 <= len(shape) <= SHAPE_CHARS_MAX or set(shape[:-1]) - {NAME, ONE} or shape[-1] not in "n*>":
-                raise UsageError(f"no shape of a pattern: {shape[:SHAPE_CHARS_MAX]!r}", limit=SHAPE_CHARS_MAX)
+                raise UsageError(f"not a shape of a pattern: {shape[:SHAPE_CHARS_MAX]!r}", limit=SHAPE_CHARS_MAX)
 
     @property
     def size_bytes(self) -> int:

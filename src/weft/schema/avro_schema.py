@@ -158,20 +158,20 @@ class _Reader:
         if name in PRIMITIVES:
             return Primitive(name, PRIMITIVES[name])
         if name == "null":
-            raise _bad("null alone makes no column", path)
+            raise _bad("null alone cannot be a column", path)
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         known = full if full in self._named else name
         if known not in self._named:
             raise _bad(f"unknown type {name[:64]!r}", path)
         layout = self._named[known]
         if layout is None:
-            raise _bad(f"the type {name[:64]!r} contains itself, which makes no columns", path)
+            raise _bad(f"the type {name[:64]!r} contains itself, so it cannot be columns", path)
         return layout
 
     def _union(self, options: list[Any], namespace: str, path: str, depth: int) -> Layout:
         real = [option for option in options if option != "null"]
         if len(real) != 1 or len(options) - len(real) > 1:
-            raise _bad("a union is understood as one type, or one and null: a column has one type", path)
+            raise _bad("a union may only be one type, or one type and null: a column has one type", path)
         inner = self.layout(real[0], namespace, path, depth + 1)
         if isinstance(inner, Optional):
             raise _bad("a union may not directly contain another", path)

@@ -129,7 +129,7 @@ class _Parser:
                         raise self._unexpected("a text in single quotes")
                     self._next += 1
                 case "default" | "generated" | "check" | "primary" | "references" | "unique" | "collate" as word:
-                    raise self._bad(f"{word.upper()} is not checked here, so it may not be said")
+                    raise self._bad(f"{word.upper()} is not checked by Weft, so a schema must not have it")
                 case _:
                     raise self._unexpected('"," or the end')
         return Column(name, Shape(kind, nullable=not strict, checks=checks), required=strict)

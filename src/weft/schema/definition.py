@@ -340,9 +340,9 @@ def _unreadable(error: Exception) -> str:
         case RecursionError():
             return "the payload is nested too deep"
         case msgspec.ValidationError():
-            return "the payload is no JSON object"
+            return "the payload is not a JSON object"
         case _:
-            return f"the payload is no JSON: {str(error).removeprefix('JSON is malformed: ')}"
+            return f"the payload is not JSON: {str(error).removeprefix('JSON is malformed: ')}"
 
 
 def _decimal(text: str) -> decimal.Decimal:

@@ -62,7 +62,7 @@ def infer(payloads: Iterable[bytes]) -> Inferred:
         raise BadSchema("no event is a JSON object, so there is nothing to learn", events=unread)
     struct = root.struct()
     if not isinstance(struct, StructOf):
-        raise BadSchema("the events have no fields that make columns", events=root.objects)
+        raise BadSchema("the events have no fields that can be columns", events=root.objects)
     text = json_schema_text(struct)
     if len(text) > TEXT_BYTES_MAX:
         raise BadSchema("the events have more fields than a schema can name", limit=TEXT_BYTES_MAX)

@@ -88,7 +88,7 @@ def decoded(text: str) -> Any:
     except (msgspec.DecodeError, UnicodeError) as error:
         raise BadSchema(f"no JSON: {error}") from None
     except RecursionError:
-        raise BadSchema("no JSON: nested too deep") from None
+        raise BadSchema("not JSON: nested too deep") from None
 
 
 class _Reader:
@@ -119,7 +119,7 @@ class _Reader:
             if "$ref" in schema:
                 beside = {keyword: value for keyword, value in schema.items() if keyword not in NOTES | {"$ref"}}
                 if beside:
-                    raise _bad(f'nothing may stand beside "$ref", but "{next(iter(beside))}" does', path)
+                    raise _bad(f'nothing is allowed beside "$ref", but "{next(iter(beside))}" does', path)
                 schema = self._referred(schema["$ref"], path)
             elif any(choice in schema for choice in ("anyOf", "oneOf")):
                 word = "anyOf" if "anyOf" in schema else "oneOf"
@@ -174,7 +174,7 @@ class _Reader:
             if isinstance(rest, dict):
                 return MapOf(self.shape(rest, f"{path}{{}}", depth + 1))
             if rest is False:
-                raise _bad("an object without fields makes no column", path)
+                raise _bad("an object without fields cannot be a column", path)
             return Scalar.JSON
         if isinstance(rest, dict) and rest:
             raise _bad('"additionalProperties" beside "properties" is true or false', path)
@@ -191,10 +191,10 @@ def _without_null(schema: dict[str, Any], word: str, path: str) -> tuple[dict[st
     options = schema[word]
     beside = [keyword for keyword in schema if keyword not in NOTES and keyword != word]
     if not isinstance(options, list) or not all(isinstance(option, dict) for option in options) or beside:
-        raise _bad(f'"{word}" is a list of schemas with nothing beside it', path)
+        raise _bad(f'"{word}" is a list of schemas, with no other keyword beside it', path)
     real = [option for option in options if option.get("type") != "null"]
     if len(real) != 1:
-        raise _bad(f'"{word}" is understood as one schema or null only: a column has one type', path)
+        raise _bad(f'"{word}" may only be one schema, or one schema and null: a column has one type', path)
     return real[0], len(real) < len(options)
 
 
@@ -235,7 +235,7 @@ def _string_type(schema: dict[str, Any], path: str) -> Type:
             return DecimalType(int(digits[0]), int(digits[1]))
     if name not in STRING_FORMATS:
         raise _bad(
-            f'the format {str(name)[:64]!r} is not checked here: leave it out, or say it with "pattern"; '
+            f'the format {str(name)[:64]!r} is not checked by Weft: leave it out, or use "pattern"; '
             f"checked are {', '.join(STRING_FORMATS)}",
             path,
         )
@@ -248,7 +248,7 @@ def _number_type(kind: str, schema: dict[str, Any], path: str) -> Type:
         return Scalar.BIGINT if kind == "integer" else Scalar.DOUBLE
     if (kind, name) not in NUMBER_FORMATS:
         known = ", ".join(known for of, known in NUMBER_FORMATS if of == kind)
-        raise _bad(f"the format {str(name)[:64]!r} is not checked here; of {kind}s there are {known}", path)
+        raise _bad(f"the format {str(name)[:64]!r} is not checked by Weft; of {kind}s there are {known}", path)
     return NUMBER_FORMATS[kind, name]
 
 
@@ -277,7 +277,7 @@ def _string_checks(schema: dict[str, Any], path: str) -> Checks:
         pattern=schema.get("pattern"),
     )
     if checks and _string_type(schema, path) is not Scalar.STRING:
-        raise _bad("text with a format has no checks of its text besides", path)
+        raise _bad("text with a format cannot have other checks of its text", path)
     if checks.pattern is not None:
         if not isinstance(checks.pattern, str):
             raise _bad('"pattern" is a text', path)
@@ -313,7 +313,7 @@ def _enum_values(schema: dict[str, Any], of: type, path: str) -> tuple[str | int
     if "enum" not in schema and "const" not in schema:
         return None
     if "enum" in schema and "const" in schema:
-        raise _bad('"enum" and "const" do not go together', path)
+        raise _bad('"enum" and "const" cannot be combined', path)
     given = [schema["const"]] if "const" in schema else schema["enum"]
     values = [value for value in given if value is not None] if isinstance(given, list) else []
     if not values or not all(type(value) is of for value in values):
@@ -352,7 +352,9 @@ def _whole(schema: dict[str, Any], keyword: str, path: str) -> int | None:
 def _refused(keyword: str, kind: str, path: str) -> BadSchema:
     allowed = ", ".join(sorted(KEYWORDS[kind])) or "none"
     of = "a schema without a type" if kind == "any" else f"type {kind}"
-    return _bad(f'"{keyword[:64]}" is not checked here, so it may not be said; for {of} there are: {allowed}', path)
+    return _bad(
+        f'"{keyword[:64]}" is not checked by Weft, so a schema must not have it; for {of} there are: {allowed}', path
+    )
 
 
 def _bad(what: str, path: str, **facts: object) -> BadSchema:

@@ -37,5 +37,5 @@ def kind_of_file(name: str) -> Kind:
     """The kind of schema that a file of this name has."""
     ending = PurePath(name).suffix.lower()
     if ending not in ENDINGS:
-        raise BadSchema(f"what {name} holds cannot be told by its ending; say it with --kind", known=" ".join(ENDINGS))
+        raise BadSchema(f"what {name} holds does not follow from its ending; give --kind", known=" ".join(ENDINGS))
     return ENDINGS[ending]

@@ -21,7 +21,9 @@ def check_pattern(pattern: str, path: str) -> None:
         matching([""], pattern)
     except ValueError as error:
         reason = str(error).rpartition("expression: ")[2]
-        raise BadSchema(f"no pattern of RE2 (it has no look-around and no references): {reason}", at=path) from None
+        raise BadSchema(
+            f"not a pattern of RE2 (which has no look-around and no references): {reason}", at=path
+        ) from None
 
 
 def matching(texts: Sequence[str | None], pattern: str) -> list[bool | None]:

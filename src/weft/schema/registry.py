@@ -103,13 +103,14 @@ def _check_follows(pattern: Pattern, latest: Version, new: Schema, rule: Compati
         old = latest.schema()
     except BadSchema as error:
         raise IncompatibleSchema(
-            f"this node cannot read the latest version, so nothing can be compared with it: {error}", pattern=pattern
+            f"this node cannot read the latest version, so it cannot compare another one with it: {error}",
+            pattern=pattern,
         ) from None
     if found := breaks(old, new, rule):
         shown = "; ".join(map(str, found[:BREAKS_SHOWN_MAX]))
         more = f"; and {len(found) - BREAKS_SHOWN_MAX} more" if len(found) > BREAKS_SHOWN_MAX else ""
         raise IncompatibleSchema(
-            f"the new version may not follow version {latest.number}: {shown}{more}",
+            f"the new version is not compatible with version {latest.number}: {shown}{more}",
             pattern=pattern,
             compatibility=rule.value,
         )

@@ -222,7 +222,7 @@ def _check_struct(struct: StructOf, path: str, depth: int, count: list[int]) -> 
                 "a column's name has visible characters only", at=repr(column.name[:64]), limit=NAME_CHARS_MAX
             )
         if (other := seen.setdefault(column.name.casefold(), column.name)) is not column.name:
-            raise BadSchema(f'two columns that tables cannot tell apart: "{other}" and "{column.name}"', at=where)
+            raise BadSchema(f'tables cannot tell these two columns apart: "{other}" and "{column.name}"', at=where)
         _check_type(column.type, where, depth, count)
 
 

@@ -104,7 +104,7 @@ class Acl:
             return
         why = "it has no right to groups of that name (weft keys create --group)"
         if not self.names_groups:
-            why = "it is older than rights to groups, and may not subscribe to all that the group reads"
+            why = "it is older than rights to groups, and may not subscribe to everything that the group reads"
         raise NotAllowed(Cause.GROUP, f'not allowed to use group "{group}" with {self.who}: {why}')
 
     def check_admin(self, what: str) -> None:
@@ -120,7 +120,8 @@ class Acl:
                 if not any(covers(each, pattern) and _is_own(each) == _is_own(pattern) for each in own):
                     raise NotAllowed(
                         Cause.ADMIN,
-                        f'not allowed to give the right to {verb} to "{pattern}" with {self.who}: it lacks it itself',
+                        f'not allowed to give the right to {verb} to "{pattern}" with {self.who}: '
+                        "the key itself lacks this right",
                     )
 
 
@@ -138,7 +139,7 @@ def parse_group_right(text: str) -> str:
     """``text`` as a right to groups, or UsageError."""
     if not text or not GROUP_RIGHT.fullmatch(text):
         raise UsageError(
-            f"{text[:80]!r} is no right to groups: write a name, or the beginning of one and a star: billing*"
+            f"{text[:80]!r} is not a right to groups: write a name, or the beginning of a name and a star: billing*"
         )
     return text
 

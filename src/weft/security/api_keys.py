@@ -60,7 +60,7 @@ class Hash(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         if self.scheme != "scrypt" or not power_of_two or self.r < 1 or self.p < 1:
             raise ValueError("the hash is not scrypt's")
         if 128 * self.n * self.r * self.p > SCRYPT_BYTES_MAX // 2:
-            raise ValueError("the hash takes more memory than may be")
+            raise ValueError("the hash needs more memory than is allowed")
         if len(bytes.fromhex(self.digest)) != DIGEST_BYTES or not bytes.fromhex(self.salt):
             raise ValueError("the hash has the wrong size")
 
@@ -95,7 +95,7 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fals
     def __post_init__(self) -> None:
         """Raise ValueError, which msgspec turns into its own."""
         if not KEY_ID.fullmatch(self.id) or not (is_numbered(self.id) or self.id == id_of(self.hash)):
-            raise ValueError("the id of a key is k and the mark of its hash, or k and a number")
+            raise ValueError("the id of a key must be k and 16 digits of its hash, or k and a number")
         check_rights(self.name, self.publish, self.subscribe, self.groups or ())
 
     @property

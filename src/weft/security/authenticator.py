@@ -65,7 +65,7 @@ class Authenticator:
         slowed down, nor are other keys of the same address: many people may be behind it.
         """
         if presented is None:
-            raise Unauthenticated(Cause.NO_KEY, "no API key: this node wants one with every call")
+            raise Unauthenticated(Cause.NO_KEY, "no API key: this node needs one with every call")
         mark = hmac.digest(self._cache_key, presented.reveal().encode("utf-8", "surrogatepass"), "sha256")
         known = self._known.get(mark)
         if known is not None:

@@ -59,8 +59,8 @@ INTERMEDIATE: Final = "intermediate.pem"
 PROVISIONER: Final = "provisioner.jwk"
 MESH_CHARS_MAX: Final = 48  # in the names of the CA's own certificates
 ROOT_KEY_ADVICE: Final = (
-    "the key of the mesh's root is in {file}: move it to a safe place off this machine, where no thief of this machine "
-    "finds it; only `weft ca rotate --root-key FILE` needs it"
+    "the key of the mesh's root is in {file}: move it to a safe place off this machine, where a thief of this machine "
+    "does not find it; only `weft ca rotate --root-key FILE` needs it"
 )
 
 SIGNS: Final = x509.KeyUsage(
@@ -128,7 +128,7 @@ class Authority:
         The root's key goes to the file ``offline_root``, which must not be there; without one, beside the rest.
         """
         if (directory / SETTINGS).exists():
-            raise UsageError(f"{directory} has a CA already; it is not made anew, nodes trust it")
+            raise UsageError(f"{directory} has a CA already, which nodes trust; it is not replaced")
         if offline_root is not None:
             _check_offline(offline_root, directory)
         private_directory(directory)
@@ -257,7 +257,7 @@ def read_root_key(file: Path) -> PrivateKey:
 def _check_offline(file: Path, directory: Path) -> None:
     """A new file, outside of the node's data directory: whoever takes that must not have the root's key."""
     if file.exists():
-        raise UsageError(f"{file} is there already: name a new file for the root's key")
+        raise UsageError(f"{file} exists already: give a new file for the root's key")
     if not file.parent.is_dir():
         raise UsageError(f"there is no directory {file.parent} for the root's key")
     data = directory.parent.resolve()
@@ -311,7 +311,7 @@ def _parse_signer(pem: bytes) -> Signer:
 def _read(path: Path, parse: Callable[[bytes], T]) -> T:
     data = read_private(path)
     if data is None:
-        raise StorageError(f"{path} is not there: the CA is incomplete")
+        raise StorageError(f"{path} is missing: the CA is incomplete")
     try:
         return parse(data)
     except WeftError as error:

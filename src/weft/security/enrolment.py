@@ -53,7 +53,7 @@ def enrol(
     ca = parse_url(url) if url else claims.ca
     wanted = root_fingerprint or claims.sha
     if not wanted:
-        raise UsageError("the token does not say which root to trust: give the root's fingerprint")
+        raise UsageError("the token does not name a root certificate to trust: give the root's fingerprint")
     names = claims.names
     root = fetch_root(ca, wanted)
     key = new_key()
@@ -96,7 +96,7 @@ def fetch_root(ca: CaUrl, wanted: str) -> bytes:
         raise EnrolmentFailed(f"the CA at {ca} sent a root that cannot be read: {error}") from None
     if fingerprint(root) != wanted:
         raise EnrolmentFailed(
-            f"whoever answers at {ca} is not the CA that was meant: its root has another fingerprint",
+            f"the server at {ca} is not the expected CA: its root has another fingerprint",
             expected=wanted,
             found=fingerprint(root),
         )
@@ -112,7 +112,9 @@ def _accepted(answer: SignResponse, root: bytes, key: Secret[bytes], names: Name
     except WeftError as error:
         raise EnrolmentFailed(f"the CA sent a certificate that cannot be used: {error}") from None
     if found.identity != names.identity:
-        raise EnrolmentFailed(f"the CA sent a certificate for {found.identity}, asked for was {names.identity}")
+        raise EnrolmentFailed(
+            f"the CA sent a certificate for {found.identity}, but the request was for {names.identity}"
+        )
     return found
 
 
@@ -127,7 +129,7 @@ def _call(ca: CaUrl, method: str, path: str, context: ssl.SSLContext, body: byte
     status, data = _exchange(ca, method, path, context, body)
     if status not in (200, 201):
         raise EnrolmentFailed(f"the CA at {ca} refused: {_reason(data)}", status=status)
-    return _decoded(data, kind, f"the CA at {ca} answered something that is not step-ca's {path}")
+    return _decoded(data, kind, f"the CA at {ca} sent an answer that is not step-ca's {path}")
 
 
 def _exchange(ca: CaUrl, method: str, path: str, context: ssl.SSLContext, body: bytes | None) -> tuple[int, bytes]:
@@ -144,13 +146,13 @@ def _exchange(ca: CaUrl, method: str, path: str, context: ssl.SSLContext, body: 
     finally:
         connection.close()
     if len(data) > CA_BODY_BYTES_MAX:
-        raise EnrolmentFailed(f"the CA at {ca} answered too much", limit=CA_BODY_BYTES_MAX)
+        raise EnrolmentFailed(f"the CA at {ca} sent an answer that is too large", limit=CA_BODY_BYTES_MAX)
     return response.status, data
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not good ({error.verify_message})"
+        return f"its certificate is not valid ({error.verify_message})"
     return (error.reason or str(error)).replace("_", " ").lower()
 
 

@@ -76,7 +76,7 @@ def close_to_others(directory: Path) -> Exposure:
     top = directory.resolve()
     found = top.stat()
     if top == top.parent or found.st_mode & stat.S_ISVTX:
-        raise UsageError(f"{directory} is shared by all users of this machine: give the node a directory of its own")
+        raise UsageError(f"{directory} is shared by all users of this machine: give the node its own directory")
     for place, inner, files, descriptor in os.fwalk(top):  # the top first: then nobody else comes in meanwhile
         if os.fstat(descriptor).st_dev != found.st_dev:
             inner.clear()

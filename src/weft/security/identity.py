@@ -62,7 +62,7 @@ def parse_identity_untrusted(uri: str) -> Identity:
 
 def check_mesh(name: str) -> str:
     if not MESH.fullmatch(name):
-        raise BadIdentity(f"{name[:200]!r} is no name for a mesh: at most 128 of a-z, 0-9, '.', '_' and '-'")
+        raise BadIdentity(f"{name[:200]!r} is not a name for a mesh: use at most 128 of a-z, 0-9, '.', '_' and '-'")
     return name
 
 
@@ -71,5 +71,5 @@ def _identity(mesh: str, kind: Kind, name: str) -> Identity:
         return Identity(check_mesh(mesh), kind, parse_node_id(name))
     except BadName:
         raise BadIdentity(
-            f"{name[:200]!r} is no name for a {kind}: at most 64 ASCII letters, digits, '-', '_' and '.'"
+            f"{name[:200]!r} is no name for a {kind}: use at most 64 ASCII letters, digits, '-', '_' and '.'"
         ) from None

@@ -93,7 +93,7 @@ def check_names(request: x509.CertificateSigningRequest, names: Names) -> None:
         raise RequestRefused("the certificate request has no names that can be read") from None
     if found != set(names.texts) or not all(isinstance(each, NAME_KINDS) for each in asked):
         raise RequestRefused(
-            "the certificate request asks for other names than the token grants",
+            "the certificate request asks for names other than those in the token",
             asked=", ".join(sorted(found))[:500],
             granted=", ".join(sorted(names.texts))[:500],
         )
@@ -120,7 +120,7 @@ def read_revoked(directory: Path) -> set[Identity]:
 
 def check_not_revoked(directory: Path, identity: Identity) -> None:
     if identity in read_revoked(directory):
-        raise RequestRefused(f"{identity} was revoked: it gets no certificates (weft ca allow gives the name back)")
+        raise RequestRefused(f"{identity} was revoked: it gets no certificates (weft ca allow permits the name again)")
 
 
 def revoke(directory: Path, identity: Identity) -> None:

@@ -141,5 +141,5 @@ def _unbase64(text: str) -> bytes:
     except binascii.Error:
         raise ValueError("not base64url") from None
     if _base64(data) != text:
-        raise ValueError("not base64url in its one form")
+        raise ValueError("not base64url in canonical form")
     return data

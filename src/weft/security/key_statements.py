@@ -59,7 +59,7 @@ class _Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         if not 0 <= self.signed_s <= UNIX_S_MAX:
             raise ValueError("the time of a statement is out of range")
         if len(self.by) > BY_CHARS_MAX or not self.by.isprintable():
-            raise ValueError(f"who made a statement has at most {BY_CHARS_MAX} visible characters")
+            raise ValueError(f"the author of a statement has at most {BY_CHARS_MAX} visible characters")
 
 
 class KeyMade(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="made", gc=False):
@@ -212,18 +212,18 @@ class Verifier:
         """Raise only BadStatement."""
         said = read_body_untrusted(text.body)
         if not self.may_make(said.signer):
-            raise BadStatement("a key of a node that may make none (keys.makers)", signer=said.signer)
+            raise BadStatement("a key of a node that may not make keys (keys.makers)", signer=said.signer)
         if len(text.signature) > SIGNATURE_BYTES_MAX:
             raise BadStatement("a signature is too long", size=len(text.signature), limit=SIGNATURE_BYTES_MAX)
         signer = self._signer_untrusted(text.chain, said.signed_s)
         if signer.node_id != said.signer:
-            raise BadStatement("signed by another node than it says", says=said.signer, signer=signer.node_id)
+            raise BadStatement("signed by a node other than the named one", says=said.signer, signer=signer.node_id)
         if not signer.begin_s <= said.signed_s < signer.end_s:
             raise BadStatement("signed when the certificate was not valid", signer=said.signer, signed_s=said.signed_s)
         try:
             signer.key.verify(text.signature, DOMAIN + text.body, ec.ECDSA(hashes.SHA256()))
         except InvalidSignature:
-            raise BadStatement("the signature is not good", says=said.signer) from None
+            raise BadStatement("the signature is not valid", says=said.signer) from None
         return Statement(said, text, known_s)
 
     def is_of_this_root(self, statement: Statement) -> bool:
@@ -253,7 +253,7 @@ class Verifier:
             check_node(identity, self._mesh, identity.name)
             leaf = read_chain_untrusted(chain)[0]
         except CertificateRefused as error:
-            raise BadStatement(f"the certificate of the signer is not good: {error}") from None
+            raise BadStatement(f"the certificate of the signer is not valid: {error}") from None
         key = leaf.public_key()
         if not isinstance(key, ec.EllipticCurvePublicKey):
             raise BadStatement("the certificate of the signer has a key of another kind", signer=identity.name)

@@ -95,7 +95,7 @@ class KeyRequest:
     def __post_init__(self) -> None:
         check_rights(self.name, self.publish, self.subscribe, self.groups)
         if not (self.publish or self.subscribe or self.admin):
-            raise UsageError("a key without rights is of no use: allow publish, subscribe or admin")
+            raise UsageError("a key without rights is useless: allow publish, subscribe or admin")
 
 
 def new_key(wanted: KeyRequest, entropy: bytes, now_s: float) -> tuple[KeyRecord, Secret[str]]:
@@ -326,7 +326,9 @@ def read_statements(data: Path) -> list[Statement]:
             for each in document.statements
         ]
     except (msgspec.DecodeError, UnicodeError, RecursionError, KeyError, ValueError, BadStatement) as error:
-        raise StorageError(f"{MESH_FILE} is damaged: {error}; without it, the node hears all from its peers") from None
+        raise StorageError(
+            f"{MESH_FILE} is damaged: {error}; without the file, the node learns all keys from its peers"
+        ) from None
 
 
 def write_statements(data: Path, statements: Iterable[Statement]) -> None:

@@ -246,7 +246,7 @@ def add_group(data: Path, key: Secret[bytes], *, signs: bool = True) -> None:
         others = tuple(each for each in found.groups if each != key)
         is_known, is_last = len(others) < len(found.groups), found.groups[-1:] == (key,)
         if is_last or (is_known and not signs):
-            raise UsageError(f"group key {fingerprint(key)} is there already")
+            raise UsageError(f"group key {fingerprint(key)} exists already")
         if not others and not signs:
             raise UsageError("there is no other group key to sign with")
         return replace(found, groups=(*others, key) if signs else (key, *others))

@@ -24,7 +24,7 @@ def parse_url(text: str) -> CaUrl:
     """Raise UsageError unless this is ``https://host[:port]``."""
     url = _split(text)
     if url is None or url.path not in ("", "/"):
-        raise UsageError(f"{text[:200]!r} is not the address of a CA: https://HOST:PORT is")
+        raise UsageError(f"{text[:200]!r} is not the address of a CA: write https://HOST:PORT")
     return url.ca
 
 

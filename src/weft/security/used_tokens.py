@@ -31,7 +31,7 @@ class UsedTokens:
         """Raise TokenRefused if it was spent before. When this returns it is spent, even if the power fails."""
         with self._lock:
             if token_id in self._expiries:
-                raise TokenRefused("the token was used before: each is good for one certificate")
+                raise TokenRefused("the token was used before: each is valid for one certificate")
             if len(self._expiries) >= USED_TOKENS_MAX:
                 self._forget(now_s)
             if len(self._expiries) >= USED_TOKENS_MAX:

@@ -23,9 +23,8 @@ from weft.client import (
 from weft.errors import PeerError, WeftError
 from weft.limits import OFFSET_MAX
 from weft.spark.connection import Connection
-from weft.spark.offsets import Place
 from weft.spark.planning import DataLoss, Loss, Range
-from weft.spark.rows import RowMaker, coalesced, stored_columns
+from weft.spark.rows import RowMaker, stored_columns
 
 LOG: Final = logging.getLogger("weft.spark")
 GONE: Final = (PositionExpired, PositionUnknown, LogCorrupt)
@@ -49,9 +48,7 @@ class Reading:
         fetched = chain.from_iterable(
             self._fetched(Unread(group)) for _, group in groupby(ranges, key=lambda each: each.addresses)
         )
-        by_stream = groupby(chain.from_iterable(fetched), key=lambda batch: Place(batch.stream, batch.epoch))
-        made = (RowMaker(place, self.columns).rows(batches) for place, batches in by_stream)
-        return coalesced(chain.from_iterable(made))
+        return RowMaker(self.columns).rows(chain.from_iterable(fetched))
 
     def _fetched(self, unread: Unread) -> Iterator[list[ReceivedBatch]]:
         """All of these ranges, which the same nodes have, from one node after the other. Nodes that do not answer are

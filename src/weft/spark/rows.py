@@ -5,9 +5,9 @@ Spark takes Arrow only with exactly the types and nullability that its schema sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
-from typing import Final, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from weft.model import SCHEMA
 from weft.spark.offsets import Place
 
 SPARK_BATCH_BYTES: Final = 16 * MIB  # of one Arrow batch for Spark, unless a single event is larger: the JVM copies it
-T = TypeVar("T")
+Run: TypeAlias = tuple[Place, int]
 
 
 def schema_of(columns: Sequence[str]) -> pa.Schema:
@@ -36,13 +36,12 @@ def stored_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 class RowMaker:
-    """Makes rows of one stream. What all of its events have in common is made once, as long as it has to be."""
+    """Makes rows of stored batches of any streams, in one pass for all that go into one Arrow batch: a thousand small
+    streams take as long as a large one. What a single stream's events have in common is made once, and kept."""
 
-    def __init__(self, place: Place, columns: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str]) -> None:
         self._schema = schema_of(columns)
-        stream, epoch = place
-        common = {"topic": stream.topic, "partition": stream.partition, "origin": stream.origin, "epoch": epoch}
-        self._common = {name: pa.array([value], TYPES[name]) for name, value in common.items()}
+        self._repeated: dict[str, tuple[Place, pa.Array]] = {}  # by column: what the stream before had, long enough
 
     def rows(self, batches: Iterable[ReceivedBatch]) -> Iterator[pa.RecordBatch]:
         """The same events in Arrow batches of a size that suits Spark."""
@@ -52,10 +51,13 @@ class RowMaker:
     def _made(self, group: Sequence[ReceivedBatch]) -> pa.RecordBatch:
         stored = [batch.record_batch for batch in group]
         events = stored[0] if len(stored) == 1 else pa.concat_batches(stored)
-        columns = [self._column(name, events, group) for name in self._schema.names]
+        runs = _runs(group)
+        columns = [self._column(name, events, group, runs) for name in self._schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _column(self, name: str, events: pa.RecordBatch, group: Sequence[ReceivedBatch]) -> pa.Array:
+    def _column(
+        self, name: str, events: pa.RecordBatch, group: Sequence[ReceivedBatch], runs: Sequence[Run]
+    ) -> pa.Array:
         match name:
             case "key" | "value":
                 return events.column(STORED[name])
@@ -65,34 +67,49 @@ class RowMaker:
                 return events.column(name).cast(HEADERS)
             case "offset":
                 return pa.array(np.concatenate([np.arange(each.first_offset, each.end_offset) for each in group]))
+            case _ if len(runs) == 1:
+                return self._same(name, *runs[0])
             case _:
-                if len(self._common[name]) < events.num_rows:
-                    self._common[name] = pa.repeat(self._common[name][0], events.num_rows)
-                return self._common[name].slice(0, events.num_rows)
+                values = pa.array([_common(name, place) for place, _ in runs], TYPES[name])
+                return values.take(pa.array(np.repeat(np.arange(len(runs)), [count for _, count in runs])))
+
+    def _same(self, name: str, place: Place, count: int) -> pa.Array:
+        """The same value for so many rows."""
+        known = self._repeated.get(name)
+        if known is None or known[0] != place or len(known[1]) < count:
+            known = self._repeated[name] = place, pa.repeat(pa.scalar(_common(name, place), TYPES[name]), count)
+        return known[1].slice(0, count)
+
+
+def _runs(group: Sequence[ReceivedBatch]) -> list[Run]:
+    """Which stream how many neighbouring rows are of."""
+    by_place = groupby(group, key=lambda batch: Place(batch.stream, batch.epoch))
+    return [(place, sum(map(len, batches))) for place, batches in by_place]
+
+
+def _common(name: str, place: Place) -> str | int:
+    """What all events of a stream have in this column."""
+    stream, epoch = place
+    common: dict[str, str | int] = {
+        "topic": stream.topic,
+        "partition": stream.partition,
+        "origin": stream.origin,
+        "epoch": epoch,
+    }
+    return common[name]
 
 
 def grouped(batches: Iterable[ReceivedBatch]) -> Iterator[list[ReceivedBatch]]:
-    """Neighbours together and large ones in parts, so that each group is a good batch for Spark."""
-    return _gathered(chain.from_iterable(map(_parts, batches)), lambda part: part.record_batch)
-
-
-def coalesced(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small ones together, also of different streams: every batch costs the JVM as much as a hundred rows."""
-    for group in _gathered(rows, lambda each: each):
-        yield group[0] if len(group) == 1 else pa.concat_batches(group)
-
-
-def _gathered(items: Iterable[T], rows_of: Callable[[T], pa.RecordBatch]) -> Iterator[list[T]]:
-    """Neighbours, up to SPARK_BATCH_ROWS rows and SPARK_BATCH_BYTES bytes; an item that is larger is alone."""
-    group: list[T] = []
+    """Neighbours together, also of different streams, and large ones in parts, so that each group is a good batch for
+    Spark: a batch costs the JVM as much as a hundred rows."""
+    group: list[ReceivedBatch] = []
     rows = size = 0
-    for item in items:
-        more = rows_of(item)
-        more_rows, more_size = more.num_rows, _bytes_of(more)
+    for part in chain.from_iterable(map(_parts, batches)):
+        more_rows, more_size = len(part), _bytes_of(part.record_batch)
         if group and (rows + more_rows > SPARK_BATCH_ROWS or size + more_size > SPARK_BATCH_BYTES):
             yield group
             group, rows, size = [], 0, 0
-        group.append(item)
+        group.append(part)
         rows += more_rows
         size += more_size
     if group:

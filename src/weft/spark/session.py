@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL: Final = "local[*]"
+MASTER: Final = "spark.master"
 CONNECT: Final = "sc://"
 REMOTE_VARIABLE: Final = "SPARK_REMOTE"
 SUBMIT_VARIABLE: Final = "SPARK_SUBMIT_OPTS"  # Spark's start script hands them to the Java that it starts
@@ -56,7 +57,7 @@ def session(
     from weft.spark import register
 
     given = dict(conf or {})
-    master = master or given.pop("spark.master", None)
+    master = master or given.pop(MASTER, None)
     builder = SparkSession.builder.appName(app)
     settings = DEFAULTS | given
     if (remote := _remote(master)) is not None:

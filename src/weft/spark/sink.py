@@ -80,7 +80,7 @@ class BatchSink(DataSourceArrowWriter):
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
-            raise UsageError('the mesh keeps what it has: write with mode("append")')
+            raise UsageError('events in the mesh cannot be overwritten: write with mode("append")')
         self._options = options = SinkOptions.parse(given, BATCH_OPTIONS)
         check_schema(schema, options.topic)
         named = options.application
@@ -98,7 +98,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
-            raise UsageError('the mesh keeps what it has: write with outputMode("append")')
+            raise UsageError('events in the mesh cannot be overwritten: write with outputMode("append")')
         self._options = SinkOptions.parse(given, STREAM_OPTIONS)
         check_schema(schema, self._options.topic)
 

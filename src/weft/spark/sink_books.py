@@ -74,7 +74,9 @@ class Books:
         try:
             [found] = payloads(self.client, receipt.stream, receipt.epoch, first, first + 1)
         except PositionExpired as error:
-            raise StagingLost(f"what was agreed upon is gone ({error}): use a new name", said=receipt.first) from None
+            raise StagingLost(
+                f"the decisions of this job are gone ({error}): use a new name", said=receipt.first
+            ) from None
         return unseal_untrusted(found, self.secret)
 
     def _say(self, data: bytes, sequence: int) -> Receipt | None:
@@ -96,8 +98,8 @@ class Books:
             with suppress(PositionExpired):
                 return list(self._records(receipt.stream, receipt.epoch, first))
         raise StagingLost(
-            "what this write consists of was decided so long ago that the decision is gone: whether it was written is "
-            "not known. Look into its topics, and start anew: a query with a new checkpoint, an application with a new "
+            "this write was decided so long ago that the decision is gone: whether it was written is "
+            "not known. Look into its topics, and start over: a query with a new checkpoint, an application with a new "
             "name",
             decision=receipt.first,
         )

@@ -115,14 +115,14 @@ def _read_staged_untrusted(payload: bytes, entry: Entry) -> Batch:
     try:
         return Batch.read_untrusted(payload)
     except BadBatch as error:
-        raise BadDecision(f"what is staged is not a batch: {error}", offset=entry.offset) from None
+        raise BadDecision(f"staged data is not a batch: {error}", offset=entry.offset) from None
 
 
 def _lost(decided: Decided, reason: object) -> StagingLost:
     return StagingLost(
-        "a write was decided, and its rows are not staged any more: some may be in their topics, others not. "
+        "a write was decided, but its rows are no longer staged: some may be in their topics, others not. "
         f"They are kept for {STAGING_AGE_S // 3600} hours at the node where they were staged, as long as it has its "
-        "disk. Look into the topics, and start anew: a query with a new checkpoint, an application with a new name",
+        "disk. Look into the topics, and start over: a query with a new checkpoint, an application with a new name",
         write=decided.number,
         node=decided.origin,
         reason=reason,

@@ -296,7 +296,7 @@ def _report(options: SourceOptions, lost: Sequence[Loss]) -> None:
     if options.fail_on_data_loss:
         raise DataLoss(
             f"events that were to be read are gone: {describe(lost)}; retention has passed them, a disk was lost, or "
-            "option subscribe was changed. failOnDataLoss=false goes on with what there is"
+            "option subscribe was changed. failOnDataLoss=false continues with the remaining events"
         )
     LOG.warning("events that were to be read are gone, going on without them: %s", describe(lost))
 

@@ -215,8 +215,8 @@ def unseal_untrusted(payload: bytes, secret: bytes) -> bytes:
     data = payload[SEAL_BYTES:]
     if not compare_digest(payload[:SEAL_BYTES], hmac_digest(secret, data, "sha256")):
         raise OthersDecision(
-            "what this job writes was decided with another API key, or by somebody else: run it with that key, or "
-            "start anew, a query with a new checkpoint and an application with a new name"
+            "the writes of this job were decided with another API key, or by somebody else: run it with that key, or "
+            "start over, a query with a new checkpoint and an application with a new name"
         )
     return data
 

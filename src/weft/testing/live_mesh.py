@@ -73,7 +73,7 @@ class Mesh:
         names = [f"n{number}" for number in range(nodes)] if isinstance(nodes, int) else list(nodes)
         self.names: tuple[NodeId, ...] = tuple(map(parse_node_id, names))
         if not self.names or len(set(self.names)) < len(self.names):
-            raise UsageError("a mesh has at least one node, and each has a name of its own", nodes=", ".join(names))
+            raise UsageError("a mesh has at least one node, and each node has a different name", nodes=", ".join(names))
         self._settings = {**SETTINGS, **(settings or {})}
         self._wires = {pair: Wire() for pair in _pairs(self.names, links)}
         self._places: dict[NodeId, Place] = {}
@@ -129,7 +129,7 @@ class Mesh:
         for name, node in running.items():
             for other in self._reached_from(name, running):
                 if node.members.states.get(other) != running[other].members.own:
-                    return f"{name} has not heard all of {other}"
+                    return f"{name} has not heard everything about {other}"
         return ""
 
     def _reached_from(self, name: NodeId, running: Iterable[NodeId]) -> set[NodeId]:

@@ -148,8 +148,10 @@ def written_metadata(metadata: Metadata) -> list[tuple[str, str]]:
     for name, value in metadata:
         # HTTP takes no blanks around a value, and gRPC does not keep them.
         text = value.strip(" ") if isinstance(value, str) else b64encode(value).rstrip(b"=").decode()
-        assert NAME.fullmatch(name) and VALUE.fullmatch(text), f"metadata {name} is no text for HTTP"
-        assert name.endswith(BINARY) == isinstance(value, bytes), f"metadata {name}: bytes exactly for names in -bin"
+        assert NAME.fullmatch(name) and VALUE.fullmatch(text), f"metadata {name} is not text for HTTP"
+        assert name.endswith(BINARY) == isinstance(value, bytes), (
+            f"metadata {name}: names that end in -bin take bytes, other names take text"
+        )
         written.append((name, text))
     return written
 
@@ -168,7 +170,7 @@ def read_metadata_untrusted(headers: Headers) -> Metadata:
             try:
                 read.append((name, b64decode(text + "=" * (-len(text) % 4), validate=True)))
             except ValueError:  # binascii's error is one, and so is the one for letters beyond ASCII
-                raise BadCall("binary metadata is no base64", name=name[:64]) from None
+                raise BadCall("binary metadata is not base64", name=name[:64]) from None
     return read
 
 
@@ -195,7 +197,7 @@ def read_trailers_untrusted(headers: Headers) -> RpcError | None:
     if text is None:
         raise BadCall("the call ended without a status")
     if not re.fullmatch("[0-9]{1,3}", text):
-        raise BadCall("grpc-status is no number", text=text[:16])
+        raise BadCall("grpc-status is not a number", text=text[:16])
     code = int(text)
     if code == StatusCode.OK:
         return None

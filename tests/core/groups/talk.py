@@ -10,6 +10,7 @@ from weft.core.groups.names import group_of, topic_of
 from weft.core.groups.owners import GroupMember, owner_of
 from weft.core.messages import StreamKey
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Stream, Topic
+from weft.routing import finished
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
 ONE = Epoch(1)
@@ -59,7 +60,7 @@ def hear(
 
 
 def state(node: NodeId, **members: MemberState) -> Event:
-    return node_event(node, members)
+    return finished(node_event(node, members))
 
 
 def member(*held: StreamKey, pattern: Pattern = ALL, turn: int = 1, owner: str = "") -> MemberState:

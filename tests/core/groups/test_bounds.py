@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.groups.talk import ALL, B, C, T, assignments, at, hear, make, member, place, said, state, stream
-from weft.core.groups import Say, group, groups, places, reports
+from tests.core.groups.talk import (
+    ALL,
+    ONE,
+    A,
+    B,
+    C,
+    T,
+    assignments,
+    at,
+    hear,
+    make,
+    member,
+    place,
+    said,
+    state,
+    stream,
+)
+from weft.core.groups import Groups, Say, events, group, groups, places, reports
+from weft.core.groups.events import NodeSaid, Said, text_of
+from weft.core.messages import StreamKey
 from weft.errors import UsageError
-from weft.model import Event, Pattern
+from weft.model import Event, NodeId, Pattern
 
 
 @pytest.mark.parametrize(
@@ -89,6 +107,59 @@ def test_positions_are_said_in_batches_that_are_not_too_large(monkeypatch: pytes
     effects = mesh.move("g", [at(stream(f"plant.t{number}"), 1) for number in range(10)], 0.0)
     assert [len(effect.events) for effect in effects if isinstance(effect, Say)] == [4, 4, 2]
     assert len(said(effects)) == 10
+
+
+@pytest.mark.req("SEC-05")
+def test_very_many_streams_that_are_held_are_told_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One event has all of them, and ten thousand took 20 ms to write."""
+    monkeypatch.setattr(events, "PIECE_STREAMS", 2)
+    written: list[list[StreamKey]] = [[]]
+
+    def counted(key: StreamKey) -> str:
+        written[-1].append(key)
+        return text_of(key)
+
+    monkeypatch.setattr(events, "text_of", counted)
+    keys = [stream(f"plant.t{number}") for number in range(7)]
+    mesh = make(*keys, lives=[B])
+    mesh.join(1, "g", "m", ALL, 0.0)
+    told: list[Said] = []
+    while mesh.get_timer() == 0.0:
+        told += said(mesh.tick(0.0))
+        written.append([])
+    assert told == [NodeSaid(A, {"m": member(*keys)})]
+    assert max(map(len, written)) == 2 and sum(map(len, written)) == 7
+
+
+@pytest.mark.req("SEC-05")
+def test_what_is_wanted_while_the_mesh_is_told_is_told_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others cannot hear of a claim before it is said, whatever else of the group becomes durable."""
+    monkeypatch.setattr(events, "PIECE_STREAMS", 2)
+    mesh = make(*(stream(f"plant.t{number}") for number in range(5)), lives=[B])
+    mesh.join(1, "g", "m", ALL, 0.0)
+    first = mesh.tick(0.0)
+    mesh.stream_known(T, 0.0)  # while it is being written
+    late = [each for _ in range(20) for each in said(mesh.tick(0.0))]
+    assert not said(first)
+    assert [T in each.members["m"].held for each in late if isinstance(each, NodeSaid)] == [False, True]
+
+
+@pytest.mark.req("SEC-05")
+def test_nodes_that_are_new_are_not_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand that were heard of at once were compared with a thousand each."""
+    mesh = make(T)
+    counted: list[NodeId | None] = []
+
+    def turn(_: Groups, without: NodeId | None = None) -> int:
+        counted.append(without)
+        return 1
+
+    monkeypatch.setattr(Groups, "_turn", turn)
+    for number in range(10):
+        mesh.node_lives(NodeId(f"node-{number}"), ONE, True, 0.0)
+    assert counted == []
+    mesh.node_lives(NodeId("node-3"), ONE, False, 0.0)
+    assert counted == [NodeId("node-3")]
 
 
 def test_bad_events_are_counted_and_the_good_ones_beside_them_count() -> None:

@@ -198,7 +198,7 @@ def test_much_is_withdrawn_some_at_a_time() -> None:
     parts = []
     while mesh.get_timer() == 0.0:
         parts.append(said(mesh.tick(1.0)))
-    assert [len(each) for each in parts] == [1000, 1000, 500]
+    assert [len(each) for each in parts] == [groups.WITHDRAWALS_AT_ONCE] * (len(keys) // groups.WITHDRAWALS_AT_ONCE)
     assert {each.what for part in parts for each in part if isinstance(each, WithdrawalSaid)} == set(keys)
 
 

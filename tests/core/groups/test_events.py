@@ -27,6 +27,7 @@ from weft.core.groups.events import (
 )
 from weft.limits import OFFSET_MAX, TOPIC_BYTES_MAX
 from weft.model import Epoch, Event, NodeId, Pattern, Stream, Topic
+from weft.routing import finished
 
 KEYS = st.builds(
     lambda topic, origin, partition, epoch: (Stream(Topic(topic), NodeId(origin), partition), Epoch(epoch)),
@@ -54,7 +55,7 @@ NAMES = st.sampled_from(["billing-1", "b.c", "node-b#12"])
 
 @given(st.dictionaries(NAMES, MEMBERS), st.integers(0, OFFSET_MAX))
 def test_a_state_that_was_said_is_what_is_heard(members: dict[str, MemberState], era: int) -> None:
-    event = node_event(B, members, era)
+    event = finished(node_event(B, members, era))
     assert read_untrusted(event) == NodeSaid(B, members, era if members else 0)
     assert event.payload, "a tombstone would go before everybody has heard it"
 
@@ -172,7 +173,7 @@ def test_the_largest_state_that_a_node_can_have_fits() -> None:
         f"{'n' * 64}#{10**18 + n}": MemberState(pattern, OFFSET_MAX, frozenset(held[n * share : (n + 1) * share]))
         for n in range(GROUP_MEMBERS_MAX)
     }
-    event = node_event(A, members)
+    event = finished(node_event(A, members))
     assert len(event.payload) <= GROUP_STATE_BYTES_MAX
     assert read_untrusted(event) == NodeSaid(A, members)
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.mesh.test_under_weft_up import token_for
+from tests.node.secured import token_from
 from tests.up import RunningNode, up
 from weft.client import Client
 from weft.coaty import Agent, CoatyObject, new_id
@@ -135,7 +135,7 @@ def test_nothing_is_lost_while_bridges_change_and_nothing_doubles_while_they_sta
             assert traffic.doubles_since(0) == [], "a bridge alone"
 
             going_on = asyncio.create_task(traffic.send(AT_A_TIME))
-            token = await asyncio.to_thread(token_for, "b", tmp_path / "a")
+            token = await asyncio.to_thread(token_from, tmp_path / "a", "b")
             enrolling = ("--peer", a.grpc, "--ca", f"https://{a.ready['ca']}", "--token", "-")
             b = await start("b", *enrolling, token=token)
             await traffic.send(AT_A_TIME)

@@ -56,7 +56,7 @@ def test_tls_with_the_meshs_ca_and_an_api_key(tmp_path: Path) -> None:
                 assert await client.call("$echo", {"n": 1}) == {"n": 1}
                 for op, data in (("publish", PUBLISH), ("fetch", {"topic": "plant.temp"}), ("topics", None)):
                     code, words = await refused(client, op, data)
-                    assert (code, words) == ("unauthenticated", "who are you? authenticate with an API key first")
+                    assert (code, words) == ("unauthenticated", "authenticate with an API key first")
                 assert (await refused(client, "authenticate", {"key": "weft_nonsense"}))[0] == "unauthenticated"
                 assert await client.call("authenticate", {"key": key}) is None
                 receipt = await client.call("publish", PUBLISH)

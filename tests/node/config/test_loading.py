@@ -183,7 +183,8 @@ def test_all_mistakes_are_told_at_once(toml: WriteToml) -> None:
 def test_an_unknown_variable_is_refused_with_the_nearest() -> None:
     text = refusal(None, {"WEFT_LINK_QUEUE_FRAME_MAX": "7"})
     assert text == (
-        "WEFT_LINK_QUEUE_FRAME_MAX in the environment is no setting of a node: did you mean WEFT_LINK_QUEUE_FRAMES_MAX?"
+        "WEFT_LINK_QUEUE_FRAME_MAX in the environment is not a setting of a node: did you mean "
+        "WEFT_LINK_QUEUE_FRAMES_MAX?"
     )
 
 

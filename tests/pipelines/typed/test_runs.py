@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.pipelines.archiving import FIRST_US, kill_while_it_writes, run_to_the_end
+from tests.pipelines.archiving import FIRST_US, kill_while_it_writes
 from tests.pipelines.lake.made import arrow_rows
 from tests.spark.secured_pair import Ended, run_with_spark
 from tests.up import COMMAND, RunningNode, up
 from weft.client import TlsFiles
 from weft.client.blocking import Client, connect
 from weft.configuration import Source, validated
-from weft.pipelines import lake
+from weft.pipelines import archive, lake
 from weft.pipelines.archive import ArchiveSettings
 from weft.pipelines.typed.tables import TypedTables
 from weft.testing import blocking_mesh
@@ -77,8 +78,9 @@ def found(table: lake.TableSettings, *names: str) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_driver_that_is_killed_leaves_every_event_once_in_one_of_both_tables(
-    tmp_path: Path, kind: lake.TableFormat
+    spark: SparkSession, tmp_path: Path, kind: lake.TableFormat
 ) -> None:
+    """The last of its drivers, which goes on to the end, is the session of this process."""
     chance = random.Random(int(os.environ.get("WEFT_SEED", "11")))  # noqa: S311  a seed is the point
     with blocking_mesh(nodes=1) as mesh, mesh.client("n0") as client:
         client.schemas.set("plant.>", "n BIGINT NOT NULL, s STRING", kind="ddl", mode="off")
@@ -95,7 +97,10 @@ def test_a_driver_that_is_killed_leaves_every_event_once_in_one_of_both_tables(
         tables = tables_of(values)
         for _ in range(ROUNDS):
             kill_while_it_writes(tmp_path, values, tables.table.store(), publisher, chance, patience=80)  # type: ignore[arg-type]
-        run_to_the_end(tmp_path, values)
+        run = {"checkpoint": str(tmp_path / "data" / "checkpoint"), "trigger": "available-now"}
+        settings = validated(ArchiveSettings, [Source("a test", values | {"run": run})])
+        for query in archive.start(spark, settings):
+            query.awaitTermination()
         assert publisher.dead, "there was something to put aside"
         assert found(tables.table, "n") == sorted(publisher.good)
         assert found(tables.dead_letters, "value") == sorted(publisher.dead)
@@ -132,6 +137,8 @@ def test_set_a_schema_archive_mend_it_and_replay(tmp_path: Path) -> None:
         checkpoint = "{tmp_path}/checkpoint"
         [spark]
         master = "local[2]"
+        [spark.conf]
+        "spark.sql.shuffle.partitions" = "2"
         """
     )
     state = ("--state-dir", str(tmp_path / "runs"))

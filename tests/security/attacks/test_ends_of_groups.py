@@ -46,7 +46,7 @@ def test_whoever_has_the_right_drops_a_group_and_its_members_are_told(tmp_path: 
             async with honest.subscribe("orders.>", group="billing", member="m", start="earliest") as events:
                 assert [(await anext(aiter(events))).payload for _ in range(2)] == [b"1", b"2"]
                 await honest.drop_group("billing")
-                with pytest.raises(UsageError, match="the group was dropped: join again to begin anew"):
+                with pytest.raises(UsageError, match="the group was dropped: join again to start over"):
                     await anext(aiter(events))
             with pytest.raises(UsageError, match="there is no group billing"):
                 await honest.drop_group("billing")

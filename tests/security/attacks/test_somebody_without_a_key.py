@@ -105,7 +105,7 @@ def test_weft_up_refuses_an_insecure_door(weft: Weft, tmp_path: Path) -> None:
     file.write_text('[gateway.coaty]\nnamespace = "plant"\nlisten = "0.0.0.0:0"\n')
     outcome = weft("up", "--insecure", "--data", tmp_path / "data", "--config", file)
     assert outcome.status == 1
-    assert "which is not so for gateway.coaty.listen 0.0.0.0:0" in outcome.err.replace("\n", " ")
+    assert "these are others: gateway.coaty.listen 0.0.0.0:0" in outcome.err.replace("\n", " ")
     assert not (tmp_path / "data").exists()
 
 

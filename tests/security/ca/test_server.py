@@ -219,7 +219,7 @@ def test_an_impostor_is_found_out_by_the_fingerprint(tmp_path: Path) -> None:
             fake_root = fake.ca.root
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Authority, "fingerprint", property(lambda _: fingerprint(real.root)))
-                with pytest.raises(EnrolmentFailed, match="is not the CA that was meant") as caught:
+                with pytest.raises(EnrolmentFailed, match="is not the expected CA") as caught:
                     await fake.enrol(token)
             assert caught.value.facts == {"expected": fingerprint(real.root), "found": fingerprint(fake_root)}
 
@@ -243,7 +243,10 @@ def test_what_a_ca_sends_is_not_believed_unseen(tmp_path: Path, monkeypatch: pyt
 
             for number, (wrong, words) in enumerate(
                 (
-                    (for_somebody_else, "a certificate for client billing of mesh plant, asked for was node node-a"),
+                    (
+                        for_somebody_else,
+                        "a certificate for client billing of mesh plant, but the request was for node node-a",
+                    ),
                     (for_another_key, "cannot be used: the private key is not that of the certificate"),
                     (of_another_ca, "cannot be used: .* does not come from the CA that is trusted here"),
                 )
@@ -258,7 +261,7 @@ def test_what_a_ca_sends_is_not_believed_unseen(tmp_path: Path, monkeypatch: pyt
 def test_a_ca_under_a_name_that_is_not_its_own_is_not_trusted(tmp_path: Path) -> None:
     async def story() -> None:
         async with served(tmp_path) as there:
-            with pytest.raises(EnrolmentFailed, match=r"its certificate is not good .*localhost"):
+            with pytest.raises(EnrolmentFailed, match=r"its certificate is not valid .*localhost"):
                 await there.enrol(there.token("t1"), url=there.url.replace("127.0.0.1", "localhost"))
 
     run(story())
@@ -269,7 +272,7 @@ def test_a_ca_under_a_name_that_is_not_its_own_is_not_trusted(tmp_path: Path) ->
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "something that is not step-ca's /root/"),
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", r"refused: it did not say why \(status 500\)"),
-        (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (CA_BODY_BYTES_MAX + 1), "answered too much"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (CA_BODY_BYTES_MAX + 1), "sent an answer that is too large"),
         (b'HTTP/1.1 200 OK\r\n\r\n{"ca": "x"}', "sent a root that cannot be read"),
         (b"SSH-2.0-x\r\n", "cannot reach the CA"),
         (b"", "cannot reach the CA"),

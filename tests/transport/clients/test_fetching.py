@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,9 @@ from weft.limits import FETCH_RANGES_MAX, LOOK_STREAMS_AT_ONCE, OFFSET_MAX, READ
 from weft.log.errors import UnknownStream
 from weft.model import Batch, Stream
 from weft.port.errors import TooLarge
+from weft.transport.clients import fetching
 from weft.transport.clients.fetching import (
+    Piece,
     RangesReading,
     WantedRange,
     read_ranges_untrusted,
@@ -44,13 +47,17 @@ def wanted(of: Stream, first: int = 0, end: int = OFFSET_MAX) -> WantedRange:
     return WantedRange(of, EPOCH, first, end)
 
 
+def one_reply(reading: RangesReading, lab: Laboratory) -> list[Piece]:
+    return asyncio.run(reading.read(lab.log))
+
+
 def read_all(lab: Laboratory, ranges: list[WantedRange], bytes_max: int, columns: list[str]) -> list[tuple[int, int]]:
     """Every row as (range, offset), from replies as a client parses them."""
     reading = RangesReading(ranges, bytes_max)
     found: list[tuple[int, int]] = []
     done = 0
     while not reading.is_over:
-        head, rest = reply_parts(reading.read(lab.log), columns, reading.number)
+        head, rest = reply_parts(one_reply(reading, lab), columns, reading.number)
         reply = pb.FetchReply.FromString(head + rest).fetched
         assert len(reply.ranges) == len(reply.batches)
         for index, (number, data) in enumerate(zip(reply.ranges, reply.batches, strict=True)):
@@ -88,29 +95,56 @@ def test_replies_have_every_event_of_every_range_once(
 @pytest.mark.req("SPK-01")
 def test_small_streams_share_a_reply(lab: Laboratory) -> None:
     reading = RangesReading([wanted(each) for each in STREAMS], READ_BYTES_MAX)
-    pieces = reading.read(lab.log)
+    pieces = one_reply(reading, lab)
     assert reading.is_over
     assert [(piece.number, len(piece.stored)) for piece in pieces] == [(number, BATCHES) for number in range(5)]
 
 
 def test_others_get_their_turn(lab: Laboratory) -> None:
     reading = RangesReading([wanted(STREAMS[0], 0, 1)] * (3 * LOOK_STREAMS_AT_ONCE), READ_BYTES_MAX)
-    assert len(reading.read(lab.log)) == LOOK_STREAMS_AT_ONCE
+    assert len(one_reply(reading, lab)) == LOOK_STREAMS_AT_ONCE
     assert reading.number == LOOK_STREAMS_AT_ONCE
+
+
+def test_a_reply_is_read_in_turns_of_the_loop(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LOG-06: however much one reply has, whoever waits for the loop gets it in between."""
+    size = len(one_reply(RangesReading([wanted(STREAMS[0])], 1), lab)[0].stored[0])
+    monkeypatch.setattr(fetching, "READ_AT_ONCE_BYTES", size)
+
+    async def turns() -> tuple[list[Piece], int]:
+        reading = asyncio.ensure_future(RangesReading([wanted(STREAMS[0])], READ_BYTES_MAX).read(lab.log))
+        turns = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return await reading, turns
+
+    (piece,), count = asyncio.run(turns())
+    assert len(piece.stored) == BATCHES <= count
+
+
+def test_a_batch_that_was_too_much_comes_with_the_next_reply(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(one_reply(RangesReading([wanted(STREAMS[0])], 1), lab)[0].stored[0])
+    monkeypatch.setattr(fetching, "READ_AT_ONCE_BYTES", size)
+    reading = RangesReading([wanted(STREAMS[0])], 5 * size // 2)
+    replies = []
+    while not reading.is_over:
+        replies.append([len(piece.stored) for piece in one_reply(reading, lab)])
+    assert replies[:2] == [[2], [2]]
 
 
 def test_what_comes_before_a_bad_range_is_given(lab: Laboratory) -> None:
     reading = RangesReading([wanted(STREAMS[0]), wanted(UNKNOWN), wanted(STREAMS[1])], READ_BYTES_MAX)
-    (piece,) = reading.read(lab.log)
+    (piece,) = one_reply(reading, lab)
     assert (piece.number, reading.number) == (0, 1)
     with pytest.raises(UnknownStream):
-        reading.read(lab.log)
+        one_reply(reading, lab)
     assert reading.number == 1, "the range that the error is about"
 
 
 def test_columns_of_batches_that_follow_each_other_are_one(lab: Laboratory) -> None:
     reading = RangesReading([wanted(STREAMS[0], 5), wanted(STREAMS[1])], READ_BYTES_MAX)
-    head, rest = reply_parts(reading.read(lab.log), ["payload", "timestamp"], reading.number)
+    head, rest = reply_parts(one_reply(reading, lab), ["payload", "timestamp"], reading.number)
     reply = pb.FetchReply.FromString(head + rest).fetched
     assert (list(reply.first_offsets), list(reply.ranges), reply.ranges_done) == ([5, 0], [0, 1], 2)
     assert [pa.ipc.open_stream(data).read_all().num_rows for data in reply.batches] == [35, 40]
@@ -118,7 +152,7 @@ def test_columns_of_batches_that_follow_each_other_are_one(lab: Laboratory) -> N
 
 def test_one_range_is_told_as_ever(lab: Laboratory) -> None:
     """By clients that know no others, too."""
-    pieces = RangesReading([wanted(STREAMS[0])], READ_BYTES_MAX).read(lab.log)
+    pieces = one_reply(RangesReading([wanted(STREAMS[0])], READ_BYTES_MAX), lab)
     head, rest = reply_parts(pieces, [], None)
     assert head + rest == pb.FetchReply(fetched=pb.FetchedBatches(batches=pieces[0].stored)).SerializeToString()
 

@@ -29,6 +29,7 @@ from weft.transport.clients.values import (
     read_start_untrusted,
 )
 from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.deliveries import read_delivery_untrusted, read_fetched_untrusted
 from weft.wire.mesh.streams import stream_ref
 
 PLACE = pb.StreamPosition(stream=pb.StreamRef(topic="t", origin="a", epoch=3), next_offset=4)
@@ -140,6 +141,12 @@ def test_deliveries_are_what_protobuf_would_write(batches: list[Delivered]) -> N
     )
     head, rest = delivery_parts(batches)
     assert pb.SubscribeReply.FromString(head + rest) == pb.SubscribeReply(delivery=wanted)
+    read = read_delivery_untrusted(head + rest)
+    assert read is not None, "what a node writes is read by hand"
+    assert [each.batch for each in read] == [each.batch for each in wanted.batches]
+    assert [each[:2] + each[3:] for each in read] == [
+        (each.stream, each.epoch, each.first_offset, each.tries) for each in batches
+    ]
     if len(batches) == 1 and len(batches[0].data) >= SHARED_BYTES_MIN:
         assert isinstance(rest, memoryview) and rest.obj is batches[0].data, "it is not copied"
 
@@ -150,11 +157,13 @@ def test_fetched_batches_are_what_protobuf_would_write(batches: list[bytes]) -> 
     wanted = pb.FetchReply(fetched=pb.FetchedBatches(batches=list(map(shown, batches))))
     head, rest = fetched_parts(batches)
     assert head + rest == wanted.SerializeToString()
+    assert read_fetched_untrusted(head + rest) == (list(wanted.fetched.batches), [], 0, ())
     numbers = [index * 100 for index in range(len(batches))]
     head, rest = fetched_parts(batches, numbers, 300)
     wanted.fetched.ranges.extend(numbers)
     wanted.fetched.ranges_done = 300
     assert pb.FetchReply.FromString(head + rest) == wanted
+    assert read_fetched_untrusted(head + rest) == (list(wanted.fetched.batches), numbers, 300, ())
 
 
 REF = pb.StreamRef(topic="t", origin="a", epoch=1)

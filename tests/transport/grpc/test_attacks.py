@@ -154,7 +154,7 @@ ATTACKS = [
     Attack("PRIORITY", for_ever(frame(PRIORITY, 0, 1, b"\0\0\0\0\1")), IDLE),
     Attack("WINDOW_UPDATE of the connection", for_ever(frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1")), IDLE),
     Attack("WINDOW_UPDATE of a stream", for_ever(frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\1"), opened()), IDLE),
-    Attack("WINDOW_UPDATE of no stream", for_ever(frame(WINDOW_UPDATE, 0, 99, b"\0\0\0\1")), "nobody opened"),
+    Attack("WINDOW_UPDATE of no stream", for_ever(frame(WINDOW_UPDATE, 0, 99, b"\0\0\0\1")), "never opened"),
     Attack("DATA, empty", for_ever(frame(DATA, 0, 1), opened()), IDLE),
     Attack("DATA, padding only", for_ever(frame(DATA, 8, 1, b"\x05" + bytes(5)), opened()), IDLE),
     Attack("DATA, a byte each", for_ever(frame(DATA, 0, 1, b"\0"), opened()), ""),
@@ -309,7 +309,7 @@ def test_too_many_connections_are_refused_and_others_go_on(server: Attacked) -> 
                 ) < 301:
                     await asyncio.sleep(0.01)
             assert after["connections"] <= 200
-            assert "too many connections of one address (limit 200)" in after["reasons"]
+            assert "too many connections from one address (limit 200)" in after["reasons"]
             assert await channel.unary(ECHO, b"x") == b"x"
             for _, writer in peers:
                 writer.close()

@@ -542,7 +542,7 @@ OK_HEADERS = headers((":status", "200"), ("content-type", "application/grpc"))
         ([headers((":status", "404"), ("content-type", "text/html"))], StatusCode.UNIMPLEMENTED, "HTTP status 404"),
         ([headers((":status", "200"), ("content-type", "text/html"))], StatusCode.UNKNOWN, "'text/html', not gRPC"),
         ([OK_HEADERS, frame(DATA, END_STREAM, 1)], StatusCode.INTERNAL, "ended without a status"),
-        ([OK_HEADERS, headers(("grpc-status", "x"), end=True)], StatusCode.INTERNAL, "grpc-status is no number"),
+        ([OK_HEADERS, headers(("grpc-status", "x"), end=True)], StatusCode.INTERNAL, "grpc-status is not a number"),
         ([OK_HEADERS, headers(("grpc-status", "0"), end=True)], StatusCode.INTERNAL, "did not send one reply"),
         ([OK_HEADERS, frame(DATA, 0, 1, b"\x01\0\0\0\1x")], StatusCode.INTERNAL, "a compressed message, unasked"),
         ([OK_HEADERS, frame(DATA, 0, 1, b"\0\x7f\0\0\0")], StatusCode.RESOURCE_EXHAUSTED, "too large"),

@@ -6,7 +6,9 @@ import asyncio
 import resource
 import socket
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,7 @@ from tests.transport.http2.stories import (
 )
 from weft.errors import UsageError
 from weft.transport.grpc.calls import ServerCall
-from weft.transport.grpc.server import Server, ServerSettings, _Beginnings
+from weft.transport.grpc.server import ENDINGS_MAX, Server, ServerSettings, _Beginnings, _Endings
 from weft.wire.http2.frames import HEADERS, PREFACE, SETTINGS, frame
 from weft.wire.rpc import RpcError, StatusCode
 
@@ -43,7 +45,7 @@ OPENING = PREFACE + frame(SETTINGS, 0, 0)
         (ServerSettings(connections_max=2, grace_s=PATIENCE_S), "too many connections (limit 2)"),
         (
             ServerSettings(connections_of_host_max=2, grace_s=PATIENCE_S),
-            "too many connections of one address (limit 2)",
+            "too many connections from one address (limit 2)",
         ),
     ],
 )
@@ -139,7 +141,7 @@ async def test_whoever_is_never_welcome_has_to_go_and_others_stay() -> None:
         assert await call.read() == b"x"
         with pytest.raises(RpcError, match="who are you"):
             await stranger.unary("/test/Refuse", b"x")
-        await until(lambda: place.reports.refused == [(HOST, "nothing was proved within 0.5 s")])
+        await until(lambda: place.reports.refused == [(HOST, "no authentication within 0.5 s")])
         await until(lambda: place.server.connections == 1)
         await call.write(b"y")
         assert await call.read() == b"y"
@@ -163,7 +165,7 @@ async def test_an_idle_crowd_of_the_same_address_keeps_nobody_out(certificates: 
         for _ in range(10):
             channel = await stack.enter_async_context(place.channel(tls=certificates.client() if secured else None))
             assert await channel.unary(ECHO, b"x") == b"x"
-        reason = "too many connections of one address that have proved nothing (limit 8)"
+        reason = "too many unauthenticated connections from one address (limit 8)"
         assert place.reports.refused[:12] == [(HOST, reason)] * 12
 
 
@@ -403,3 +405,54 @@ def test_a_crowd_of_calls_begins_a_few_in_each_turn_of_the_loop_and_in_order() -
     begun, turns = asyncio.run(story())
     assert begun == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert max(Counter(turns).values()) <= 3
+
+
+@pytest.mark.req("SEC-05")
+def test_a_crowd_of_calls_ends_a_few_in_each_turn_of_the_loop_and_in_order() -> None:
+    """A connection that breaks may have a thousand subscriptions: dropping them took 0.2 s in one turn."""
+
+    async def story() -> tuple[list[int], list[int]]:
+        endings, ended, turns = _Endings(3), list[int](), list[int]()
+        turn = 0
+
+        def end(number: int) -> None:
+            ended.append(number)
+            turns.append(turn)
+            if number < 5:  # one that ends may end another
+                endings.add(partial(end, 10 + number))
+
+        for number in range(10):
+            endings.add(partial(end, number))
+        while len(ended) < 15:
+            turn += 1
+            await asyncio.sleep(0)
+        return ended, turns
+
+    ended, turns = asyncio.run(story())
+    assert sorted(ended) == list(range(15)) and ended[:3] == [0, 10, 1], "at once, as long as they are few"
+    assert [number for number in ended if number < 10] == list(range(10))
+    assert max(Counter(turns).values()) <= 3
+
+
+@on_both_loops
+async def test_handlers_of_a_connection_that_breaks_end_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, at_once = 0, list[int]()
+    add = _Endings.add
+
+    def counted(self: _Endings, end: Callable[[], None]) -> None:
+        add(self, end)
+        at_once.append(len(self._waiting))
+
+    async def waits(call: ServerCall) -> None:
+        nonlocal begun
+        begun += 1
+        await call.read()
+
+    monkeypatch.setattr(_Endings, "add", counted)
+    async with serving({ECHO: waits}) as place:
+        async with place.channel() as channel:
+            for _ in range(100):
+                await channel.call(ECHO)
+            await until(lambda: begun == 100)
+        await until(lambda: place.server.calls == 0)
+        assert len(at_once) == 100 and max(at_once) == 100 - ENDINGS_MAX

@@ -59,7 +59,7 @@ def test_all_core_types_are_sampled() -> None:
     ["", "x", uuid(1).upper(), uuid(1).replace("-4", "-1"), uuid(1).replace("-8", "-7"), uuid(1)[:-1], uuid(1) + "\n"],
 )
 def test_object_ids_are_lower_case_uuids_of_version_4(object_id: str) -> None:
-    with pytest.raises(UsageError, match=r"object\.objectId is no lower-case UUID of version 4"):
+    with pytest.raises(UsageError, match=r"object\.objectId is not a lower-case UUID of version 4"):
         require_object(motor(objectId=object_id), "object")
 
 

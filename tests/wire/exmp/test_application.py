@@ -100,7 +100,7 @@ def test_json_that_is_no_request_is_error_4(text: bytes, reason: str) -> None:
     assert reason in str(caught.value)
 
 
-LONE = "JSON has half of a surrogate pair, which is no character"
+LONE = "JSON has half of a surrogate pair, which is not a character"
 
 
 @pytest.mark.req("EXM-08", "EXM-09")

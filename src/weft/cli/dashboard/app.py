@@ -176,7 +176,7 @@ class Top(App[None]):
             for name in COLUMNS:
                 with TabPane(name.capitalize(), id=name):
                     yield DataTable(id=f"{name}-table", cursor_type="row", zebra_stripes=True)
-        yield Input(placeholder="words that the name has", id="filter", disabled=True)
+        yield Input(placeholder="words in the name", id="filter", disabled=True)
         yield Footer()
 
     def on_mount(self) -> None:
@@ -344,7 +344,7 @@ class Top(App[None]):
             (each.node_id, each.pattern, " > ".join(each.path), each.reason)
             for each in await self._asking.recipients(row.topic)
         ]
-        tables = [("streams, at the node that is asked", headings, streams)]
+        tables = [("streams, at the asked node", headings, streams)]
         return Details(row.topic, [*tables, ("who gets it", ("node", "because of", "path", "why"), recipients)])
 
     async def _look_at_group(self, row: GroupRow) -> Details:

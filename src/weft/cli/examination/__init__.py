@@ -62,6 +62,6 @@ def examine(patient: Patient, checks: Mapping[str, Check]) -> Iterator[Finding]:
         try:
             yield from check(patient)
         except WeftError as error:
-            yield bad(name, str(error), "see to what it says, and look again")
+            yield bad(name, str(error), "fix what the message says, and run this again")
         except OSError as error:
             yield bad(name, f"cannot look: {error}", "run this as the user that the node runs as")

@@ -70,9 +70,9 @@ def _of_node(patient: Patient, current: Credentials, authority: Authority | None
     except CertificateRefused as error:
         if authority is not None and not patient.is_running:
             return ok(NAME, f"{error}; the next start makes a new one, the CA is here")
-        return bad(NAME, str(error), f"see why it was not renewed, then enrol again: {HOW_TO_ENROL}")
+        return bad(NAME, str(error), f"find out why it was not renewed, then enrol again: {HOW_TO_ENROL}")
     if patient.is_running and is_overdue(current.begin_s, current.end_s, patient.now_s):
-        return warning(NAME, f"{told}, and should have been renewed by now", "see whether the CA can be reached")
+        return warning(NAME, f"{told}, and should have been renewed by now", "check whether the CA can be reached")
     return ok(NAME, told)
 
 

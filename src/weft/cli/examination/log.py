@@ -24,16 +24,16 @@ def log(patient: Patient) -> Iterator[Finding]:
         return
     size = sum(each.stat().st_size for each in _files(data))
     if size > READ_BYTES_MAX:
-        yield warning("log", f"{human_bytes(size)}, too much to read it all here", f"weft log check --data {data}")
+        yield warning("log", f"{human_bytes(size)}, too much to read all of it here", f"weft log check --data {data}")
         return
     health = repair.check(data)
     if health.is_sound:
-        yield ok("log", f"{human_bytes(size)}, all that was promised is there")
+        yield ok("log", f"{human_bytes(size)}, everything that was promised is there")
     else:
         yield bad(
             "log",
-            "something that was promised is lost or damaged",
-            f"weft log check --data {data} says what, weft log repair goes on with what is left",
+            "acknowledged data is lost or damaged",
+            f"weft log check --data {data} says which, weft log repair continues with the rest",
         )
 
 

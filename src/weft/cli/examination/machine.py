@@ -26,35 +26,35 @@ US_PER_S: Final = 1_000_000
 def settings(patient: Patient) -> Iterator[Finding]:
     """Settings that are possible, and that nobody means."""
     found = list(_odd_settings(patient.config))
-    yield from found or [ok("settings", "nothing in them contradicts the rest")]
+    yield from found or [ok("settings", "they do not contradict each other")]
 
 
 def _odd_settings(config: NodeConfig) -> Iterator[Finding]:
     own = {config.listen.grpc, config.listen.advertise}
     for peer in config.peers:
         if peer.address in own:
-            yield warning("settings", f"the node is its own peer: {peer.address}", "take it out of `peers`")
+            yield warning("settings", f"the node is its own peer: {peer.address}", "remove it from `peers`")
     if config.insecure:
         yield warning(
-            "settings", "insecure: plain text, no keys", "leave --insecure out, unless nobody else uses this machine"
+            "settings", "insecure: plain text, no keys", "leave out --insecure, unless nobody else uses this machine"
         )
     if not config.listen.admin.is_loopback and config.admin.metrics == "open":
         yield warning(
             "settings",
-            f"metrics are for everybody who reaches {config.listen.admin}",
-            'set admin.metrics = "key", or let a firewall see to who gets there',
+            f"metrics are open to everybody who can reach {config.listen.admin}",
+            'set admin.metrics = "key", or restrict access with a firewall',
         )
     listening = [door for door in config.named_addresses() if door.way is not Way.OUT and door.address.port]
     places = [(door.address, door.way) for door in listening]
     for door in listening:
         if places.count((door.address, door.way)) > 1:
-            yield bad("settings", f"{door} is there twice", "give each listener a port of its own")
+            yield bad("settings", f"{door} is there twice", "give each listener its own port")
 
 
 def data_directory(patient: Patient) -> Iterator[Finding]:
     data = patient.config.node.data
     if data.exists() and not data.is_dir():
-        yield bad("data directory", f"{data} is not a directory", "name another one (--data)")
+        yield bad("data directory", f"{data} is not a directory", "give another directory (--data)")
         return
     if not data.is_dir():
         yield ok("data directory", f"{data} is not there yet: the first start makes it")
@@ -64,17 +64,17 @@ def data_directory(patient: Patient) -> Iterator[Finding]:
         yield warning(
             "data directory",
             f"{data} belongs to user {owner}, you are {os.geteuid()}",
-            "run this as that user: what follows may be wrong otherwise",
+            "run this as that user; otherwise the findings below may be wrong",
         )
     exposed = survey(data)
     if exposed.count:
         yield bad(
             "data directory",
             f"{exposed.count} files and directories in {data} are open to {exposed.to}: {exposed.first}",
-            f"chmod -R go= {data}, or start the node, which does it; what is secret in it may have been read",
+            f"chmod -R go= {data}, or start the node, which does it; others may have read the secrets in it",
         )
     else:
-        yield ok("data directory", f"{data} is for its owner only")
+        yield ok("data directory", f"{data} is readable only by its owner")
 
 
 def disk(patient: Patient) -> Iterator[Finding]:
@@ -84,16 +84,20 @@ def disk(patient: Patient) -> Iterator[Finding]:
     found = os.statvfs(place)
     yield judge_disk(place, found.f_bavail * found.f_frsize, patient.config.storage.disk_reserve_bytes)
     if found.f_files and not found.f_favail:
-        yield bad("disk", f"no more files can be made in {place}", "remove some: the file system has no inodes left")
+        yield bad(
+            "disk", f"no more files can be created in {place}", "remove some files: the file system has no inodes left"
+        )
 
 
 def judge_disk(place: Path, free: int, reserve: int) -> Finding:
     told = f"{human_bytes(free)} free in {place}, reserve {human_bytes(reserve)}"
     if free <= reserve:
-        advice = "make room, or let retention keep less: the node refuses events until there is more than the reserve"
+        advice = (
+            "free some space, or let retention keep less: the node refuses events until more than the reserve is free"
+        )
         return bad("disk", told, advice)
     if free < RESERVES_LEFT * reserve:
-        return warning("disk", told, "make room soon: below the reserve, the node refuses events")
+        return warning("disk", told, "free some space soon: below the reserve, the node refuses events")
     return ok("disk", told)
 
 
@@ -105,12 +109,12 @@ def judge_clock(now_s: float, last_start_s: float) -> Finding:
     """``last_start_s``: when the node was last started, by the clock of then; 0 if never."""
     told = f"it is {human_time(int(now_s) * US_PER_S)}"
     if now_s < EARLIEST_S:
-        return bad("clock", told, "set the clock, and let it be kept right (NTP): certificates are not valid yet")
+        return bad("clock", told, "set the clock, and keep it right with NTP: certificates are not valid yet")
     if last_start_s > now_s + CLOCK_SLACK_S:
         return bad(
             "clock",
             f"{told}, before the last start of the node ({human_time(int(last_start_s) * US_PER_S)})",
-            "set the clock, and let it be kept right (NTP)",
+            "set the clock, and keep it right with NTP",
         )
     return ok("clock", told)
 

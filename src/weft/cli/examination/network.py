@@ -49,7 +49,7 @@ def _port(door: NamedAddress, is_running: bool) -> Finding:
                     tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 tried.bind(place)
     except socket.gaierror as error:
-        return bad("ports", f"{door}: {error.strerror}", "name an address of this machine")
+        return bad("ports", f"{door}: {error.strerror}", "give an address of this machine")
     except OSError as error:
         return judge_port(str(door), error.errno or 0, error.strerror or "", is_running)
     return ok("ports", f"{door} is free")
@@ -60,13 +60,15 @@ def judge_port(shown: str, number: int, text: str, is_running: bool) -> Finding:
         if is_running:
             return ok("ports", f"{shown} is in use, as it should be while the node runs")
         return bad(
-            "ports", f"{shown} is in use by another process", "end that (ss -lptun shows it), or take another port"
+            "ports",
+            f"{shown} is in use by another process",
+            "end that process (ss -lptun shows it), or use another port",
         )
     if number == errno.EACCES:
         return bad(
-            "ports", f"{shown}: {text}", "take a port from 1024 on, or give the node the right (CAP_NET_BIND_SERVICE)"
+            "ports", f"{shown}: {text}", "use a port from 1024 on, or give the node the right (CAP_NET_BIND_SERVICE)"
         )
-    return bad("ports", f"{shown}: {text}", "name an address that this machine has")
+    return bad("ports", f"{shown}: {text}", "give an address that this machine has")
 
 
 # --- the node itself ---------------------------------------------------------------------------------------------
@@ -89,14 +91,14 @@ def node(patient: Patient) -> Iterator[Finding]:
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
         yield warning(
             "node",
-            f"a process has the log open, and nobody answers at {admin} as a node does: {error}",
+            f"a process has the log open, but no node answers at {admin} as a node does: {error}",
             "give the address that it was started with (--admin)",
         )
         return
     if status == 200:
         yield ok("node", "it runs and is ready")
     else:
-        yield bad("node", f"it runs and is not ready: {'; '.join(reasons)}", "see to the reason that it gives")
+        yield bad("node", f"it runs and is not ready: {'; '.join(reasons)}", "fix the reason that it gives")
 
 
 def _admin_connection(host: str, port: int, has_tls: bool) -> http.client.HTTPConnection:
@@ -154,7 +156,9 @@ async def _try(patient: Patient, peer: Peer, context: ssl.SSLContext | None) -> 
             _, writer = await asyncio.open_connection(*peer.address, ssl=context)
     except TimeoutError:
         return bad(
-            "peers", f"{shown} does not answer within {PATIENCE_S:g} s", "see whether it runs, and what is in between"
+            "peers",
+            f"{shown} does not answer within {PATIENCE_S:g} s",
+            "check whether it runs, and the network in between",
         )
     except ssl.SSLError as error:
         reason = getattr(error, "verify_message", "") or error.reason or str(error)
@@ -162,7 +166,7 @@ async def _try(patient: Patient, peer: Peer, context: ssl.SSLContext | None) -> 
             "peers", f"{shown} answers, but not as a node of this mesh: {reason}", "see whether it is the right address"
         )
     except OSError as error:
-        return bad("peers", f"{shown}: {error.strerror or error}", "see whether it runs, and the address is right")
+        return bad("peers", f"{shown}: {error.strerror or error}", "check whether it runs and the address is right")
     try:
         tls = writer.get_extra_info("ssl_object")
         if tls is None:
@@ -197,7 +201,9 @@ def authority(patient: Patient) -> Iterator[Finding]:
         finally:
             connection.close()
     except (OSError, http.client.HTTPException) as error:
-        yield bad("CA", f"{url} cannot be used: {error}", "start it: without it, the certificate ends and so do links")
+        yield bad(
+            "CA", f"{url} cannot be used: {error}", "start the CA: without it, the certificate expires and links end"
+        )
         return
     yield ok("CA", f"{url} answers")
     yield from _compare_clocks(date, patient.now_s)
@@ -211,4 +217,4 @@ def _compare_clocks(date: str | None, now_s: float) -> Iterator[Finding]:
     apart_s = now_s - theirs_s
     if abs(apart_s) > CLOCK_APART_S:
         word = "ahead of" if apart_s > 0 else "behind"
-        yield bad("clock", f"{abs(apart_s):.0f} s {word} the CA's", "set both clocks, and let them be kept right (NTP)")
+        yield bad("clock", f"{abs(apart_s):.0f} s {word} the CA's", "set both clocks, and keep them right with NTP")

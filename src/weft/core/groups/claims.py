@@ -22,6 +22,7 @@ class ClaimRound:
     read. ``streams``: how many wait."""
 
     by_s: float
+    is_closed: bool = False  # what is being said has it: streams that are wanted from now on are of the next round
     is_said: bool = False
     until_s: float | None = None
     mark: int | None = None
@@ -44,7 +45,7 @@ class Claims:
     def add(self, key: StreamKey, now_s: float) -> None:
         """It is wanted, and was not said yet to be."""
         last = self._rounds[-1] if self._rounds else None
-        if last is None or last.is_said:
+        if last is None or last.is_closed:
             last = ClaimRound(now_s + self._settings.release_timeout_s)
             self._rounds.append(last)
         last.streams += 1
@@ -64,12 +65,17 @@ class Claims:
 
     @property
     def unsaid(self) -> bool:
-        return bool(self._rounds) and not self._rounds[-1].is_said
+        return bool(self._rounds) and not self._rounds[-1].is_closed
+
+    def close(self) -> None:
+        """The mesh is about to be told of all members here, and what they want now."""
+        for each in self._rounds:
+            each.is_closed = True
 
     def said(self) -> None:
-        """The mesh was told of all members here, and what they want."""
+        """It was told of what was wanted then."""
         for each in self._rounds:
-            each.is_said = True
+            each.is_said = each.is_closed
 
     def durable(self, now_s: float) -> float:
         """All that was said is durable: others hear it now, and may have said the same meanwhile. Returns when to look

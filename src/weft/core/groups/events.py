@@ -41,9 +41,11 @@ from weft.limits import MIB, OFFSET_MAX
 from weft.model import Event, NodeId, Pattern, parse_node_id, parse_pattern, parse_position
 from weft.model.owned import OWNER
 from weft.model.stream import NUMBER, TEXT_CHARACTERS_MAX
+from weft.routing import Pieces, in_pieces
 
 GROUP_MEMBERS_MAX: Final = 1000  # of one group at one node: each is a connection
 GROUP_HELD_MAX: Final = 10_000  # streams of one group at one node: they are told in one event
+PIECE_STREAMS: Final = 1_000  # of those, written in one step
 GROUP_STATE_BYTES_MAX: Final = 8 * MIB  # of that event: 800 bytes a stream if all names are as long as can be
 GROUP_STREAMS_KEPT_MAX: Final = 65_536  # names of streams whose parts are remembered, about 30 MB
 NODE: Final = b"n:"
@@ -153,12 +155,22 @@ _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(dict[str, _WireMember])
 
 
-def node_event(node: NodeId, members: MembersState, era: int = 0, timestamp_us: int = 0) -> Event:
+def node_event(node: NodeId, members: MembersState, era: int = 0, timestamp_us: int = 0) -> Pieces[Event]:
     """All that a node has to say of its members; sorted, so that the same always has the same bytes."""
-    wire = {
-        name: _WireMember(state.pattern, state.turn, sorted(map(text_of, state.held)), state.owner, era)
-        for name, state in sorted(members.items())
-    }
+    wire: dict[str, _WireMember] = {}
+    left = PIECE_STREAMS
+    for name, state in sorted(members.items()):
+        held: list[str] = []
+        for some in in_pieces(state.held, PIECE_STREAMS):
+            if left < len(some):
+                left = PIECE_STREAMS
+                yield
+            left -= len(some)
+            held += sorted(map(text_of, some))
+        held.sort()  # of pieces that are sorted, which is a tenth of the work
+        wire[name] = _WireMember(state.pattern, state.turn, held, state.owner, era)
+    if sum(len(each.held) for each in wire.values()) > PIECE_STREAMS:
+        yield
     return Event(_ENCODER.encode(wire), timestamp_us, NODE + node.encode())
 
 
@@ -194,7 +206,7 @@ def policy_event(policy: PolicyAt, timestamp_us: int = 0) -> Event:
 
 
 def text_of(key: StreamKey) -> str:
-    """As ``str(stream)`` has it, spelt out: ten thousand of them are written in one step."""
+    """As ``str(stream)`` has it, spelt out: a node may have ten thousand of them to tell."""
     stream, epoch = key
     return f"{stream.topic}@{stream.origin}/{stream.partition}:e{epoch}"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from math import inf
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from weft.core.errors import MemberTaken
 from weft.core.groups.claims import Claims
@@ -55,8 +55,9 @@ from weft.core.policy import GroupPolicy, PolicyAt, policy_at
 from weft.errors import UsageError
 from weft.limits import OFFSET_MAX
 from weft.model import Epoch, Event, EventId, NodeId, Pattern, Position
+from weft.routing import Pieces
 
-GROUP_SAY_EVENTS_MAX: Final = 1_000  # positions said in one batch, and in one tick: some milliseconds
+GROUP_SAY_EVENTS_MAX: Final = 500  # positions said in one batch, and in one tick: some milliseconds
 LOOKS: Final = 4  # while a group could expire: a node that has members says so as often
 GROUP_START_S: Final = 30.0  # after a start, until it is clear which of the nodes that the log tells of are alive
 
@@ -104,6 +105,7 @@ class Group:
         self._free: dict[StreamKey, None] = {}  # that members here may be entitled to, and that none of them holds
         self._has_decided = False  # since the mesh was told of the members here
         self._said: MembersState | None = {}  # what the mesh has been told last of the members here; None: nobody knows
+        self._saying: Pieces[Event] | None = None  # it is being told that
         self._speaks = False  # this node's own stream has something of its members
         self._wall_offset_s = wall_offset_s
         self._look_at_s = now_s + settings.expire_after_s / LOOKS  # when to see whether it is still used
@@ -300,10 +302,9 @@ class Group:
         gone = [Dropped(member.subscription, self.name) for member in self.members.values()]
         self.era, self.used_s = era, now_s
         self.members.clear()
-        self._holders.clear()
+        self._holders, self._free = {}, {}
         self._claims.clear()
         self._paused.clear()
-        self._free.clear()
         self._to_look_at.clear()
         self._to_claim.clear()
         self._has_decided = self._is_deciding = False
@@ -311,9 +312,13 @@ class Group:
         self.places, self._owners = Places(()), Owners()
         self.settling.begin_again(self.places)
         self.policy_at, self._policy_source, self._says_policy = None, None, False
-        self._said, self._speaks, self.says_drop = {}, False, False
+        self._said, self._saying, self._speaks, self.says_drop = {}, None, False, False
         self._decide_at_s = self._say_at_s = self._publish_at_s = self._adopt_at_s = inf
         return [*gone, ForgetPositions(self.name)]
+
+    def end(self) -> list[dict[StreamKey, Any]]:
+        """This is over, or its era is: what was known of streams, for whoever frees that."""
+        return [*self.places.end(), self._owners.end(), self._holders, self._free]
 
     def spoken(self) -> dict[Subject, None]:
         """All that this node's own stream has of the group."""
@@ -383,7 +388,7 @@ class Group:
         if self._in_use:
             self.used_s = now_s
         self._look_later(now_s)
-        return self._say_members(again=bool(self.members))
+        return self._say_members(now_s, again=bool(self.members))
 
     def tick(self, now_s: float, share: WorkShare) -> list[GroupEffect]:
         """``share``: of elections and decisions; what is left over, the next tick does."""
@@ -397,19 +402,14 @@ class Group:
             self.settling.wake_at_s = self._retry_at_s(now_s)
         if self._publish_at_s <= now_s:
             effects += self._say_places(now_s)
-        if self._has_decided and not self._is_deciding and self._publish_at_s > now_s and self._may_say(now_s, share):
+        if self._saying is not None:
+            effects += self._say_on(now_s)
+        elif self._has_decided and not self._is_deciding and self._publish_at_s > now_s:
             self._has_decided = False
-            effects += self._say_members()
+            effects += self._say_members(now_s)
         if self._look_at_s <= now_s:
             effects += self._look(now_s)
         return effects
-
-    def _may_say(self, now_s: float, share: WorkShare) -> bool:
-        """Whether the members here are told now. With very many streams, that is put off to the next tick, once."""
-        is_put_off = len(self._holders) > share.left and self._say_at_s == inf
-        self._say_at_s = now_s if is_put_off else inf
-        share.left -= 0 if is_put_off else len(self._holders)
-        return not is_put_off
 
     def _wake(self, member: Member) -> Wake:
         return Wake(member.subscription, tuple(key for key in self.places.ledgers if key in member.assigned))
@@ -608,13 +608,32 @@ class Group:
         self._publish(now_s)
         return [Say(topic_of(self.name), tuple(events))] if events else []
 
-    def _say_members(self, *, again: bool = False) -> list[GroupEffect]:
+    def _say_members(self, now_s: float, *, again: bool = False) -> list[GroupEffect]:
+        if self._saying is not None:
+            return []  # right now
         members = {name: member.state() for name, member in self.members.items()}
         if members == self._said and not again and not self._claims.unsaid:
             return []
-        self._said, self._speaks = members, True
+        self._said = members
+        self._claims.close()
+        self._saying = node_event(self._me, members, self.era, self._used_us)
+        return self._say_on(now_s)
+
+    def _say_on(self, now_s: float) -> list[GroupEffect]:
+        """One event has all members here, and they may hold ten thousand streams: it takes several ticks to write."""
+        assert self._saying is not None, "it was begun"
+        self._say_at_s = now_s
+        try:
+            next(self._saying)
+        except StopIteration as end:
+            event: Event = end.value
+        else:
+            return []
+        self._saying = None
+        self._say_at_s = now_s if self._has_decided else inf  # there may be something new by now
+        self._speaks = True
         self._claims.said()
-        return [Say(topic_of(self.name), (node_event(self._me, members, self.era, self._used_us),))]
+        return [Say(topic_of(self.name), (event,))]
 
     @property
     def _used_us(self) -> int:

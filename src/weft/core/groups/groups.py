@@ -34,6 +34,7 @@ from weft.core.groups.events import (
 )
 from weft.core.groups.group import Group
 from weft.core.groups.hearing import Hearing, hears_at_once
+from weft.core.groups.leavings import Leavings
 from weft.core.groups.ledger import WINDOW_MAX
 from weft.core.groups.members import Member
 from weft.core.groups.names import group_of, parse_group, parse_member, topic_of, unnamed
@@ -50,9 +51,9 @@ from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Topic, co
 
 GROUPS_MAX: Final = 4096  # known to one node: groups are named by people, and each is a topic
 GRAVES_MAX: Final = 65_536  # groups that were dropped, and are remembered for that: about 20 MB
-WITHDRAWALS_AT_ONCE: Final = 1_000  # said in one step: some milliseconds
+WITHDRAWALS_AT_ONCE: Final = 500  # said in one step: some milliseconds
 TICKED_AT_ONCE: Final = 64  # groups in one tick: likewise
-WORKED_AT_ONCE: Final = 2_000  # streams that are elected for, given, taken or claimed in one tick: likewise
+WORKED_AT_ONCE: Final = 1_000  # streams that are elected for, given, taken or claimed in one tick: likewise
 CLOSING_TICKS_MAX: Final = 10_000  # until all is said: a few for each group, and one for a thousand streams
 
 
@@ -96,6 +97,7 @@ class Groups:
         self._groups: dict[str, Group] = {}
         self._graves: dict[str, Grave] = {}  # the oldest first
         self._withdrawals: dict[str, dict[Subject, None]] = {}  # by group: what this node still has to withdraw
+        self._leavings = Leavings()
         self._due: dict[str, float] = {}  # of those that have something to do at some time, when
         self._alarms: list[tuple[float, str]] = []  # a heap of the same; what is not so any more is passed over
         self._wanting: Selection[str] = Selection()  # groups by what their members want
@@ -246,7 +248,7 @@ class Groups:
             effects += [ForgetPositions(name)] if logged else []
             logged.clear()
         says = own.get(GroupSubject.DROP) == DropSaid(era)
-        self._withdraw(name, [what for what, said in own.items() if _is_over(said, era)])
+        self._withdraw(name, {what: None for what, said in own.items() if _is_over(said, era)})
         if not current and not logged:
             if era:
                 self._graves[name] = Grave(era, max(stamps_s, default=now_s), says)
@@ -316,12 +318,12 @@ class Groups:
             del self._lives[node]
         else:
             self._lives[node] = after
-        turn = 1 + sum(other < self._me for other in self._lives if other != node)
+        # Only who is gone leaves something to adopt: nodes that are new come by the thousand.
+        at_s = inf if before is None else now_s + self._turn(without=node) * self._settings.publish_interval_s
         for group in self._groups.values():
             if node in group.reports:
                 group.touch(now_s)
-            if before is not None:
-                group.adopt(now_s + turn * self._settings.publish_interval_s)
+            group.adopt(at_s)
             self._wait(group)
         return []
 
@@ -349,12 +351,13 @@ class Groups:
         while (over_s := self._first_grave()) is not None and over_s <= now_s:
             name, grave = next(iter(self._graves.items()))
             del self._graves[name]
-            self._withdraw(name, [GroupSubject.DROP] if grave.says else [])
+            self._withdraw(name, {GroupSubject.DROP: None} if grave.says else {})
+        self._leavings.free_some()
         return [*effects, *self._say_withdrawals()]
 
     def get_timer(self) -> float | None:
         """When ``tick`` is due; None: not before something happens."""
-        if self._withdrawals:
+        if self._withdrawals or self._leavings:
             return 0.0
         due_s = self._first_alarm() if self._alarms else None
         return soonest(due_s, self._first_grave()) if self._graves else due_s
@@ -449,6 +452,7 @@ class Groups:
 
     def _begin_era(self, group: Group, era: int, now_s: float) -> list[GroupEffect]:
         self._withdraw(group.name, group.spoken())
+        self._leavings.take(group.end())
         effects = group.begin_era(era, now_s)
         for effect in effects:
             if isinstance(effect, Dropped):
@@ -459,6 +463,7 @@ class Groups:
     def _remove(self, group: Group) -> None:
         """Know nothing of a group any more."""
         self._withdraw(group.name, group.spoken())
+        self._leavings.take(group.end())
         del self._groups[group.name]
         self._due.pop(group.name, None)
         self._claiming.pop(group.name, None)
@@ -466,8 +471,7 @@ class Groups:
             self._wanting.remove(pattern, group.name)
         self._note_dead_topic(group.name)
 
-    def _withdraw(self, name: str, subjects: Iterable[Subject]) -> None:
-        found = dict.fromkeys(subjects)
+    def _withdraw(self, name: str, found: dict[Subject, None]) -> None:
         if name in self._withdrawals:
             self._withdrawals[name].update(found)
         elif found:
@@ -583,7 +587,7 @@ class Groups:
             self.refused += 1
             return []
         if name in self._graves and self._graves.pop(name).says:
-            self._withdraw(name, [GroupSubject.DROP])
+            self._withdraw(name, {GroupSubject.DROP: None})
         self._graves[name] = Grave(era, now_s, says=False)
         return []
 
@@ -611,9 +615,9 @@ class Groups:
         """When an event was said. Clocks of other nodes may be ahead."""
         return min(event.timestamp_us / 1_000_000 - self._wall_offset_s, now_s)
 
-    def _turn(self) -> int:
+    def _turn(self, without: NodeId | None = None) -> int:
         """Nodes take turns in saying what others said: usually, the first knows it all."""
-        return 1 + sum(other < self._me for other in self._lives)
+        return 1 + sum(other < self._me for other in self._lives if other != without)
 
 
 def _era_of(said: Said) -> int:

@@ -75,6 +75,10 @@ class Owners:
         best = self._best.get(key)
         return best[1] if best and best[1] in self._members else None
 
+    def end(self) -> dict[StreamKey, tuple[Rank, GroupMember]]:
+        """Not used any more: what it knew, for whoever frees that."""
+        return self._best
+
     def items(self) -> Iterator[tuple[StreamKey, GroupMember]]:
         return ((key, owner) for key, (_, owner) in self._best.items() if owner in self._members)
 
@@ -89,10 +93,9 @@ class Owners:
             return
         self._members, self._able = members, _Able(members)
         self.patterns = frozenset(each.pattern for each in members)
-        if members:
-            self._jobs.append(_Job(iter(list(keys)), _Able(new)))
-        else:
-            self._best, self._jobs = {}, deque()
+        if not members:  # nothing belongs to anybody: what is known of all streams is forgotten, some at a time
+            self._jobs, keys = deque(), self._best
+        self._jobs.append(_Job(iter(list(keys)), _Able(new)))
 
     def work(self, share: WorkShare) -> tuple[bool, list[StreamKey]]:
         """Look at so many streams, or at fewer of many members: whether that was all, and which of them belong to
@@ -107,8 +110,9 @@ class Owners:
             known = self._best.get(key)
             if known is not None and known[1] not in self._members:
                 del self._best[key]
-                self._able.elect(key, self._best)
-                changed.append(key)
+                if self._members:
+                    self._able.elect(key, self._best)
+                    changed.append(key)
                 share.left -= self._able.cost
             else:
                 if job.new.elect(key, self._best, self._members):

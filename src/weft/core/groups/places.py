@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from weft.core.groups.events import Place
 from weft.core.groups.ledger import Ledger
@@ -47,6 +47,10 @@ class Places:
     def version(self, key: StreamKey) -> int:
         place = self._places.get(key)
         return place.version if place else 0
+
+    def end(self) -> tuple[dict[StreamKey, Any], ...]:
+        """Not used any more: what it knew, for whoever frees that."""
+        return self._logged, self._places, self._sources, self._unsaid, self.ledgers
 
     def has_room_for(self, keys: set[StreamKey]) -> bool:
         new = sum(key not in self._places for key in keys)

@@ -34,7 +34,7 @@ class HybridClock:
         if self.is_ahead(time, now_ms):
             behind_s = round((time >> COUNTER_BITS) / 1000 - now_ms / 1000, 3)
             raise ClockBehind(
-                "the clock of this node is behind what it wrote before: set it right, or wait",
+                "the clock of this node is behind its last write: set it right, or wait",
                 behind_s=behind_s,
                 limit_s=self._skew_ms_max / 1000,
             )

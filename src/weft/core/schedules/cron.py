@@ -188,7 +188,7 @@ def parse_cron(text: str, zone: str = "UTC") -> Cron:
     plain = SHORT.get(text.strip().lower(), text).lower().split()
     if len(plain) != len(FIELDS):
         raise UsageError(
-            f"{text!r} is no cron expression: it has five fields, minute hour day month weekday, or is one of "
+            f"{text!r} is not a cron expression: write five fields, minute hour day month weekday, or one of "
             f"{', '.join(SHORT)}",
             fields=len(plain),
         )

@@ -54,7 +54,7 @@ def decode_report_untrusted(payload: bytes) -> BridgeReport:
     try:
         report = msgspec.json.decode(payload, type=BridgeReport)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UsageError(f"no report of a bridge: {error}") from None
+        raise UsageError(f"not a report of a bridge: {error}") from None
     texts = (report.agent, report.peer, report.island, *report.addresses, *report.beside)
     if max(map(len, texts)) > TEXT_CHARS_MAX or len(report.addresses) > ADDRESSES_MAX:
         raise UsageError("ids and addresses in the report of a bridge are too long", limit=TEXT_CHARS_MAX)

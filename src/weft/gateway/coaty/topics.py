@@ -42,7 +42,7 @@ def coaty_topic(namespace: str, topic: MeshTopic, correlation_id: str | None) ->
     try:
         event = EventType(code)
     except ValueError:
-        raise UsageError("no Coaty event is called so", topic=topic, event=code) from None
+        raise UsageError("there is no Coaty event of this name", topic=topic, event=code) from None
     return Topic(namespace, event, _unescaped(rest) or None, correlation_id if event.is_response else None)
 
 

@@ -65,7 +65,7 @@ class EmmGateway:
         if settings.dialled() and settings.quic_root is None and certificate is None:
             raise UsageError(
                 "gateway.emm has addresses with quic://, and an insecure node has no root certificate to check them "
-                "against: set gateway.emm.quic_root"
+                "with: set gateway.emm.quic_root"
             )
         at = _now()
         self.listeners: Sequence[str] = ()

@@ -74,7 +74,7 @@ class IdentityFile:
         found = self._watched.get(now_s)
         problem = self._watched.problem
         if problem is None and found.node_id != before.node_id:
-            problem = "the node id is another one: restart the node for that"
+            problem = "the node id has changed: restart the node to use it"
         if problem not in (None, self._problem):
             logger.error("emm_identity_not_taken", reason=problem)
         self._problem = problem

@@ -33,9 +33,11 @@ class TopicRule:
         try:
             parse_topic(self.topic.replace(EVENT, "event"))
         except BadTopic as error:
-            raise UsageError(f"a rule's topic is a topic in which {EVENT} may stand for the name: {error}") from None
+            raise UsageError(
+                f"a rule's topic must be a topic, in which {EVENT} may stand for the name: {error}"
+            ) from None
         if is_own(Topic(self.topic)):
-            raise UsageError("a rule's topic cannot be one of the mesh's own", topic=self.topic)
+            raise UsageError("a rule's topic cannot be an internal topic of the mesh", topic=self.topic)
 
 
 class Place(NamedTuple):
@@ -56,7 +58,7 @@ class TopicMap:
         self, rules: Sequence[TopicRule] = (), prefix: str = PREFIX, topics_max: int = GATEWAY_EMM_TOPICS_MAX
     ) -> None:
         if is_own(parse_topic(f"{prefix}{OTHER}")):
-            raise UsageError("events of devices cannot go to the mesh's own topics", prefix=prefix)
+            raise UsageError("events of devices cannot go to internal topics of the mesh", prefix=prefix)
         self._rules = tuple(rules)
         self._prefix = prefix
         self._topics_max = topics_max

@@ -64,7 +64,7 @@ class KeyAdmission:
         try:
             identity = read_identity_untrusted(read_certificate_untrusted(der))
         except CertificateRefused as error:
-            raise Unauthenticated(Cause.CERTIFICATE, f"your certificate is not good: {error}") from None
+            raise Unauthenticated(Cause.CERTIFICATE, f"your certificate is not valid: {error}") from None
         if identity.mesh != self._mesh:
             raise Unauthenticated(
                 Cause.CERTIFICATE, f"a certificate of mesh {self._mesh} is needed, yours is of mesh {identity.mesh}"
@@ -88,7 +88,7 @@ class Credential:
     def caller(self) -> Caller:
         """Raise Unauthenticated if there is none yet."""
         if self._caller is None:
-            raise Unauthenticated(Cause.NO_KEY, "who are you? authenticate with an API key first")
+            raise Unauthenticated(Cause.NO_KEY, "authenticate with an API key first")
         return self._caller
 
     def begin_untrusted(self, tls: ssl.SSLObject | None) -> bool:

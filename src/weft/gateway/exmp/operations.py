@@ -96,9 +96,9 @@ async def subscribe(session: ClientSession, data: JsonObject | None) -> JsonObje
     pattern = parse_pattern(fields.pattern)
     start, window = start_untrusted(fields), within("window", fields.window, 1, EXMP_WINDOW_MAX)
     if fields.member and not fields.group:
-        raise UsageError("a member is one of a group: name that too")
+        raise UsageError("a member belongs to a group: name the group, too")
     if fields.settle and not fields.group:
-        raise UsageError("events are settled one by one in a group: name that too")
+        raise UsageError("only a group settles events one by one: name the group, too")
     session.credential.caller.check_subscribe(pattern)
     if fields.group:
         await check_group(session.mesh.groups, session.credential.caller, fields.group)
@@ -142,7 +142,7 @@ async def request(desk: CallDesk, session: ClientSession, data: JsonObject | Non
     session.mesh.quotas.usage(caller).ask(topic, question.size, asyncio.get_running_loop().time())
     reply = await OneCall(desk).ask(question)
     if reply.failed:
-        raise ServerFailed(f"whoever was asked has failed: {reply.payload.decode(errors='replace')}", topic=topic)
+        raise ServerFailed(f"the server failed: {reply.payload.decode(errors='replace')}", topic=topic)
     answer: JsonObject = {"headers": dict(reply.headers)} if reply.headers else {}
     put_bytes(answer, "payload", reply.payload)
     return answer

@@ -19,9 +19,8 @@ from typing import Final, TypeAlias
 from weft.errors import UsageError, WeftError
 from weft.exmp.peer import INTERNAL_ERROR, INVALID_REQUEST, UNKNOWN_OPERATION
 from weft.gateway.exmp.admission import Admission, Credential
-from weft.gateway.exmp.failures import failure_of
 from weft.gateway.exmp.feed import Feed
-from weft.gateway.exmp.figures import OTHER, UNREADABLE, RequestCounts
+from weft.gateway.exmp.outcomes import OTHER, UNREADABLE, RequestCounts, failure_of
 from weft.gateway.exmp.values import (
     PublishFields,
     check_place_untrusted,
@@ -163,7 +162,7 @@ class ClientSession:
             self._patience = None
 
     def _expect_key(self) -> None:
-        reason = f"nobody has authenticated here for {EXMP_STRANGER_S:g} s"
+        reason = f"the client has not authenticated within {EXMP_STRANGER_S:g} s"
         self._patience = self._loop.call_later(EXMP_STRANGER_S, self._link.fail, ErrorCode.UNAVAILABLE, reason)
 
     def _expelled(self, error: Refused) -> None:
@@ -340,7 +339,7 @@ class ClientSession:
             outcome = failure_of(error)
         except Exception as defect:  # ours: it must be seen, and the client must not wait for ever
             self._loop.call_exception_handler({"message": "exmp operation", "exception": defect})
-            outcome = Failure("this node has made a mistake; its log says more", INTERNAL_ERROR)
+            outcome = Failure("a defect in this node; its log says more", INTERNAL_ERROR)
         self._respond(request.id, request.operation.op, outcome)
         self._release_fetched()
         self._go_on()

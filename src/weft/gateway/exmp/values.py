@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from weft.core.messages import Edge, FromPositions, FromTime, Start
-from weft.gateway.exmp.failures import BadFields
+from weft.gateway.exmp.outcomes import BadFields
 from weft.limits import CLIENT_POSITIONS_MAX, COPIES_MAX, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import Batch, Epoch, Receipt, Stream, parse_node_id, parse_position, parse_topic
 from weft.model.later import AHEAD_S_MAX
@@ -127,7 +127,7 @@ def key_untrusted(fields: PublishFields) -> bytes | None:
 def payload_untrusted(fields: PublishFields | RequestFields) -> bytes:
     payload = bytes_untrusted("payload", fields.payload, fields.payload_base64)
     if payload is None:
-        raise BadFields("what is to be published? payload (text) or payload_base64")
+        raise BadFields("there is nothing to publish: give payload (text) or payload_base64")
     return payload
 
 
@@ -146,7 +146,10 @@ def check_place_untrusted(fields: PublishFields) -> None:
     if fields.deliver_at_us is not None and fields.delay_s is not None:
         raise BadFields("either deliver_at_us or delay_s, not both")
     if fields.timestamp_us is not None or fields.copies > 1:
-        raise BadFields("an event for later gets its timestamp when it is delivered, and waits at one node")
+        raise BadFields(
+            "an event for later takes no timestamp_us and no copies: it gets its timestamp when it is delivered, and "
+            "waits at one node"
+        )
 
 
 def due_us_of(fields: PublishFields, now_us: int) -> int:

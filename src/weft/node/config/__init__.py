@@ -43,7 +43,7 @@ class NodeConfig(Section):
 
     insecure: bool = Field(
         default=False,
-        description="Plain text, no keys, whoever is on this machine may do all. Loopback addresses only.",
+        description="Plain text and no keys: every program on this machine may do everything. Loopback addresses only.",
     )
     peers: Annotated[tuple[PeerItem, ...], BeforeValidator(split_list)] = Field(
         default=(),
@@ -53,7 +53,8 @@ class NodeConfig(Section):
     legacy_peers: Annotated[tuple[Selection, ...], BeforeValidator(split_list)] = Field(
         default=(Pattern(">"),),
         max_length=256,
-        description="Topics for a peer that cannot say what it wants, because it knows only the four first messages.",
+        description="Topics that are sent to a peer that cannot say what it wants, because it knows only the first "
+        "four messages.",
     )
     topics: tuple[TopicSection, ...] = Field(
         default=(), max_length=1024, description="Tables of settings for topics, see below."
@@ -80,17 +81,17 @@ class NodeConfig(Section):
         exmp = self.gateway.exmp
         if exmp.tcp is not None and not exmp.tcp.is_loopback:
             raise ValueError(
-                f"gateway.exmp.tcp {exmp.tcp} is plain text, so it is for loopback addresses (127.0.0.1, [::1], "
-                "localhost) only; gateway.exmp.tls is for others"
+                f"gateway.exmp.tcp {exmp.tcp} is plain text, so it is allowed on loopback addresses (127.0.0.1, [::1], "
+                "localhost) only; use gateway.exmp.tls for others"
             )
         if not self.insecure:
             try:
-                check_mesh(self.node.mesh)  # part of every identity, so its rules are stricter
+                check_mesh(self.node.mesh)  # part of every certificate's identity, so its rules are stricter
             except UsageError as error:
                 raise ValueError(f"node.mesh: {error}") from None
             if self.listen.grpc.is_wildcard and self.listen.advertise is None:
                 raise ValueError(
-                    f"listen.grpc {self.listen.grpc} is every address of this machine: say with --advertise "
+                    f"listen.grpc {self.listen.grpc} means every address of this machine: say with --advertise "
                     "(listen.advertise) which one others are told"
                 )
             return self
@@ -107,12 +108,14 @@ class NodeConfig(Section):
             if value is not None
         ]
         if protected:
-            raise ValueError(f"insecure is without certificates, so it does not go with {', '.join(protected)}")
+            raise ValueError(
+                f"insecure works without certificates, so it cannot be combined with {', '.join(protected)}"
+            )
         outside = [str(each) for each in self.named_addresses() if not each.address.is_loopback]
         if outside:
             raise ValueError(
-                "insecure is plain text for whoever gets there, so it is for loopback addresses (127.0.0.1, [::1], "
-                f"localhost) only, which is not so for {', '.join(outside)}"
+                "insecure is plain text without keys, so it is allowed on loopback addresses (127.0.0.1, [::1], "
+                f"localhost) only; these are others: {', '.join(outside)}"
             )
         return self
 

@@ -53,7 +53,7 @@ def _interface(text: str) -> str:
     try:
         return str(IPv4Address(text))
     except ValueError:
-        raise UsageError("an interface is named by its IPv4 address") from None
+        raise UsageError("an interface has to be given as its IPv4 address") from None
 
 
 Names = Annotated[tuple[Annotated[str, parsed_by(_filter)], ...], BeforeValidator(split_list)]
@@ -63,13 +63,14 @@ Interfaces = Annotated[tuple[Annotated[str, parsed_by(_interface)], ...], Before
 
 
 class CoatySection(Section):
-    """A namespace of Coaty agents, joined as one of them ([more](coaty.md))."""
+    """A namespace of Coaty agents that this node joins as an agent ([more](coaty.md))."""
 
     namespace: Annotated[str, parsed_by(_namespace)] | None = Field(
-        default=None, description="Which one. Unset: none is joined."
+        default=None, description="The namespace. Unset: none is joined."
     )
     listen: Annotated[InstanceOf[Address], parsed_by(parse_address)] = Field(
-        default=Address("127.0.0.1", 0), description="Where agents reach this node, over TCP. Port 0 takes a free one."
+        default=Address("127.0.0.1", 0),
+        description="The TCP address at which agents reach this node. Port 0 takes a free port.",
     )
     bootstrap: Agents = Field(
         default=(), max_length=PEERS_MAX, description="Agents to connect to: /ip4/HOST/tcp/PORT/p2p/PEER."
@@ -77,16 +78,16 @@ class CoatySection(Section):
     mdns: Interfaces = Field(
         default=(),
         max_length=INTERFACES_MAX,
-        description="Interfaces, by their IPv4 addresses, on which to look for agents by multicast. Unset: none.",
+        description="IPv4 addresses of the interfaces on which to look for agents by multicast. Unset: none.",
     )
     channels: Names = Field(
         default=(),
         max_length=NAMES_MAX,
-        description="Channels whose events come to the mesh even if no agent observes them. Those that agents observe "
-        "are learned; the same holds for the next three.",
+        description="Channels whose events come to the mesh even if no agent observes them. Channels that agents "
+        "observe are learned. The next three settings work the same way.",
     )
     operations: Names = Field(
-        default=(), max_length=NAMES_MAX, description="Operations whose calls come to the mesh, to be answered there."
+        default=(), max_length=NAMES_MAX, description="Operations whose calls come to the mesh and are answered there."
     )
     io_contexts: Names = Field(
         default=(), max_length=NAMES_MAX, description="IO contexts whose associations come to the mesh."
@@ -95,21 +96,25 @@ class CoatySection(Section):
         default=(), max_length=NAMES_MAX, description="Topics of Raw events, and external IO routes."
     )
     learned_max: Int = knob(
-        COATY_LEARNED_MAX, 0, TOPICS_MAX, "Topics that are learned; agents that want more get a line in the log."
+        COATY_LEARNED_MAX,
+        0,
+        TOPICS_MAX,
+        "How many topics are learned. Beyond that, a line in the log says which are not.",
     )
     connections_max: Int = knob(
         LIBP2P_CONNECTIONS_MAX,
         1,
         100_000,
-        "Connections with agents that are open at a time. Others are hung up on, with a line in the log.",
+        "Connections with agents that are open at a time. Others are closed, with a line in the log.",
     )
     island: str = Field(
         default="",
         max_length=ISLAND_CHARS_MAX,
         description="A name for the part of the namespace that this node's agents can reach without the mesh. "
-        "Bridges with the same name share the work. Unset: bridges find out by themselves.",
+        "Bridges with the same name share the work. Unset: bridges find out by themselves which of them can reach the "
+        "same agents.",
     )
-    name: str = Field(default="weft", min_length=1, max_length=256, description="What the agent is called.")
+    name: str = Field(default="weft", min_length=1, max_length=256, description="The name of this node's agent.")
 
     @model_validator(mode="after")
     def _topics_fit(self) -> Self:
@@ -117,7 +122,7 @@ class CoatySection(Section):
         if named + self.learned_max > TOPICS_MAX:
             raise ValueError(
                 f"channels, operations, io_contexts, raw_topics ({named}) and learned_max ({self.learned_max}) are "
-                f"more than {TOPICS_MAX} together, which is what a peer of Floodsub can listen to"
+                f"more than {TOPICS_MAX} together, the most that a peer of Floodsub can listen to"
             )
         return self
 

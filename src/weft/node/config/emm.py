@@ -56,10 +56,10 @@ Targets = Annotated[tuple[Annotated[InstanceOf[Target], parsed_by(parse_target)]
 
 
 class EmmRuleSection(Section):
-    """Where events with certain names go. The first table that matches counts."""
+    """The topic for events with certain names. The first table that matches counts."""
 
-    event: Selection = Field(description="Which names: plant.*.temp, or > for all.")
-    topic: str = Field(description=f"The topic. {EVENT} stands for the event's name.")
+    event: Selection = Field(description="Names of events: plant.*.temp, or > for all.")
+    topic: str = Field(description=f"The topic for them. {EVENT} stands for the event's name.")
 
     @model_validator(mode="after")
     def _accepted(self) -> Self:
@@ -74,30 +74,30 @@ class EmmRuleSection(Section):
 
 
 class EmmOutSection(Section):
-    """Topics whose events go out as datagrams. Events that came as datagrams never do."""
+    """Topics whose events are sent as datagrams. Events that came as datagrams are never sent out again."""
 
-    pattern: Selection = Field(description="Which topics: alarms.>, say.")
+    pattern: Selection = Field(description="Topics, for example alarms.>.")
     protocol: DatagramProtocol = Field(
         default=DatagramProtocol.EMM,
-        description="The header format. EMM events are named as their topic; EMM-C has no names.",
+        description="The header format. EMM events get the name of their topic; EMM-C has no names.",
     )
     targets: Targets = Field(
         default=(),
         max_length=TARGETS_MAX,
-        description="Whom to send to, HOST:PORT each, or quic://HOST:PORT. None: to every device that said Hello or "
-        "joined.",
+        description="Where to send them, HOST:PORT each, or quic://HOST:PORT. None: to every device that said Hello "
+        "or joined.",
     )
-    urgent: bool = Field(default=False, description="Mark them as urgent.")
+    urgent: bool = Field(default=False, description="Mark the datagrams as urgent.")
     priority: str = Field(
         default=label(Priority.INFO),
         pattern=f"^({'|'.join(PRIORITIES)})$",
-        description=f"Of EMM-C notifications: {', '.join(PRIORITIES)}.",
+        description=f"Priority of EMM-C notifications: {', '.join(PRIORITIES)}.",
     )
 
-    compress: bool = Field(default=False, description="Compress EMM events where that makes them smaller.")
+    compress: bool = Field(default=False, description="Compress EMM events if that makes them smaller.")
     quic: bool = Field(
         default=False,
-        description="Send events on these topics over QUIC or not at all, also where another table matches them.",
+        description="Send events on these topics only over QUIC, even if another table matches them, too.",
     )
 
     @model_validator(mode="after")
@@ -105,7 +105,7 @@ class EmmOutSection(Section):
         plain = [target for target in self.targets if not target.quic]
         if self.quic and plain:
             raise ValueError(
-                f"quic is true, so every target is reached by QUIC: write {QUIC}{_shown(plain[0])} in targets"
+                f"quic is true, so every target must be reached by QUIC: write {QUIC}{_shown(plain[0])} in targets"
             )
         return self
 
@@ -115,15 +115,15 @@ class EmmOutSection(Section):
 
 
 class EmmSealSection(Section):
-    """Events that travel encrypted: refused when they come in the clear, and sealed when they go out. EMM alone."""
+    """Events that must be encrypted: refused when they arrive in the clear, encrypted when they are sent. EMM only."""
 
-    pattern: Selection = Field(description="Which names: of events that come, and of topics that go out.")
+    pattern: Selection = Field(description="Names of events that arrive, and topics that are sent.")
     key_id: str = Field(
         pattern=f"^[0-9a-fA-F]{{{2 * KEY_ID_BYTES}}}$",
         description="The key that this node encrypts with: its id in the trust store, 32 hexadecimal digits.",
     )
     cipher: Literal["aes-256-gcm", "chacha20-poly1305"] = Field(
-        default="aes-256-gcm", description="What this node encrypts with. It opens both."
+        default="aes-256-gcm", description="The cipher that this node encrypts with. It decrypts both."
     )
 
     def rule(self) -> SealRule:
@@ -135,17 +135,17 @@ class EmmSection(Section):
 
     udp: Listen | None = Field(
         default=None,
-        description=f"Listen for datagrams. The port is {DEFAULT_PORT} if none is given. Unset: not.",
+        description=f"Listen for datagrams. The port is {DEFAULT_PORT} if none is given. Unset: no UDP.",
     )
     quic: Listen | None = Field(
         default=None,
         description=f"Listen for the same packets over QUIC, with this node's certificate. The port is {DEFAULT_PORT} "
-        "if none is given. Unset: not.",
+        "if none is given. Unset: no QUIC.",
     )
     quic_root: Path | None = Field(
         default=None,
-        description="A PEM file with the root certificates of those whom this node connects to by QUIC. Unset: the "
-        "root of its own mesh.",
+        description="A PEM file with the root certificates of the nodes that this node connects to over QUIC. Unset: "
+        "the root of its own mesh.",
     )
     join: Targets = Field(
         default=(),
@@ -159,41 +159,53 @@ class EmmSection(Section):
     )
     prefix: str = Field(default=PREFIX, description="What stands before an event's name in its topic.")
     rules: tuple[EmmRuleSection, ...] = Field(
-        default=(), max_length=RULES_MAX, description="Tables of other topics for some names, see below."
+        default=(), max_length=RULES_MAX, description="Tables that give some names another topic, see below."
     )
     payload: Payload = Field(
-        default=Payload.VALUE, description="What events carry: the value in the packet, or the datagram as it came."
+        default=Payload.VALUE, description="What an event's payload is: the value in the packet, or the whole datagram."
     )
     policy: TrustPolicy = Field(
         default=TrustPolicy.PINNED,
-        description="What a public key inside a packet is worth: only if it is in the trust store; kept when it is the "
-        "first of its node; or taken as it is, and the event marked as of unverified identity.",
+        description="When to accept a public key inside a packet: only if it is in the trust store; also if it is the "
+        "first one of its node, which is kept; or always, with the event marked as of unverified identity.",
     )
-    unsigned: bool = Field(default=False, description="Take EMM packets that nobody signed, and mark them so.")
+    unsigned: bool = Field(
+        default=False, description="Accept EMM packets without a signature, and mark their events as unsigned."
+    )
     profile: Profile | None = Field(
         default=None,
-        description="What EMM packets must have, both ways: `interop-v1`. Unset: what the protocol asks for.",
+        description="Stricter rules for EMM packets, received and sent: `interop-v1`. Unset: the rules of the "
+        "protocol.",
     )
     packet_bytes_max: int = knob(
-        EMM_PACKET_BYTES_MAX, PACKET_BYTES_LEAST, PACKET_BYTES_MOST, "The largest EMM packet, both ways."
+        EMM_PACKET_BYTES_MAX, PACKET_BYTES_LEAST, PACKET_BYTES_MOST, "The largest EMM packet, received or sent."
     )
     inflated_bytes_max: int = knob(
-        DEFAULT_RULES.inflated_bytes_max, KIB, 16 * MIB, "What a compressed EMM packet may come to."
+        DEFAULT_RULES.inflated_bytes_max,
+        KIB,
+        16 * MIB,
+        "The largest size of a compressed EMM packet after decompression.",
     )
     seal: tuple[EmmSealSection, ...] = Field(
-        default=(), max_length=RULES_MAX, description="Tables of events that travel encrypted, see below."
+        default=(), max_length=RULES_MAX, description="Tables of events that must be encrypted, see below."
     )
     out: tuple[EmmOutSection, ...] = Field(
-        default=(), max_length=RULES_MAX, description="Tables of topics that go out, see below."
+        default=(), max_length=RULES_MAX, description="Tables of topics that are sent as datagrams, see below."
     )
     rate_per_s_max: Seconds = knob(
-        DATAGRAM_RATE_PER_S_MAX, DATAGRAM_RATE_PER_S_MIN, 1_000_000, "Datagrams sent in a second."
+        DATAGRAM_RATE_PER_S_MAX, DATAGRAM_RATE_PER_S_MIN, 1_000_000, "Datagrams that may be sent in a second."
     )
     quarantine_per_s: Seconds = knob(
-        QUARANTINE_PER_S, 0.0, 100_000, "Refused datagrams kept in `weft.quarantine.emm`, in a second on average."
+        QUARANTINE_PER_S,
+        0.0,
+        100_000,
+        "Refused datagrams that are kept in `weft.quarantine.emm`, per second on average.",
     )
     heartbeat_interval_s: Seconds = knob(
-        DATAGRAM_HEARTBEAT_INTERVAL_S, 1.0, 255.0, "Between heartbeats to devices; three that are missed end it."
+        DATAGRAM_HEARTBEAT_INTERVAL_S,
+        1.0,
+        255.0,
+        "Time between heartbeats to devices. A device that misses three is no longer a neighbour.",
     )
 
     @model_validator(mode="after")
@@ -207,7 +219,7 @@ class EmmSection(Section):
         if self.udp is None and plain is not None:
             raise ValueError(f"{_shown(plain)} is reached by UDP: set udp, or write {QUIC}{_shown(plain)}")
         if self.out and self.udp is None and self.quic is None and not targets:
-            raise ValueError(f"out has no way to send: set udp or quic, or join somebody with {QUIC}HOST:PORT")
+            raise ValueError(f"out has no way to send: set udp or quic, or join a node with {QUIC}HOST:PORT")
         return self
 
     def settings(self) -> GatewaySettings | None:

@@ -32,40 +32,45 @@ GroupRights = Annotated[tuple[GroupRight, ...], BeforeValidator(split_list)]
 
 
 class ExmpSection(Section):
-    """EXMP, requests and responses in JSON ([more](exmp.md))."""
+    """EXMP: requests and responses in JSON ([more](exmp.md))."""
 
     tcp: ExmpTcp | None = Field(
         default=None,
         description=f"Listen for plain text, on a loopback address. The port is {DEFAULT_PORT} if none is given. "
-        "Unset: not.",
+        "Unset: no plain text.",
     )
     tls: ExmpTls | None = Field(
         default=None,
         description=f"Listen with this node's certificate. The port is {DEFAULT_TLS_PORT} if none is given. "
-        "Unset: not.",
+        "Unset: no TLS.",
     )
     publish: Selections = Field(
         default=(),
         max_length=256,
-        description="Where those may publish who show a client certificate of this mesh and no API key.",
+        description="Topics to which clients may publish that show a client certificate of this mesh and no API key.",
     )
-    subscribe: Selections = Field(default=(), max_length=256, description="What they may read.")
+    subscribe: Selections = Field(default=(), max_length=256, description="Topics that such clients may read.")
     groups: GroupRights | None = Field(
         default=None,
         max_length=256,
-        description="Which groups they may use: names, or the beginning of one and a star. Unset: those of which they "
-        "may read all that is read there.",
+        description="Groups that such clients may use: names, or the beginning of a name and a star. Unset: the groups "
+        "that read only topics that such clients may read.",
     )
     connections_max: Int = knob(EXMP_CONNECTIONS_MAX, 1, 100_000, "Connections that are open at a time.")
     pending_max: Int = knob(
-        EXMP_PENDING_MAX, 1, 65_536, "Requests of one connection that are not answered yet; then it is not read on."
+        EXMP_PENDING_MAX,
+        1,
+        65_536,
+        "Requests of one connection that are not answered yet. With so many, the node stops reading from it.",
     )
     handshake_timeout_s: Seconds = knob(
         EXMP_HANDSHAKE_TIMEOUT_S, 0.1, 600.0, "How long a client may take to say hello."
     )
-    ping_interval_s: Seconds = knob(EXMP_PING_INTERVAL_S, 0.1, 3600.0, "Between pings on a quiet connection.")
+    ping_interval_s: Seconds = knob(
+        EXMP_PING_INTERVAL_S, 0.1, 3600.0, "Time between pings on a connection that sends nothing else."
+    )
     pong_timeout_s: Seconds = knob(
-        EXMP_PONG_TIMEOUT_S, 0.1, 3600.0, "How long an answer to a ping is waited for before the connection is closed."
+        EXMP_PONG_TIMEOUT_S, 0.1, 3600.0, "How long to wait for the answer to a ping before the connection is closed."
     )
 
 

@@ -70,5 +70,5 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[Source]:
             continue
         knob = VARIABLES.get(name)
         if knob is None:
-            raise BadConfig(f"{name} in the environment is no setting of a node{suggestion(name, VARIABLES)}")
+            raise BadConfig(f"{name} in the environment is not a setting of a node{suggestion(name, VARIABLES)}")
         yield Source(name, nested({".".join(knob): environ[name]}))

@@ -19,16 +19,16 @@ from weft.node.config.sections import Peer, TopicSection
 INTRODUCTION = """\
 # Configuration of a node
 
-<!-- Written by `python -m weft.node.config.page`; change src/weft/node/config*.py instead. -->
+<!-- Written by `python -m weft.node.config.page`; change src/weft/node/config/ instead. -->
 
-A node takes its settings from a file, the environment and flags, each above the one before:
+A node takes its settings from a file, the environment and flags. Each overrides the one before:
 
 1. `weft.toml`: the file that `weft up --config FILE` or `WEFT_CONFIG` names.
 2. Variables: `queue_frames_max` of the section `link` is `WEFT_LINK_QUEUE_FRAMES_MAX`. Lists are separated by commas.
 3. Flags of `weft up`, for what is set most often (see [cli.md](cli.md)).
 
-Every number has a range, and a name that is not known is refused with the one that was probably meant. Nothing that is
-wrong is ever replaced by a default. Durations are in seconds, sizes in bytes.
+Every number has a range. An unknown name is refused, and the error suggests the name that was probably meant. A wrong
+value is never replaced by a default. Durations are in seconds, sizes in bytes.
 
 ```toml
 peers = ["127.0.0.1:7410", { address = "127.0.0.1:7420", node_id = "node-c" }]

@@ -40,7 +40,7 @@ class KeyFiles:
 
     def __post_init__(self) -> None:
         if self.policy is emm.TrustPolicy.FIRST_USE:
-            raise UsageError("first-use needs one memory of who came first, and every executor would have its own")
+            raise UsageError("first-use needs one record of first keys, but every executor would have its own")
 
 
 @dataclass(frozen=True, slots=True)

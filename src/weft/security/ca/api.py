@@ -109,7 +109,7 @@ class CaApi:
                 return await handle(request)
             except StorageError as error:
                 self._on_failed(error)
-                return _refusal(500, "the CA has a problem of its own: its operator is told")
+                return _refusal(500, "the CA itself has a problem, which its log names")
             except WeftError as error:
                 return _refusal(_status(error), str(error))
 

@@ -13,7 +13,7 @@ from weft.log.memory_store import UNLIMITED
 from weft.log.syncer import OnDurable, OnFailed, SyncRounds
 from weft.testing.sim.loop import SimLoop
 
-WORN_OUT: Final = "the disk does not write any more"
+WORN_OUT: Final = "the disk no longer writes"
 
 
 class SimStore(MemoryStore):

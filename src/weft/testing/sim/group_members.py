@@ -117,7 +117,7 @@ class GroupBook:
             there = sorted(offset for offset in again.offsets if offset < (end_of(key) or 0))
             left = [offset for offset in there if not self._truth.may_be_gone(key, offset)]
             if left:
-                return f"group {self.name} began anew in {name_of(key)}, but has not handled {left[0]} again"
+                return f"group {self.name} began again in {name_of(key)}, but has not handled {left[0]} again"
         return ""
 
     # --- what has to hold ---

@@ -180,7 +180,7 @@ class SimConnection:
 
     async def call(self, path: str, metadata: Metadata) -> SimCall:
         if self._source.closed:
-            raise RpcError(StatusCode.UNAVAILABLE, "there is no connection any more")
+            raise RpcError(StatusCode.UNAVAILABLE, "the connection is gone")
         window_bytes = self._network.conditions.window_bytes
         ours = SimCall(self._source.host.loop, partial(self._carry, self._source), window_bytes)
         theirs = SimCall(self._target.host.loop, partial(self._carry, self._target), window_bytes, metadata)

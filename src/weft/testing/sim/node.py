@@ -392,7 +392,7 @@ class SimNode:
         self.disk.store.refuses = True
 
     def wear_out_disk(self) -> None:
-        self._schedule.tell(self.node_id, "has a disk that does not sync any more")
+        self._schedule.tell(self.node_id, "has a disk that no longer syncs")
         self.disk.store.worn_out = True
 
     def make_room(self) -> None:

@@ -253,7 +253,7 @@ class SimFeed:
 
     def deliver(self, batches: Sequence[core.Delivered]) -> None:
         self._holding.keep(0)  # on its way
-        self._say(core.Deliver(0, tuple(batches)))
+        self._say(core.Deliver((0,), tuple(batches)))
 
     def assigned(self, generation: int, positions: Sequence[Position]) -> None:
         self._say(core.Assigned(0, generation, tuple(positions)))

@@ -94,7 +94,7 @@ class CallStream:
 
     def _say(self, reply: pb.CallsReply) -> None:
         if self._call.unsent_bytes > UNSENT_BYTES_MAX:
-            self._end(Busy("the client does not read what it is told", limit=UNSENT_BYTES_MAX))
+            self._end(Busy("the client does not read its messages", limit=UNSENT_BYTES_MAX))
         if not self._over.is_set():
             self._call.write_now(reply.SerializeToString())
 

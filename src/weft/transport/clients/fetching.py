@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from weft.errors import UsageError, WeftError
-from weft.limits import FETCH_RANGES_MAX, LOOK_STREAMS_AT_ONCE, OFFSET_MAX
+from weft.limits import FETCH_RANGES_MAX, LOOK_STREAMS_AT_ONCE, MIB, OFFSET_MAX
 from weft.log import Log
 from weft.model import Batch, Epoch, Stream
 from weft.port.errors import TooLarge
 from weft.transport.clients.values import fetched_parts
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import read_stream_untrusted
+
+READ_AT_ONCE_BYTES: Final = 1 * MIB  # in one turn of the loop: a millisecond if it has to come from the disk (ADR 47)
 
 
 class WantedRange(NamedTuple):
@@ -55,39 +58,55 @@ class RangesReading:
         self._ranges = ranges
         self._bytes_max = bytes_max
         self._next = ranges[0].first
+        self._ahead: list[bytes] = []  # read, and too much for the reply before
         self.number = 0
 
     @property
     def is_over(self) -> bool:
         return self.number >= len(self._ranges)
 
-    def read(self, log: Log) -> list[Piece]:
-        """As much as makes one reply, of so many ranges that others are not kept waiting. What is wrong with a range is
-        raised when nothing comes before it."""
+    async def read(self, log: Log) -> list[Piece]:
+        """As much as makes one reply, of so many ranges that others are not kept waiting; they have their turn in
+        between. What is wrong with a range is raised when nothing comes before it."""
         pieces: list[Piece] = []
-        room = self._bytes_max
+        room, read_bytes = self._bytes_max, 0
         for _ in range(LOOK_STREAMS_AT_ONCE):
             if self.is_over or room <= 0:
                 break
-            stream, epoch, _, end = self._ranges[self.number]
+            if read_bytes >= READ_AT_ONCE_BYTES:
+                read_bytes = 0
+                await asyncio.sleep(0)
             try:
-                stored = log.read(stream, epoch, self._next, end, room) if self._next < end else []
+                stored = self._ahead or self._read_some(log, min(room, READ_AT_ONCE_BYTES))
             except WeftError:
                 if pieces:
                     break  # the next reply tells it
                 raise
-            if stored:
-                pieces.append(Piece(self.number, self._next, end, stored))
-                self._next = Batch.read_stored(stored[-1]).end_offset
-                room -= sum(map(len, stored))
-            if not stored or self._next >= end:
-                self._go_on()
+            size = sum(map(len, stored))
+            goes_on = bool(pieces) and pieces[-1].number == self.number
+            self._ahead = stored if goes_on and size > room else []
+            if self._ahead:
+                break
+            if goes_on:
+                pieces[-1].stored.extend(stored)
+            elif stored:
+                pieces.append(Piece(self.number, self._next, self._ranges[self.number].end, stored))
+            self._go_on(stored)
+            room -= size
+            read_bytes += size
         return pieces
 
-    def _go_on(self) -> None:
-        self.number += 1
-        if not self.is_over:
-            self._next = self._ranges[self.number].first
+    def _read_some(self, log: Log, bytes_max: int) -> list[bytes]:
+        stream, epoch, _, end = self._ranges[self.number]
+        return log.read(stream, epoch, self._next, end, bytes_max) if self._next < end else []
+
+    def _go_on(self, stored: list[bytes]) -> None:
+        if stored:
+            self._next = Batch.read_stored(stored[-1]).end_offset
+        if not stored or self._next >= self._ranges[self.number].end:
+            self.number += 1
+            if not self.is_over:
+                self._next = self._ranges[self.number].first
 
 
 def reply_parts(pieces: Sequence[Piece], columns: list[str], done: int | None) -> tuple[bytes, bytes | memoryview]:

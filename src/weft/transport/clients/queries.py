@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Final
 
 from weft.errors import UsageError, WeftError
-from weft.limits import LOOK_STREAMS_AT_ONCE, MIB, WHOAMI_TOPICS_MAX
+from weft.limits import LOOK_BYTES_AT_ONCE, LOOK_STREAMS_AT_ONCE, MIB, WHOAMI_TOPICS_MAX
 from weft.log import Log, StreamInfo
 from weft.log.errors import EventsLost, PositionExpired
 from weft.model import COLUMNS, Batch, EventId, Pattern, Position
@@ -27,7 +27,7 @@ from weft.port.pages import (
 )
 from weft.port.topics import read_topic_untrusted, streams_of, topics_of
 from weft.port.ways import Moment
-from weft.transport.clients.fetching import RangesReading, read_ranges_untrusted, reply_parts
+from weft.transport.clients.fetching import Piece, RangesReading, read_ranges_untrusted, reply_parts
 from weft.transport.clients.values import (
     check_position_count,
     read_pattern_untrusted,
@@ -67,10 +67,10 @@ class Queries:
             while not reading.is_over:
                 await holding.room()
                 caller.check()
-                pieces = reading.read(self._node.log)
+                pieces = await reading.read(self._node.log)
                 if not pieces and not request.more:
                     return
-                head, rest = reply_parts(pieces, columns, reading.number if request.more else None)
+                head, rest = await _reply_parts(pieces, columns, reading.number if request.more else None)
                 del pieces
                 holding.take(len(head) + len(rest))
                 call.write_nowait(rest, head)
@@ -94,28 +94,35 @@ class Queries:
         room = PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))
         reply = pb.PositionsReply(node_id=self._node.node_id, members=[] if after else self._members())
         last: StreamInfo | None = None
+        read_bytes = 0
         async for info in streams_of(self._node.log, pattern, after):
             if room.is_full and last is not None:
                 reply.next_page = stream_token(last.stream, last.epoch)
                 break
-            place = self._place(info, request.group, timestamp_us)
+            place, size = self._place(info, request.group, timestamp_us)
             room.take(place.ByteSize())
             reply.streams.append(place)
             last = info
+            read_bytes += size
+            if read_bytes > LOOK_BYTES_AT_ONCE:
+                read_bytes = 0
+                await asyncio.sleep(0)
         return reply
 
     def _members(self) -> list[pb.Member]:
         return [pb.Member(node_id=each.node_id, addresses=each.addresses) for each in self._node.members()]
 
-    def _place(self, info: StreamInfo, group: str, timestamp_us: int | None) -> pb.PositionsOfStream:
+    def _place(self, info: StreamInfo, group: str, timestamp_us: int | None) -> tuple[pb.PositionsOfStream, int]:
+        """And how many bytes of batches were read for it."""
         log = self._node.log
+        first_us, size = _first_timestamp_us(log, info)
         place = pb.PositionsOfStream(
             info=pb.StreamInfo(
                 stream=stream_ref(info.stream, info.epoch),
                 earliest_offset=info.start,
                 latest_offset=info.end,
                 bytes=info.bytes,
-                first_timestamp_us=_first_timestamp_us(log, info),
+                first_timestamp_us=first_us,
                 last_timestamp_us=max(info.latest_us, 0),
                 late_us=info.late_us,
             ),
@@ -123,7 +130,7 @@ class Queries:
         )
         if timestamp_us is not None:
             place.timestamp_offset = log.seek(info.stream, info.epoch, timestamp_us)
-        return place
+        return place, size
 
     async def topics(self, request: pb.TopicsRequest, caller: Caller) -> pb.TopicsReply:
         """Of those that match, the ones the caller may subscribe to: the rest are none of its business."""
@@ -226,17 +233,25 @@ class Queries:
         return tuple(found)
 
 
-def _first_timestamp_us(log: Log, info: StreamInfo) -> int:
-    """0 if the stream is empty, or damaged where it begins: who reads it is told."""
+def _first_timestamp_us(log: Log, info: StreamInfo) -> tuple[int, int]:
+    """And the bytes that were read. 0 if the stream is empty, or damaged where it begins: who reads it is told."""
     try:
         stored = log.read(info.stream, info.epoch, info.start, bytes_max=1)
     except (EventsLost, PositionExpired):
-        return 0
-    return Batch.read_stored(stored[0]).timestamp_us_min if stored else 0
+        return 0, 0
+    return (Batch.read_stored(stored[0]).timestamp_us_min, len(stored[0])) if stored else (0, 0)
 
 
 def _moment(moment: Moment) -> pb.TraceMoment:
     return pb.TraceMoment(at_us=moment.at_us, not_before_us=moment.not_before_us)
+
+
+async def _reply_parts(pieces: list[Piece], columns: list[str], done: int | None) -> tuple[bytes, bytes | memoryview]:
+    """Stored batches leave as they are. To take columns out of them is work for a thread: Arrow lets go of the
+    interpreter meanwhile."""
+    if columns:
+        return await asyncio.to_thread(reply_parts, pieces, columns, done)
+    return reply_parts(pieces, columns, done)
 
 
 def _columns_untrusted(names: Iterable[str]) -> list[str]:

@@ -21,23 +21,23 @@ from weft.model.batch_header import HEADER_BYTES, header_without_producer
 from weft.model.event import check_timestamp_us
 from weft.port.errors import TooLarge
 from weft.port.topics import read_topic_untrusted
-from weft.wire.mesh import BadMeshMessage
+from weft.wire.mesh import BadMeshMessage, deliveries
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import read_position_untrusted, read_stream_untrusted, stream_position, stream_ref
 
 M = TypeVar("M", bound=Message)
 
 # Tags of fields in mesh.proto: number << 3 | kind, where 2 is bytes and 0 a varint.
-DELIVERY_FIELD: Final = bytes([2 << 3 | 2])  # SubscribeReply.delivery
-BATCHES_FIELD: Final = bytes([1 << 3 | 2])  # Delivery.batches
-STREAM_FIELD: Final = bytes([1 << 3 | 2])  # StreamBatch.stream
-BATCH_FIELD: Final = bytes([2 << 3 | 2])  # StreamBatch.batch
-TRIES_FIELD: Final = bytes([4 << 3 | 0])  # StreamBatch.tries
-FIRST_OFFSET_FIELD: Final = bytes([3 << 3 | 0])  # StreamBatch.first_offset
-FETCHED_FIELD: Final = bytes([1 << 3 | 2])  # FetchReply.fetched
-FETCHED_BATCH_FIELD: Final = bytes([1 << 3 | 2])  # FetchedBatches.batches
-FETCHED_RANGES_FIELD: Final = bytes([3 << 3 | 2])  # FetchedBatches.ranges, packed
-FETCHED_DONE_FIELD: Final = bytes([4 << 3 | 0])  # FetchedBatches.ranges_done
+DELIVERY_FIELD: Final = bytes([deliveries.DELIVERY_TAG])
+BATCHES_FIELD: Final = bytes([deliveries.BATCHES_TAG])
+STREAM_FIELD: Final = bytes([deliveries.STREAM_TAG])
+BATCH_FIELD: Final = bytes([deliveries.BATCH_TAG])
+TRIES_FIELD: Final = bytes([deliveries.TRIES_TAG])
+FIRST_OFFSET_FIELD: Final = bytes([deliveries.FIRST_OFFSET_TAG])
+FETCHED_FIELD: Final = bytes([deliveries.FETCHED_TAG])
+FETCHED_BATCH_FIELD: Final = bytes([deliveries.FETCHED_BATCH_TAG])
+FETCHED_RANGES_FIELD: Final = bytes([deliveries.FETCHED_RANGES_TAG])
+FETCHED_DONE_FIELD: Final = bytes([deliveries.FETCHED_DONE_TAG])
 REPLY_RECEIPTS_FIELD: Final = bytes([2 << 3 | 2])  # PublishReply.receipts
 RECEIPTS_FIELD: Final = bytes([1 << 3 | 2])  # Receipts.receipts
 RECEIPT_REQUEST: Final = bytes([1 << 3 | 0])
@@ -204,11 +204,15 @@ def shown_parts(data: bytes) -> tuple[bytes, memoryview]:
 def delivery_parts(batches: Sequence[Delivered]) -> tuple[bytes, bytes | memoryview]:
     """SubscribeReply with a Delivery of these batches, as protobuf has it: a head, and a rest that is shared by all who
     get the same batch. Small batches are encoded once, for all who get them; a large one is not even copied."""
-    if len(batches) == 1 and len(batches[0].data) >= SHARED_BYTES_MIN:
-        (one,) = batches
+    if len(batches) != 1:
+        return b"", _delivery_bytes(batches)
+    (one,) = batches
+    if len(one.data) >= SHARED_BYTES_MIN:
         field, (head, body) = _delivered_head(one), shown_parts(one.data)
         return DELIVERY_FIELD + _varint(len(field) + len(one.data)) + field + head, body
-    return b"", _delivery_bytes(batches)
+    if not one.message:
+        one.message = _delivery_bytes(batches)
+    return b"", one.message
 
 
 def _delivery_bytes(batches: Sequence[Delivered]) -> bytes:

@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from weft.transport.http2.endpoint import Endpoint
@@ -89,8 +90,8 @@ class Call:
             self.release()
 
     async def write(self, message: bytes) -> None:
-        """Done when there is room for more; RpcError when the call is over."""
-        self.write_nowait(message)
+        """It leaves at once. Done when there is room for more; RpcError when the call is over."""
+        self.write_now(message)
         await self.wait_for_room()
 
     async def wait_for_room(self) -> None:
@@ -320,11 +321,13 @@ class ServerCall(Call):
         host: str,
         port: int,
         begin: Callable[[ServerCall, Headers], None],
+        end: Callable[[Callable[[], None]], None],
         welcome: Callable[[], None],
     ) -> None:
         super().__init__(endpoint)
         self._stream = stream
         self._begin = begin
+        self._end = end
         self._welcome = welcome
         self._answered = False
         self._finished = False
@@ -332,6 +335,7 @@ class ServerCall(Call):
         self.host = host
         self.port = port
         self.task: asyncio.Task[None] | None = None
+        self.has_begun = False  # its handler runs
 
     @property
     def peer(self) -> str:
@@ -425,6 +429,13 @@ class ServerCall(Call):
         self._read_no_more()
 
     def on_reset(self, code: int, reason: str) -> None:
+        """Nothing is sent any more. A handler that has something to let go of hears of it when it is its turn."""
+        if self.has_begun:
+            self._end(partial(self._caller_gone, code, reason))
+        else:
+            self._caller_gone(code, reason)
+
+    def _caller_gone(self, code: int, reason: str) -> None:
         super().on_reset(code, reason)
         if self.task is not None:
             self.task.cancel()

@@ -188,7 +188,7 @@ class Channel:
             reason = os.strerror(code) if code > 0 else error.strerror or str(error)
             raise Unreachable(f"cannot connect: {reason}", address=self._authority) from None
         except UnicodeError:
-            raise Unreachable("this is no name of a host", address=self._authority) from None
+            raise Unreachable("this is not the name of a host", address=self._authority) from None
 
     async def _dial_untimed(self) -> Endpoint:
         connection = _Connection(self)

@@ -274,7 +274,7 @@ class Endpoint(asyncio.Protocol):
                 transport.writelines(pieces)
         if self._is_full and self._unread_answers_bytes > UNREAD_ANSWERS_BYTES_MAX:
             self.abort(
-                f"the peer does not read what is sent to it ({self._unread_answers_bytes} bytes of answers wait,"
+                f"the peer does not read its answers ({self._unread_answers_bytes} bytes of answers wait,"
                 f" limit {UNREAD_ANSWERS_BYTES_MAX})"
             )
 

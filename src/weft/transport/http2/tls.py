@@ -319,7 +319,7 @@ def _buffer() -> memoryview:
 
 def _reason(error: ssl.SSLError) -> TlsFailed:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return TlsFailed(f"the peer's certificate is not good: {error.verify_message}", verify_code=error.verify_code)
+        return TlsFailed(f"the peer's certificate is not valid: {error.verify_message}", verify_code=error.verify_code)
     reason = error.reason or ""
     if reason in NOT_TLS:
         return TlsFailed(NOT_TLS[reason])

@@ -320,7 +320,7 @@ class Connection(asyncio.Protocol):
             return
         self._transport.write(self._up.channel.send(data))
         if self._transport.get_write_buffer_size() > LIBP2P_UNSENT_BYTES_MAX:
-            self.abort(PeerError("peer does not take what is sent to it", limit=LIBP2P_UNSENT_BYTES_MAX))
+            self.abort(PeerError("peer does not read its messages", limit=LIBP2P_UNSENT_BYTES_MAX))
 
 
 def _watch_for_silence(sock: socket.socket | None) -> None:

@@ -78,7 +78,7 @@ class Pubsub:
                     await stream.connection.drained()
             except TimeoutError:
                 stream.connection.abort(
-                    PeerError("peer takes nothing of what is sent to it", peer=stream.peer, limit_s=LIBP2P_STALL_S)
+                    PeerError("peer does not read its messages", peer=stream.peer, limit_s=LIBP2P_STALL_S)
                 )
 
     def pause(self) -> None:

@@ -86,7 +86,7 @@ def _read_body_untrusted(message: PeerCall) -> CallBody:
             question = message.question
             topic = parse_topic(question.topic)
             if is_own(topic):
-                raise BadMeshMessage("nobody is asked on a topic of the mesh itself", topic=topic)
+                raise BadMeshMessage("requests cannot be sent on internal topics of the mesh", topic=topic)
             if not 0 < question.timeout_s <= CALL_TIMEOUT_S_MAX:  # and no NaN
                 raise BadMeshMessage("the time for a call is out of range", limit=CALL_TIMEOUT_S_MAX)
             _check_payload(question.payload)

@@ -138,7 +138,7 @@ async def _connected(address: str, settings: LinkSettings, tls: Callable[[], Cha
         if code is None:
             raise LinkBroken(str(error)) from None
         fault = FAULTS.get(code, Fault.WRONG_CA) if isinstance(code, int) else Fault.WRONG_CA
-        raise CertificateRefused(fault, f"the certificate of {address} is not good: {error.what}") from None
+        raise CertificateRefused(fault, f"the certificate of {address} is not valid: {error.what}") from None
     return channel
 
 

@@ -137,7 +137,7 @@ class PeerLinks:
         if dialler.replacing is not None:
             dialler.replacing.cancel()
         if dialler.link is not None:
-            dialler.link.end(ClosedHere("the address is not to be dialled any more"))
+            dialler.link.end(ClosedHere("the address is no longer to be dialled"))
         elif dialler.task is not None:
             dialler.task.cancel()
 

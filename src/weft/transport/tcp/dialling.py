@@ -40,7 +40,7 @@ async def dial(
     except TimeoutError:
         raise Unreachable(f"no answer from {where}", seconds=settings.handshake_timeout_s) from None
     except ssl.SSLCertVerificationError as error:
-        raise Unreachable(f"the certificate of {where} is not good: {error.verify_message}") from None
+        raise Unreachable(f"the certificate of {where} is not valid: {error.verify_message}") from None
     except ssl.SSLError as error:
         raise Unreachable(f"no TLS with {where}: {(error.reason or 'no reason given').lower()}") from None
     except OSError as error:

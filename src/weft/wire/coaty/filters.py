@@ -175,7 +175,7 @@ def read_object_filter(value: Json) -> ObjectFilter:
     members = _require_members(value)
     orders = members.get("orderByProperties", [])
     if not isinstance(orders, list):
-        raise UsageError("orderByProperties is no list", got=shown(orders))
+        raise UsageError("orderByProperties is not a list", got=shown(orders))
     return ObjectFilter(
         *_read_conditions(members),
         order_by=tuple(map(_read_order, orders[: COATY_FILTER_ORDERS_MAX + 1])),
@@ -186,7 +186,7 @@ def read_object_filter(value: Json) -> ObjectFilter:
 
 def _require_members(value: Json) -> JsonObject:
     if not isinstance(value, dict):
-        raise UsageError("filter is no JSON object", got=shown(value))
+        raise UsageError("filter is not a JSON object", got=shown(value))
     return value
 
 
@@ -231,7 +231,7 @@ def _read_order(value: Json) -> OrderBy:
 def _read_count(members: JsonObject, name: str) -> int | None:
     count = members.get(name, 0)
     if not isinstance(count, int) or isinstance(count, bool):
-        raise UsageError(f"{name} is no whole number", got=shown(count))
+        raise UsageError(f"{name} is not a whole number", got=shown(count))
     return count if name in members else None
 
 

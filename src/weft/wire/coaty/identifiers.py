@@ -28,12 +28,12 @@ def is_peer_id(value: object) -> bool:
 
 def require_uuid(value: object, what: str) -> None:
     if not is_uuid(value):
-        raise UsageError(f"{what} is no lower-case UUID of version 4", got=shown(value))
+        raise UsageError(f"{what} is not a lower-case UUID of version 4", got=shown(value))
 
 
 def require_peer_id(value: object, what: str) -> None:
     if not is_peer_id(value):
-        raise UsageError(f"{what} is no peer id in base58", got=shown(value))
+        raise UsageError(f"{what} is not a peer id in base58", got=shown(value))
 
 
 def shown(value: object) -> str:

@@ -86,7 +86,7 @@ def require_json(value: object, what: str, depth_left: int = COATY_JSON_DEPTH_MA
         case dict():
             for name, item in value.items():
                 if not isinstance(name, str):
-                    raise UsageError(f"{what} has a member whose name is no string", got=type(name).__name__)
+                    raise UsageError(f"{what} has a member whose name is not a string", got=type(name).__name__)
                 require_json(item, what, depth_left - 1)
         case _:
             raise UsageError(f"{what} holds a value that is not JSON", got=type(value).__name__)

@@ -121,7 +121,7 @@ def decode_liveliness_untrusted(frame: bytes) -> LivelinessMessage:
     """One frame; raise only BadCoatyMessage."""
     members = decode_json_untrusted(frame, "liveliness message", COATY_LIVELINESS_BYTES_MAX)
     if not isinstance(members, dict):
-        raise BadCoatyMessage("liveliness message is no JSON object", got=shown(members))
+        raise BadCoatyMessage("liveliness message is not a JSON object", got=shown(members))
     with blaming_peer():
         match members.get("op"):
             case bool():
@@ -155,7 +155,7 @@ def announcements(last_wills: Iterable[LastWill], visited: tuple[str, ...]) -> l
 
 def _require_visited(visited: tuple[str, ...]) -> None:
     if not visited:
-        raise UsageError("announcement does not say whose it is: no peer visited")
+        raise UsageError("announcement does not name its peer: no peer visited")
     if len(visited) > COATY_VISITED_MAX:
         raise UsageError("announcement has visited too many peers", limit=COATY_VISITED_MAX)
     for peer_id in visited:

@@ -110,7 +110,7 @@ def decode_payload_untrusted(event: EventType, payload: bytes) -> Message:
     """
     envelope = decode_json_untrusted(payload, "payload", COATY_RECEIVED_BYTES_MAX)
     if not isinstance(envelope, dict):
-        raise BadCoatyMessage("payload is no JSON object", got=shown(envelope))
+        raise BadCoatyMessage("payload is not a JSON object", got=shown(envelope))
     for name in ("sourceId", "data"):
         if name not in envelope:
             raise BadCoatyMessage(f"{name} is missing")
@@ -184,7 +184,7 @@ def _read_data(event: EventType, data: Json) -> EventData:
     if data_type is IoValue:
         return IoValue(data)
     if not isinstance(data, dict):
-        raise UsageError("data is no JSON object", got=shown(data))
+        raise UsageError("data is not a JSON object", got=shown(data))
     values: dict[str, Any] = {}
     for name, member, is_required in _MEMBERS[data_type]:
         if member not in data:

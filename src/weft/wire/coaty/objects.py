@@ -258,7 +258,7 @@ def require_object(value: object, what: str) -> None:
 
 def require_objects(values: object, what: str) -> None:
     if not isinstance(values, list | tuple):
-        raise UsageError(f"{what} is no list of objects", got=shown(values))
+        raise UsageError(f"{what} is not a list of objects", got=shown(values))
     for position, value in enumerate(values):
         require_object(value, f"{what}[{position}]")
 

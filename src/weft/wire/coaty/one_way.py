@@ -74,7 +74,7 @@ class Associate:
             require_strings([self.associating_route], "associatingRoute")
             require_io_route(self.associating_route)
         if self.update_rate is not None and not is_number(self.update_rate):
-            raise UsageError("updateRate is no number", got=shown(self.update_rate))
+            raise UsageError("updateRate is not a number", got=shown(self.update_rate))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ def require_published_object(value: CoatyObject) -> None:
 
 def require_private_data(value: JsonObject | None) -> None:
     if value is not None and not isinstance(value, dict):
-        raise UsageError("privateData is no JSON object", got=shown(value))
+        raise UsageError("privateData is not a JSON object", got=shown(value))
 
 
 def require_strings(value: object, what: str) -> None:
     """A list of strings, none of them empty."""
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) and item for item in value):
-        raise UsageError(f"{what} is no list of non-empty strings", got=shown(value))
+        raise UsageError(f"{what} is not a list of non-empty strings", got=shown(value))

@@ -93,7 +93,7 @@ def require_raw_topic(text: str) -> None:
     if is_coaty_topic(text):
         raise UsageError("raw topics do not start with coaty/", topic=shown(text))
     if not is_unicode(text) or len(text.encode()) > COATY_TOPIC_BYTES_MAX:
-        raise UsageError("raw topic is too long or no Unicode", topic=shown(text), limit=COATY_TOPIC_BYTES_MAX)
+        raise UsageError("raw topic is too long or not Unicode", topic=shown(text), limit=COATY_TOPIC_BYTES_MAX)
 
 
 def require_io_route(text: str) -> None:

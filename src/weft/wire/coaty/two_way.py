@@ -39,7 +39,7 @@ class Discover:
 
     def __post_init__(self) -> None:
         if self.external_id is not None and not isinstance(self.external_id, str):
-            raise UsageError("externalId is no string", got=shown(self.external_id))
+            raise UsageError("externalId is not a string", got=shown(self.external_id))
         if self.object_id is not None:
             require_uuid(self.object_id, "objectId")
             if self.object_types is not None or self.core_types is not None:
@@ -197,7 +197,7 @@ def response_problem(request: Request, response: Response) -> str | None:
         case Call(), Return():
             return None
         case _:
-            return f"{type(response).__name__} is no answer to {type(request).__name__}"
+            return f"{type(response).__name__} is not an answer to {type(request).__name__}"
 
 
 def _has_type(candidate: CoatyObject, object_types: Sequence[str] | None, core_types: Sequence[str] | None) -> bool:

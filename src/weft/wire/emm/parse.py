@@ -116,7 +116,7 @@ def _check_rules(packet: Packet, rules: Rules) -> None:
     if packet.event_type != EVENT:  # EMM-25
         _require(fields, Field.NODE_ID, "Hello and Heartbeat name their node")
         if packet.event_type == EventType.HEARTBEAT:
-            _require(fields, Field.TIMESTAMP, "a Heartbeat says when it was sent")
+            _require(fields, Field.TIMESTAMP, "a Heartbeat needs the time when it was sent")
     if rules.profile is not None:
         _check_interop(fields)
 
@@ -173,7 +173,9 @@ def _refuse_header(size: int, version: int, flags: int, event_type: int, length:
     if flags > FLAGS_KNOWN:
         raise BadPacket(Reject.RESERVED_FLAGS, "reserved flag bits are set", at=5, flags=f"0x{flags:02x}")
     if HEADER_BYTES + length != size:
-        raise BadPacket(Reject.LENGTH_MISMATCH, "payload is not as long as said", need=length, have=size - HEADER_BYTES)
+        raise BadPacket(
+            Reject.LENGTH_MISMATCH, "payload length does not match the header", need=length, have=size - HEADER_BYTES
+        )
     raise BadPacket(Reject.EVENT_TYPE, "unknown event type", at=6, type=f"0x{event_type:02x}")
 
 

@@ -135,7 +135,7 @@ def _sender_keys(body: Body, ring: KeyRing) -> tuple[bytes, ...]:
     elif mark is not None:
         keys, name = ring.by_fingerprint.get(mark, ()), mark
     else:
-        raise BadPacket(Reject.ANONYMOUS, "signed, but neither node id nor fingerprint says by whom")
+        raise BadPacket(Reject.ANONYMOUS, "signed, but without a node id or fingerprint of the signer")
     if not keys:
         raise BadPacket(Reject.UNKNOWN_KEY, "no key of this sender", sender=name.hex())
     return keys

@@ -50,7 +50,7 @@ class Terms:
     def __post_init__(self) -> None:
         if self.epochs is Epochs.CLOCK and self.seen_s + self.skew_s_max >= EPOCHS * self.tick_s / 2:
             raise UsageError(
-                "epochs come round too soon to tell old packets from new ones",
+                "epochs repeat too soon to tell old packets from new ones",
                 seen_s=self.seen_s,
                 skew_s_max=self.skew_s_max,
                 round_s=EPOCHS * self.tick_s,

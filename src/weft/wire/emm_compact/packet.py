@@ -72,7 +72,7 @@ def _signature_untrusted(event_type: EventType, datagram: bytes) -> bytes:
     if len(datagram) > HEADER_BYTES + 1 and datagram[HEADER_BYTES + 1] != need:
         raise BadPacket(
             Reject.TLV_SIZE,
-            "signature has not the size of its event type",
+            "signature does not have the size for its event type",
             at=HEADER_BYTES + 1,
             need=need,
             have=datagram[HEADER_BYTES + 1],

@@ -50,7 +50,7 @@ def decode_json_untrusted(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
         if lone is None:
             raise BadMessage(_PROTOCOL, _reason(error)) from error
         _check_syntax_untrusted(text)
-        what = "JSON has half of a surrogate pair, which is no character"
+        what = "JSON has half of a surrogate pair, which is not a character"
         raise UnfitData(_PROTOCOL, what, at=lone.start(1)) from error
 
 

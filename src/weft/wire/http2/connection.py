@@ -350,7 +350,7 @@ class Connection:
 
     def _check_not_idle(self, number: int, what: str) -> None:
         if not number or self._is_idle(number):
-            raise BadHttp2(ErrorCode.PROTOCOL_ERROR, f"{what} on a stream that nobody opened", stream=number)
+            raise BadHttp2(ErrorCode.PROTOCOL_ERROR, f"{what} on a stream that was never opened", stream=number)
 
     def _is_late(self, number: int) -> bool:
         """Whether frames of a stream that is over may still be on their way, because its sender does not know (5.1).

@@ -220,7 +220,7 @@ def content_length(headers: Headers) -> int | None:
         return None
     value = found.pop()
     if found or not CONTENT_LENGTH.fullmatch(value):
-        raise _malformed("content-length is no number, or two")
+        raise _malformed("content-length is not one number")
     return int(value)
 
 

@@ -45,7 +45,7 @@ def _name_for(namespace: str, text: str) -> Name:
     try:
         return dns.name(text)
     except UsageError as error:
-        reason = f"mDNS cannot announce namespace {namespace!r}, since {text!r} is no DNS name: {error.what}"
+        reason = f"mDNS cannot announce namespace {namespace!r}, since {text!r} is not a DNS name: {error.what}"
         raise UsageError(reason, **error.facts) from None
 
 

@@ -206,7 +206,7 @@ class Mplex:
             del self._streams[stream]
             return StreamReset(stream)
         if state is State.PEER_CLOSED:
-            raise BadFrame("peer goes on after closing its half of the stream", stream=number, flag=flag)
+            raise BadFrame("peer sends after closing its half of the stream", stream=number, flag=flag)
         if flag in (Flag.CLOSE_RECEIVER, Flag.CLOSE_INITIATOR):
             self._step(stream, Input.PEER_CLOSES)
             return StreamClosed(stream)

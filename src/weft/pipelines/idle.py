@@ -1,0 +1,70 @@
+"""Whether a run that reads all there is would find nothing, asked before Spark starts, which takes seconds.
+
+The checkpoint says how far the query is, and the source itself is asked whether that is the end, just as Spark would
+ask it: what is lost is noticed, and progress is reported. What is not understood here is left to Spark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from weft.pipelines.settings import SparkSection
+from weft.spark.offsets import Json
+from weft.spark.options import parse_options
+from weft.spark.session import LOCAL, MASTER, REMOTE_VARIABLE, is_submitted, prepare
+
+OFFSETS: Final = "offsets"
+COMMITS: Final = "commits"
+FORMAT: Final = "v1"  # of Spark's offset log: this line, one about the batch, and one for each source
+
+
+def runs_here(wanted: SparkSection) -> bool:
+    """Whether Spark would run on this machine alone, and so keep its checkpoint among the files of this machine."""
+    master = wanted.master or wanted.conf.get(MASTER) or LOCAL
+    return not is_submitted() and REMOTE_VARIABLE not in os.environ and master.startswith("local")
+
+
+def has_begun(checkpoint: Path) -> bool:
+    """Whether Spark has written down where its first batch ends. The directory is there before that."""
+    return _last(checkpoint / OFFSETS) is not None
+
+
+def nothing_since(checkpoint: Path, options: Mapping[str, str]) -> bool:
+    """Whether the last batch of this query is done with, and there is nothing after it. ``options`` are the source's.
+    WeftError, as the query would end with."""
+    return (begun := finished(checkpoint)) is not None and is_the_end(begun, options)
+
+
+def finished(checkpoint: Path) -> Json | None:
+    """Where the last batch of a query with one source has ended; None if it was not finished, or is not understood."""
+    last = _last(checkpoint / OFFSETS)
+    if last is None or last != _last(checkpoint / COMMITS):
+        return None
+    try:
+        found, _batch, offsets = (checkpoint / OFFSETS / str(last)).read_text().splitlines()
+        return msgspec.json.decode(offsets, type=Json) if found == FORMAT else None
+    except (OSError, ValueError, msgspec.DecodeError):
+        return None
+
+
+def is_the_end(begun: Json, options: Mapping[str, str]) -> bool:
+    """Whether the source has nothing after this."""
+    prepare()
+    from weft.spark.source import StreamReader  # needs pyspark
+
+    reader = StreamReader(parse_options(options))
+    try:
+        reader.prepareForTriggerAvailableNow()
+        return reader.latestOffset(begun, reader.getDefaultReadLimit()) == begun
+    finally:
+        reader.stop()
+
+
+def _last(log: Path) -> int | None:
+    """The number of the last batch that stands in a log of Spark's."""
+    return max((int(path.name) for path in log.glob("*") if path.name.isdigit()), default=None)
