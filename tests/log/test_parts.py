@@ -136,7 +136,7 @@ def log_with_copy(lab: Laboratory) -> Log:
     return lab.log
 
 
-@pytest.mark.req("LOG-04")
+@pytest.mark.req("LOG-04", "LOG-07")
 def test_retention_takes_the_past_first(lab: Laboratory) -> None:
     """By size, of both together; and what is before the beginning has then expired."""
     log = lab.log

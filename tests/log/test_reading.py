@@ -104,6 +104,20 @@ def test_what_is_lost_is_said_exactly(
         assert [each.first for each in health.damaged] == list(bad)
 
 
+@pytest.mark.req("LOG-01", "LOG-02")
+@pytest.mark.parametrize("recent_bytes", [0, 1 << 20], ids=["from the store", "from memory"])
+def test_what_is_not_durable_is_not_handed_out(recent_bytes: int) -> None:
+    log = open_store(MemoryStore(), lambda: EPOCH, recent_bytes=recent_bytes)
+    log.append(TEMP, numbered(0, 2))
+    log.sync()
+    log.append(TEMP, numbered(2, 2))
+    assert numbers(list(read_out(log, TEMP).events.values())) == [0, 1]
+    assert log.read(TEMP, EPOCH, 0, 4) == log.read(TEMP, EPOCH, 0, 2) != []
+    assert log.read(TEMP, EPOCH, 2) == []
+    log.sync()
+    assert numbers(list(read_out(log, TEMP).events.values())) == [0, 1, 2, 3]
+
+
 @pytest.mark.req("LOG-02")
 def test_what_comes_before_the_loss_is_read_first(log: Log, store: BlockyStore) -> None:
     store.bad.add(key(log, 20))

@@ -27,6 +27,7 @@ from weft.wire.emm import (
     Terms,
     TrustPolicy,
     TrustStore,
+    Verdict,
     build,
     draft_event,
     draft_heartbeat,
@@ -36,7 +37,7 @@ from weft.wire.emm.fields import Value
 from weft.wire.emm.judge import UNKNOWN_S
 from weft.wire.emm.judge_columns import HMAC_KEYS_KEPT_MAX, VERDICTS, ColumnJudge, HmacKeys, JudgedRows
 from weft.wire.recent import NoMarks, Recent, ReplayMarks
-from weft.wire.reject import REASONS, BadPacket
+from weft.wire.reject import CODES, OK, REASONS, BadPacket, Reject
 from weft.wire.seen import SALT_BYTES, Seen
 
 NOW = 1_700_000_000
@@ -257,6 +258,35 @@ def test_any_sequence_of_packets_has_one_outcome(steps: list[Step], policy: Trus
     assert columnar.waiting == scalar.waiting
     assert remembered(fast) == remembered(slow)
     assert columnar.trust._first_use == scalar.trust._first_use
+
+
+@pytest.mark.req("EMM-14")
+def test_an_hmac_that_differs_in_any_bit_does_not_fit() -> None:
+    good = build(draft_event(1, NOW, "n", node_id=NODES[0]), _HMAC)
+    forged = [_with_bit_changed(good, bit) for bit in range(8 * 32)]
+    sources = pa.array(["a:1"] * (len(forged) + 1))
+    rows = ColumnJudge(trust_store(TrustPolicy.PINNED)).sift(pa.array([*forged, good]), sources, NOW)
+    assert rows.codes.tolist() == [CODES[Reject.BAD_HMAC]] * len(forged) + [OK]
+
+
+def _with_bit_changed(packet: bytes, bit: int) -> bytes:
+    """Counted from the end, where the HMAC is."""
+    changed = bytearray(packet)
+    changed[-1 - bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+@pytest.mark.req("EMM-19")
+def test_a_strangers_signature_with_somebodys_id_does_not_keep_out_theirs() -> None:
+    judge, sources = ColumnJudge(trust_store(TrustPolicy.ANY), seen=Seen(SALT)), pa.array(["a:1"])
+    draft = draft_event(1, NOW, "n", node_id=NODES[0])
+    strangers, genuine = pa.array([build(draft, _CARRIED[2])]), pa.array([build(draft, _HMAC)])
+    assert judge.sift(strangers, sources, NOW).waiting.all()
+    verified = judge.verify(strangers, sources, NOW)
+    assert verified.accepted.all() and VERDICTS[verified.verdicts[0]] is Verdict.UNVERIFIED_IDENTITY
+    assert judge.sift(genuine, sources, NOW).accepted.all()
+    for again in (strangers, genuine):
+        assert judge.sift(again, sources, NOW).codes.tolist() == [CODES[Reject.REPLAY]]
 
 
 @pytest.mark.req("EMM-15", "EMM-19")

@@ -34,8 +34,9 @@ from weft.wire.emm_compact import (
 )
 from weft.wire.emm_compact.judge import Epochs, Judge, Terms
 from weft.wire.emm_compact.judge_columns import ColumnJudge, JudgedRows
+from weft.wire.emm_compact.packet import SIGNATURE_AT
 from weft.wire.recent import NoMarks, Recent, ReplayMarks
-from weft.wire.reject import REASONS, BadPacket
+from weft.wire.reject import CODES, OK, REASONS, BadPacket, Reject
 from weft.wire.seen import SALT_BYTES, Seen
 
 NOW = 1_700_000_000
@@ -150,6 +151,23 @@ def fate(rows: JudgedRows, row: int) -> tuple[str, object]:
 
 def remembered(seen: Seen) -> set[int]:
     return {value for generation in seen._generations for value in generation.hashes}
+
+
+@pytest.mark.req("EMC-05")
+@pytest.mark.parametrize("body", [BODIES[0], BODIES[2]])
+def test_a_tag_that_differs_in_any_bit_does_not_fit(body: Notification | Heartbeat) -> None:
+    good = seal(Header(body.TYPE, 1, 2, 3), body, SIGNERS[0])
+    forged = [_with_bit_changed(good.raw, bit) for bit in range(8 * len(good.signature))]
+    judge = ColumnJudge(RINGS[0], Terms(epochs=Epochs.ANY))
+    rows = judge.sift(pa.array([*forged, good.raw]), NOW)
+    assert rows.codes.tolist() == [CODES[Reject.BAD_HMAC]] * len(forged) + [OK]
+
+
+def _with_bit_changed(datagram: bytes, bit: int) -> bytes:
+    """Counted from where the tag begins."""
+    changed = bytearray(datagram)
+    changed[SIGNATURE_AT + bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
 
 
 @pytest.mark.req("EMC-05", "EMC-13")
