@@ -30,6 +30,8 @@ BODY_AT: Final = len(PREFIX) + USUAL.size
 NODES_AT: Final = BODY_AT - NODES.size
 BUFFERS_AT: Final = NODES_AT - len(USUAL_FORM[3]) - BUFFERS.size
 OFFSET_BYTES: Final = 4
+PADDINGS: Final = tuple(bytes(size) for size in range(8))
+HEADS_KEPT: Final = 64  # for each number of events, 450 bytes each: events of one topic often have the same few sizes
 OFFSETS_OF_ONE: Final = 2  # where the payload of a single event begins and ends
 BYTES: Final = {bytes}
 INTEGERS: Final = {int}
@@ -133,7 +135,7 @@ def read_untrusted(message: bytes, count: int) -> Few | None:
 class _Bare:
     """Messages of so many events without keys and headers differ in the times and the payloads alone."""
 
-    __slots__ = ("_data_at", "_offsets", "_offsets_at", "_parts", "_times")
+    __slots__ = ("_data_at", "_head", "_offsets", "_offsets_at", "_parts", "_times")
 
     def __init__(self, count: int) -> None:
         empty = _write(Few([b""] * count, [0] * count, None, None))
@@ -149,6 +151,7 @@ class _Bare:
             empty[data_bytes_at + I64.size : BODY_AT],
             empty[BODY_AT + self._times.size : self._offsets_at],
         )
+        self._head = lru_cache(HEADS_KEPT)(self._make_head)
 
     def write(self, payloads: Sequence[bytes], times_us: Sequence[int]) -> bytes:
         data = b"".join(payloads)
@@ -156,7 +159,7 @@ class _Bare:
         times, offsets = self._times.pack(*times_us), self._offsets.pack(*_starts(payloads))
         return b"".join((self._head(size), times, self._parts[3], offsets, data, b"\0" * (-size & 7)))
 
-    def _head(self, size: int) -> bytes:
+    def _make_head(self, size: int) -> bytes:
         """All before the times. Apart from the number of events it depends on how many bytes of payloads there are."""
         first, second, third, _ = self._parts
         body_bytes = self._data_at - BODY_AT + size + (-size & 7)
@@ -174,8 +177,10 @@ class _Bare:
             return None
         if len(starts) > OFFSETS_OF_ONE and any(start > stop for start, stop in pairwise(starts)):
             return None
-        if message[self._offsets_at : self._data_at] != self._offsets.pack(*starts) or any(message[end:]):
-            return None  # padding that is not zero
+        if message[self._offsets_at : self._data_at] != self._offsets.pack(*starts):
+            return None  # their padding is not zero
+        if not message.endswith(PADDINGS[-size & 7]):
+            return None
         return Few(_pieces(message[self._data_at : end], starts), self._times.unpack_from(message, BODY_AT), None, None)
 
 

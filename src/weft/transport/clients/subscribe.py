@@ -2,7 +2,7 @@
 
 What is delivered leaves in the same turn of the loop, as long as the client takes it. The core delivers no more than
 the client gave credit for, so what waits here is bounded by it. Deliveries that wait together go out together, up to
-about a mebibyte in one message.
+about 128 KiB in one message; a large batch is a message of its own, which is the same memory for all who get it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from weft.core.messages import AddCredit, Delivered, Handled
 from weft.errors import UsageError, WeftError
-from weft.limits import CLIENT_POSITIONS_MAX, MIB
+from weft.limits import CLIENT_POSITIONS_MAX
 from weft.model import EventId, Position
 from weft.port.access import Caller
 from weft.port.errors import Busy, TooLarge, error_message
@@ -26,6 +26,7 @@ from weft.port.quotas import Usage
 from weft.transport.clients.failing import cancelled
 from weft.transport.clients.plain_events import Unpacking
 from weft.transport.clients.values import (
+    SHARED_BYTES_MIN,
     check_position_count,
     delivery_parts,
     parse_untrusted,
@@ -45,7 +46,6 @@ from weft.wire.rpc import RpcError
 CLIENT_REPLIES_MAX: Final = 10_000  # assignments that wait for a member that does not read: then it is let go
 SUBSCRIBE_PART: Final = 16  # of what its caller may hold, a subscriber that does not read gets a sixteenth
 POSITIONS_AT_ONCE: Final = 512  # read or written in one turn of the loop: some milliseconds
-DELIVERY_BYTES_MAX: Final = 1 * MIB  # gathered in one message: gRPC's cost per message is 1 % of copying that
 
 
 class Unfinished:
@@ -212,9 +212,9 @@ class SubscribeStream:
             self._waiting_bytes -= first.ByteSize()
             return b"", first.SerializeToString()
         batches, size = [first], len(first.data)
-        while self._waiting:
+        while self._waiting and size < SHARED_BYTES_MIN:
             following = self._waiting[0]
-            if not isinstance(following, Delivered) or size + len(following.data) > DELIVERY_BYTES_MAX:
+            if not isinstance(following, Delivered) or len(following.data) >= SHARED_BYTES_MIN:
                 break
             batches.append(following)
             size += len(following.data)
