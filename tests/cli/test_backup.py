@@ -128,7 +128,7 @@ def test_mistakes_are_told_in_a_sentence_and_leave_nothing_behind(weft: Weft, da
         (("backup", tmp_path / "new", "--data", nothing), "holds no log"),
         (("backup", full, "--data", data), "exists and is not empty"),
         (("backup", data / "inside", "--data", data), "is inside"),
-        (("restore", full, "--data", tmp_path / "new"), "is no backup"),
+        (("restore", full, "--data", tmp_path / "new"), "is not a backup"),
         (("upgrade", "--data", data), "upgraded with pip"),
         (("upgrade", "--check", "--data", nothing), "is not a directory"),
     ):

@@ -140,7 +140,7 @@ def test_rotation_and_its_rehearsal(weft: Weft, tmp_path: Path) -> None:
     [
         (("show", "--data", "none"), "there is no CA in none/ca: weft ca init makes one"),
         (("init", "--data", "here"), "has a CA already"),
-        (("init", "--data", "x", "--mesh", "My Mesh"), "is no name for a mesh"),
+        (("init", "--data", "x", "--mesh", "My Mesh"), "is not a name for a mesh"),
         (("init", "--data", "x", "--url", "http://a"), "is not the address of a CA"),
         (("init", "--data", "x", "--lifetime", "1000d"), "lifetime of certificates is out of range"),
         (("token", "a b", "--data", "here"), "is no name for a node"),

@@ -59,7 +59,7 @@ def test_an_unknown_context_is_told(weft: Weft, environ: dict[str, str]) -> None
 def test_a_connection_that_cannot_be_protected_is_refused(weft: Weft) -> None:
     outcome = weft("status", "--node", "127.0.0.1:1")
     assert outcome.status == 1
-    assert "--insecure is for nodes that were started with it" in outcome.err
+    assert "use --insecure only for nodes that were started with it" in outcome.err
     assert outcome.err.count("\n") == 1
 
 

@@ -84,7 +84,7 @@ def test_a_removed_context_is_gone(weft: Weft) -> None:
     weft("context", "add", "dev", "--node", "a:7400")
     assert weft("context", "remove", "dev").status == 0
     assert weft("context", "list").err == "no contexts yet: weft context add NAME --node HOST:PORT\n"
-    assert "no context is the current one" in weft("context", "show").err
+    assert "there is no current context" in weft("context", "show").err
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_removed_context_is_gone(weft: Weft) -> None:
         (("use", "absent"), 1, "no context is called 'absent' (there are: dev)"),
         (("show", "absent"), 1, "no context is called 'absent'"),
         (("remove", "absent"), 1, "no context is called 'absent'"),
-        (("add", "a b", "--node", "a:7400"), 1, "is no name for a context"),
+        (("add", "a b", "--node", "a:7400"), 1, "is not a name for a context"),
         (("add", "new", "--node", "nonsense"), 1, "is not host:port"),
         (("add", "new", "--node", "a:1", "--tls-root", "/absent.pem"), 2, "absent.pem"),
         (("add", "new"), 2, "--node"),
@@ -112,7 +112,7 @@ def test_what_contradicts_itself_is_refused(weft: Weft, tmp_path: Path) -> None:
     pem = tmp_path / "x.pem"
     pem.write_text("PEM")
     both = weft("context", "add", "new", "--node", "a:1", "--insecure", "--tls-root", pem)
-    assert (both.status, "does not go with --tls-root" in both.err) == (2, True)
+    assert (both.status, "cannot be combined with --tls-root" in both.err) == (2, True)
     half = weft("context", "add", "new", "--node", "a:1", "--tls-certificate", pem)
     assert (half.status, "go together" in half.err) == (2, True)
 

@@ -97,8 +97,8 @@ def test_a_signing_key_by_standard_input(weft: Weft, target: socket.socket) -> N
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("send", "127.0.0.1:9", "n"), "say who signs"),
-        (("send", "127.0.0.1:9", "n", "--node-id", NODE), "say who signs"),
+        (("send", "127.0.0.1:9", "n"), "there is no identity to sign with"),
+        (("send", "127.0.0.1:9", "n", "--node-id", NODE), "there is no identity to sign with"),
         (("send", "127.0.0.1:9", "n", "1", "--text", "--hex"), "not both"),
         (("send", "127.0.0.1:9", "n", "xyz", "--hex", *KEYS), "hexadecimal"),
         (("send", "nowhere", "n", *KEYS), "nowhere"),

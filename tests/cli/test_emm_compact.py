@@ -130,7 +130,7 @@ def test_keys_come_from_a_directory_or_by_standard_input(weft: Weft, target: soc
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("send", "127.0.0.1:9", "x"), "say what signs"),
+        (("send", "127.0.0.1:9", "x"), "there is no key to sign with"),
         (("send", "127.0.0.1:9", "x", "--group-key", "67"), "group key is too short"),
         (("send", "127.0.0.1:9", "x", *BY_GROUP, "--priority", "loud"), "--priority knows trace, debug"),
         (("send", "127.0.0.1:9", "x", *BY_GROUP, "--format", "toml"), "--format knows plain-text, json"),
@@ -138,8 +138,8 @@ def test_keys_come_from_a_directory_or_by_standard_input(weft: Weft, target: soc
         (("send", "127.0.0.1:9", "xyz", *BY_GROUP, "--hex"), "hexadecimal"),
         (("send", "127.0.0.1:9", "x" * 300, *BY_GROUP), "payload is too long (need 336, limit 255)"),
         (("send", "nowhere", "x", *BY_GROUP), "nowhere"),
-        (("command", "127.0.0.1:9", "stop"), "say who signs"),
-        (("command", "127.0.0.1:9", "stop", "--data", ".", *BY_NODE), "leave --node-id"),
+        (("command", "127.0.0.1:9", "stop"), "there is no identity to sign with"),
+        (("command", "127.0.0.1:9", "stop", "--data", ".", *BY_NODE), "leave out --node-id"),
         (("command", "127.0.0.1:9", "stop", *BY_NODE, "--trace-id", "x"), "--trace-id 'x' is not a UUID"),
         (("command", "127.0.0.1:9", "stop", *BY_NODE, "--expires", "256"), "--expires"),
         (("join", "127.0.0.1:9", "--data", "empty"), "has no group key"),

@@ -93,12 +93,12 @@ def test_a_failure_is_a_line_and_a_status(weft: Weft, address: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("127.0.0.1:1", "$echo", "[1]"), "JSON has to be an object"),
-        (("127.0.0.1:1", "$echo", "{"), "JSON has to be an object"),
+        (("127.0.0.1:1", "$echo", "[1]"), "JSON must be an object"),
+        (("127.0.0.1:1", "$echo", "{"), "JSON must be an object"),
         (("not an address", "$echo"), "is not HOST:PORT"),
         (("127.0.0.1:1", "$echo"), "cannot connect to 127.0.0.1 port 1"),
         (("127.0.0.1:1", "$echo", "--context", "nowhere"), "no context is called 'nowhere'"),
-        (("127.0.0.1:1", "$echo", "--context", "x", "--tls"), "--context brings its certificates"),
+        (("127.0.0.1:1", "$echo", "--context", "x", "--tls"), "--context has its own certificates"),
         (("127.0.0.1:1", "$echo", "--tls-certificate", __file__), "--tls-certificate is for TLS"),
         (("127.0.0.1:1", "$echo", "--tls-root", __file__), "no certificates to trust"),
     ],

@@ -41,7 +41,7 @@ def test_create_list_revoke(weft: Weft, tmp_path: Path) -> None:
     assert key.rsplit("_", 1)[1] not in listed
 
     shown = weft("keys", "show", key_id, "--data", tmp_path).out
-    assert "may subscribe to: orders.paid" in shown and "the node tells the mesh when it runs" in shown
+    assert "may subscribe to: orders.paid" in shown and "the node tells the mesh while it runs" in shown
 
     assert f"key {key_id} is revoked" in weft("keys", "revoke", key_id, "--data", tmp_path).err
     assert weft("keys", "list", "--data", tmp_path, "--json").document == []
@@ -58,9 +58,9 @@ def test_create_as_json(weft: Weft, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("create", "--name", "x"), "a key without rights is of no use"),
+        (("create", "--name", "x"), "a key without rights is useless"),
         (("create", "--name", "x", "--publish", "a..b"), "token 2 is empty"),
-        (("create", "--name", "x", "--admin", "--group", "a*b"), "no right to groups"),
+        (("create", "--name", "x", "--admin", "--group", "a*b"), "not a right to groups"),
         (("create", "--name", "x", "--admin", "--expires-in", "soon"), "'soon' is not an age"),
         (("revoke", "k7"), "there is no key 'k7'"),
     ],

@@ -53,7 +53,7 @@ def test_a_bucket_from_the_first_value_to_an_owner(weft: Weft, node: RunningNode
         (("get", "a b", "x"), "whitespace"),
         (("get", "b", "x..y"), "token 2 is empty"),
         (("put", "b", "x", "1", "--ttl", "-1"), "time to live"),
-        (("del", "b", "x", "--if-revision", "yesterday"), "is no revision"),
+        (("del", "b", "x", "--if-revision", "yesterday"), "is not a revision"),
         (("ls", "b", "x.>.y"), "only allowed as the last token"),
     ],
 )

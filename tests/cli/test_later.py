@@ -40,7 +40,7 @@ def test_a_delay_is_waited_for(weft: Weft, node: RunningNode) -> None:
 @pytest.mark.parametrize("time", ["tomorrow", "2027-01-01T12:00:00"])
 def test_a_time_without_a_zone_is_none(weft: Weft, node: RunningNode, time: str) -> None:
     refused = weft("pub", "cli.later", "x", "--deliver-at", time, *node.flags)
-    assert refused.status == 2 and "no time with a zone" in refused.err
+    assert refused.status == 2 and "not a time with a zone" in refused.err
 
 
 def test_a_schedule_is_added_shown_paused_resumed_and_removed(weft: Weft, node: RunningNode) -> None:

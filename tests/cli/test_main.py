@@ -77,7 +77,7 @@ def test_help_does_not_load_what_it_does_not_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.splitlines()[-1] == "[]"
-    assert "Look into a log" in done.stdout
+    assert "Show a log" in done.stdout
 
 
 def test_an_unknown_command_is_a_mistake_of_usage(weft: Weft) -> None:

@@ -138,7 +138,7 @@ def test_settings_may_have_dots_in_quotes(setting: str, wanted: dict[str, object
 
 @pytest.mark.parametrize("setting", ["=x", '"a=1', 'spark.conf."a=1', "a..b=1", ".a=1", 'a"b"=1', 'a.""=1'])
 def test_settings_without_a_name(setting: str) -> None:
-    with pytest.raises(UsageError, match=r"NAME=VALUE|is no name of a setting"):
+    with pytest.raises(UsageError, match=r"NAME=VALUE|is not the name of a setting"):
         flags(read_overrides([setting]))
 
 

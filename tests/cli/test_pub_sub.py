@@ -79,7 +79,7 @@ def test_a_line_for_people_cannot_move_the_cursor(weft: Weft, node: RunningNode)
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (("t",), 2, "what is to be published?"),
+        (("t",), 2, "there is nothing to publish"),
         (("t", "x", "--lines"), 2, "PAYLOAD is one event"),
         (("t", "x", "--file", "-"), 2, "PAYLOAD is one event"),
         (("t", "x", "--header", "novalue"), 2, "--header novalue is not NAME=VALUE"),
@@ -297,7 +297,7 @@ def test_for_a_group_what_is_printed_is_handled_the_last_too(weft: Weft, silent:
     [
         (("t", "--from", "yesterday"), 2, "--from yesterday is not earliest, latest, an offset or a time"),
         (("t", "--from", "2026-01-31T12:00:00"), 2, "needs a time zone"),
-        (("t", "--from", "9999999999999999999"), 2, "beyond the last offset"),
+        (("t", "--from", "9999999999999999999"), 2, "beyond the largest possible offset"),
         (("t", "--count", "0"), 2, "--count"),
         (("t", "--timeout", "-1"), 2, "--timeout"),
         (("a.>.b",), 1, '">" is only allowed as the last token'),

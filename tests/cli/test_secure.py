@@ -151,7 +151,7 @@ def test_a_key_and_the_root_are_enough_for_a_client(weft: Weft, tmp_path: Path) 
         assert 'weft_refusals_total{cause="no-key"}' in node.metrics()
         with up(tmp_path / "b", "--node-id", "b") as other:
             stranger = sdk.TlsFiles(Path(other.context.tls_root or ""))
-            with pytest.raises(sdk.client.Unavailable, match="certificate is not good"):
+            with pytest.raises(sdk.client.Unavailable, match="certificate is not valid"):
                 asyncio.run(connect_to(node.grpc, context.token, stranger))
         assert node.end() == 0
 

@@ -130,7 +130,7 @@ def test_a_group_is_not_put_where_nothing_is() -> None:
                 await client.commit("g", [Position(STREAM, Epoch(1), 11)])
             with pytest.raises(UsageError, match="group"):
                 await client.commit("", [])
-            with pytest.raises(UsageError, match="where it is"):
+            with pytest.raises(UsageError, match="where to move the group"):
                 await client.seek("g", "a", "group")
 
     play(story())

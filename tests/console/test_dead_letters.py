@@ -75,4 +75,4 @@ def test_who_may_not_use_the_group_sees_and_ends_nothing(place: Place) -> None:
 def test_what_no_page_sends_is_refused(place: Place, body: object) -> None:
     with signed_in(place.node, place.admin) as http:
         answer = http.post("/api/dead", json=body, headers=MARK)
-        assert answer.status_code == 400 and "not what a page sends" in answer.json()["error"]
+        assert answer.status_code == 400 and "not one that a page sends" in answer.json()["error"]

@@ -87,7 +87,7 @@ def test_pipelines_are_for_those_who_may_read_their_bucket(place: Place) -> None
     reporter = Reporter(lambda: connect(place, place.few), said.append)
     reporter.tell(run_now())
     reporter.close()
-    assert len(said) == 1 and "the mesh is not told how this run is doing" in said[0]
+    assert len(said) == 1 and "cannot report its state to the mesh" in said[0]
 
 
 def test_a_run_that_is_silent_is_lost_unless_it_is_over() -> None:

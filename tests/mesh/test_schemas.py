@@ -90,7 +90,7 @@ def test_what_is_set_at_one_node_holds_at_all(mesh: Mesh) -> None:
             await b.publish("plant.line1.other", BAD)
             with pytest.raises(SchemaBroken) as refused:
                 await b.publish("plant.line1.temp", "no json")
-            assert refused.value.fault.reason.startswith("the payload is no JSON")
+            assert refused.value.fault.reason.startswith("the payload is not JSON")
             assert (refused.value.facts["schema"], refused.value.facts["version"]) == ("plant.*.temp", "1")
             assert 'weft_schema_faults_total{schema="plant.*.temp"}' in mesh.b.metrics()
 

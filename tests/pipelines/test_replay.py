@@ -222,7 +222,7 @@ def test_a_time_and_a_place_of_ones_own(
     assert (outcome.summary, values(client, "plant.a")) == ("3 events written", [5, 6, 7])
     outcome, _ = run(spark, settings_of(table, mesh, topics="nothing"))
     assert outcome.summary == "the table has no such events"
-    with pytest.raises(UsageError, match="no table of raw events"):
+    with pytest.raises(UsageError, match="not a table of raw events"):
         write_deltalake(tmp_path / "odd", pa.table({"x": [1]}))
         run(spark, settings_of(tmp_path / "odd", mesh), execute=False)
 

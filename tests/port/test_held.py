@@ -113,7 +113,7 @@ def test_after_a_while_of_waiting_comes_a_refusal_that_says_why(monkeypatch: pyt
         held = HeldBytes(1000, 400)
         unread = held.holding("key k1", Use.FETCH)
         unread.take(100)
-        with pytest.raises(Busy, match="you do not take what this node holds for you") as caught:
+        with pytest.raises(Busy, match="this node holds too much for you") as caught:
             await held.holding("key k1", Use.FETCH).room()
         assert caught.value.facts == {"who": "key k1", "held_for": "fetches", "bytes": 100, "limit": 100}
 

@@ -88,9 +88,9 @@ def test_patterns_of_too_many_shapes_are_widened_and_none_is_lost() -> None:
         ({"hashes": 0}, "has 1 to 16 hashes"),
         ({"hashes": HASHES_MAX + 1}, "has 1 to 16 hashes"),
         ({"shapes": ("n",) * (SHAPES_MAX + 1)}, "too many shapes"),
-        ({"shapes": ("",)}, "no shape of a pattern"),
-        ({"shapes": ("n>n",)}, "no shape of a pattern"),
-        ({"shapes": ("plant",)}, "no shape of a pattern"),
+        ({"shapes": ("",)}, "not a shape of a pattern"),
+        ({"shapes": ("n>n",)}, "not a shape of a pattern"),
+        ({"shapes": ("plant",)}, "not a shape of a pattern"),
         ({"shapes": ("n" * 129,)}, "no shape of a pattern"),
     ],
 )

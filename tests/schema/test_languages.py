@@ -49,7 +49,7 @@ def test_ddl() -> None:
         ("a INT; b INT", "unexpected character ';' (at character 6)"),
         ("d DECIMAL(39,2)", "a decimal has 1 to 38 digits"),
         ("d DECIMAL(2,3)", "a decimal has 1 to 38 digits"),
-        ("a INT, A INT", "tables cannot tell apart"),
+        ("a INT, A INT", "tables cannot tell these two columns apart"),
         ("_corrupt INT", "is taken"),
         ("x " + "ARRAY<" * (DEPTH_MAX + 1) + "INT" + ">" * (DEPTH_MAX + 1), "nested too deep"),
         (
@@ -122,7 +122,7 @@ def bad(**more: Any) -> dict[str, Any]:
         (bad(**{"$ref": "#/$defs/none"}), "there is nothing at '#/$defs/none' (at a)"),
         (bad(**{"$ref": "#/properties/a"}), "references refer to themselves"),
         ({"$defs": {"T": bad(**{"$ref": "#/$defs/T"})}, **bad(**{"$ref": "#/$defs/T"})}, "refer to themselves"),
-        (bad(type="string", pattern="(?=a)"), "no pattern of RE2"),
+        (bad(type="string", pattern="(?=a)"), "not a pattern of RE2"),
         (bad(type="string", maxLength=-1), '"maxLength" is a whole number'),
         (bad(type="string", enum=[]), '"enum" is a list of texts'),
         (bad(type="integer", enum=[1.5]), '"enum" is a list of integers'),

@@ -54,7 +54,7 @@ def test_a_key_without_rights_to_groups_is_judged_by_what_they_read() -> None:
 
 @pytest.mark.parametrize("text", ["", "**", "a*b", "-a", "a b", "a" * 65, "ä", "a>", "a\n"])
 def test_what_is_no_right_to_groups(text: str) -> None:
-    with pytest.raises(UsageError, match="no right to groups"):
+    with pytest.raises(UsageError, match="not a right to groups"):
         parse_group_right(text)
 
 

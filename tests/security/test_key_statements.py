@@ -65,7 +65,7 @@ def test_forged_and_altered_statements_are_refused(mine: Credentials, tmp_path: 
     foreign = pki.issued(ca, Names(node("elsewhere", "node-a")))
     more = msgspec.to_builtins(record(1, publish=[">"]))
     cases = {
-        "signature is not good": [
+        "signature is not valid": [
             altered(good, key=more),
             altered(good, by="somebody else"),
             altered(good, signed_s=int(pki.NOW_S) + 1),
@@ -77,7 +77,7 @@ def test_forged_and_altered_statements_are_refused(mine: Credentials, tmp_path: 
         "when the certificate was not valid": [altered(good, signed_s=int(mine.end_s))],
         "signature is too long": [replace(good, signature=bytes(100))],
         "certificates are too long": [replace(good, chain=bytes(1 << 20))],
-        "certificate of the signer is not good": [replace(good, chain=b"nonsense")],
+        "certificate of the signer is not valid": [replace(good, chain=b"nonsense")],
     }
     check = verifier(mine)
     check.believe_untrusted(good, 0)
@@ -115,7 +115,7 @@ def test_only_nodes_that_may_make_keys_are_believed(mine: Credentials) -> None:
     for said in (made(KEY, "node-a"), revoked(KEY, "node-a")):
         text = sign(said, mine, pki.NOW_S).text
         assert verifier(mine, frozenset({"node-a"})).believe_untrusted(text, 0).said.signer == "node-a"
-        with pytest.raises(BadStatement, match=r"may make none \(keys.makers\)"):
+        with pytest.raises(BadStatement, match=r"may not make keys \(keys.makers\)"):
             verifier(mine, frozenset({"node-b"})).believe_untrusted(text, 0)
 
 

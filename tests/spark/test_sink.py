@@ -102,7 +102,7 @@ def test_mistakes_are_told_before_anything_is_written(
     frame = spark.sql("select 'a' value")
     with pytest.raises(AnalysisException, match=r"weft.spark.*no such option 'topics'.*known context, copies"):
         save(frame, options, topics="mistake.t")
-    with pytest.raises(AnalysisException, match="keeps what it has"):
+    with pytest.raises(AnalysisException, match="cannot be overwritten"):
         frame.write.format("weft").options(**options, topic="mistake.t").mode("overwrite").save()
     assert payloads(client, "mistake.t") == []
 

@@ -93,7 +93,7 @@ def test_their_topics_are_their_owners() -> None:
 def test_an_owner_that_is_none_is_refused() -> None:
     """It comes from a node."""
     for owner in ("", "*", "0123", "0" * 16 + ".x"):
-        with pytest.raises(UsageError, match="belongs to somebody"):
+        with pytest.raises(UsageError, match="with an owner"):
             _ = Writing(owner, query_id("q")).staging
 
 

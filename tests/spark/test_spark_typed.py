@@ -130,7 +130,7 @@ def test_a_stream_has_the_same_rows(
         ({"typed": "false"}, "option schemaFile is for typed=true"),
         ({"schemaVersion": "2"}, "schemaFile and schemaVersion contradict each other"),
         ({"schemaFile": "/nowhere/schema.json"}, "cannot read the schema /nowhere/schema.json: No such file"),
-        ({"schemaFile": "/etc/hostname"}, "cannot be told by its ending"),
+        ({"schemaFile": "/etc/hostname"}, "does not follow from its ending"),
     ],
 )
 def test_what_cannot_be_is_refused(read: Callable[..., DataFrame], more: dict[str, str], words: str) -> None:

@@ -70,7 +70,7 @@ def test_each_topic_is_read_by_its_own_schema_and_rows_keep_their_order() -> Non
         "n: expected INT, found text",
         "no schema is set for topic b",
     ]
-    assert str(found.reasons()[4]).startswith("the payload is no JSON")
+    assert str(found.reasons()[4]).startswith("the payload is not JSON")
 
 
 def test_one_schema_for_all_is_one_run_and_an_empty_batch_is_none() -> None:

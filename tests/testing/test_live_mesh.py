@@ -94,7 +94,7 @@ def test_shapes(links: str | list[tuple[str, str]], count: int) -> None:
     ("nodes", "links", "error"),
     [
         (0, "full", "at least one node"),
-        (["a", "a"], "full", "a name of its own"),
+        (["a", "a"], "full", "a different name"),
         (2, "web", "no such shape: web"),
         (2, [("n0", "n0")], "between two nodes"),
         (2, [("n0", "n7")], "between two nodes"),

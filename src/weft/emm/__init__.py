@@ -23,10 +23,9 @@ rules of those say so (``Forward``). Every packet is authenticated, fresh and ne
 """
 
 from weft.datagram_node import Change, ChangeKind
-from weft.emm.errors import NoAnswer
 from weft.emm.event import Event, Figures, Refusal
 from weft.emm.neighbours import Neighbour
-from weft.emm.node import Node
+from weft.emm.node import NoAnswer, Node
 from weft.emm.settings import Forward, Settings
 from weft.wire.emm import Algorithm, Credentials, Profile, Rules, SealRule, SigningKey, TrustPolicy, TrustStore, Verdict
 

@@ -10,12 +10,11 @@ from typing import Final
 from uuid import UUID
 
 from weft.datagram_node import Change, Instant
-from weft.emm.errors import NoAnswer
 from weft.emm.event import Event, Figures, Refusal
 from weft.emm.neighbours import Neighbour
 from weft.emm.session import EmmSession
 from weft.emm.settings import Settings
-from weft.errors import UsageError
+from weft.errors import PeerError, UsageError
 from weft.transport.open_node import DatagramNode, HostAndPort, OpenNode, Ways
 from weft.transport.quic import Shown, show_any
 from weft.wire.emm import Credentials, TrustStore, Verdict
@@ -26,6 +25,10 @@ EMM_JOIN_TIMEOUT_S: Final = 5.0  # for the answer to a Hello: three of them can 
 
 
 Handler = Callable[[Event], None]
+
+
+class NoAnswer(PeerError):
+    """Nobody answered a Hello. The node goes on greeting; this one call waits no longer."""
 
 
 class Node(DatagramNode["_Opened"]):

@@ -17,9 +17,8 @@ datagram protocol share is in ``weft.datagram_node``. docs/emm-compact.md is for
 """
 
 from weft.datagram_node import ChangeKind
-from weft.emm_compact.errors import NoAnswer
 from weft.emm_compact.event import About, Command, Event, Figures, Neighbour, NeighbourChange, Refusal
-from weft.emm_compact.node import Node
+from weft.emm_compact.node import NoAnswer, Node
 from weft.emm_compact.session import CompactSession
 from weft.emm_compact.settings import Settings
 from weft.wire.emm_compact import Format, KeyRing, Priority, Signer

@@ -10,11 +10,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from weft.datagram_node import Instant
-from weft.emm_compact.errors import NoAnswer
 from weft.emm_compact.event import Command, Event, Figures, Neighbour, NeighbourChange, Refusal
 from weft.emm_compact.session import CompactSession
 from weft.emm_compact.settings import Settings
-from weft.errors import UsageError
+from weft.errors import PeerError, UsageError
 from weft.limits import EMC_PACKET_BYTES_MAX
 from weft.transport.open_node import DatagramNode, HostAndPort, OpenNode, Ways
 from weft.transport.quic import Shown, show_any
@@ -24,6 +23,10 @@ from weft.wire.reject import BadPacket
 from weft.wire.udp import Address, Datagram
 
 EMC_JOIN_TIMEOUT_S: Final = 10.0  # four joins, if three are lost
+
+
+class NoAnswer(PeerError):
+    """A node did not answer in time: it is not there, does not know our key, or has no room for us."""
 
 
 class Node(DatagramNode["_Opened"]):

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.model.batch import COLUMNS, Batch, Compression
 from weft.model.batch_header import BadBatch
-from weft.model.event import Event
-from weft.model.receipt import Receipt
+from weft.model.event import Event, Receipt
 from weft.model.stream import (
     BadName,
     Epoch,

@@ -37,7 +37,7 @@ def test_the_log_is_what_outlives_a_restart() -> None:
     identities = [identity_of(bytes([number])) for number in range(6)]
     log.append(stream, brought(OLD_US, identities[0]))
     log.append(stream, brought(NOW_US, identities[1], None, identities[2]))
-    log.append(stream, brought(NOW_US, identities[3], "no identity"))
+    log.append(stream, brought(NOW_US, identities[3], "not an identity"))
     log.append(other, brought(NOW_US, identities[4]))
     log.sync()
     found = list(read_back(log, parse_pattern("coaty.plant.>"), NOW_US))

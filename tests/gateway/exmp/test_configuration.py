@@ -35,7 +35,7 @@ def test_a_file_and_the_environment_can_say_it(tmp_path: Path) -> None:
     ("settings", "words"),
     [
         ({"gateway__exmp__tcp": "0.0.0.0:5040"}, "gateway.exmp.tcp 0.0.0.0:5040 is plain text"),
-        ({"gateway__exmp__tcp": "10.0.0.1", "insecure": False}, "gateway.exmp.tls is for others"),
+        ({"gateway__exmp__tcp": "10.0.0.1", "insecure": False}, "use gateway.exmp.tls for others"),
         ({"gateway__exmp__tls": "127.0.0.1"}, "does not go with gateway.exmp.tls"),
         ({"gateway__exmp__tcp": "a b"}, "is not HOST:PORT"),
         ({"gateway__exmp__tcp": "127.0.0.1:99999"}, "has no such port"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.gateway.exmp.fakes import EPOCH, stream
 from weft.core.messages import Edge, FromPositions, FromTime
 from weft.errors import UsageError
-from weft.gateway.exmp.failures import BadFields
+from weft.gateway.exmp.outcomes import BadFields
 from weft.gateway.exmp.values import (
     AuthenticateFields,
     FetchFields,

@@ -73,7 +73,7 @@ def test_only_what_cannot_be_read_is_dead() -> None:
         ("plant.a", 2, b"no json", "plant.* (version 3)"),
         ("site.a", 0, b'{"n": 9}', None),
     ]
-    assert str(dead[0]["reason"]).startswith("the payload is no JSON")
+    assert str(dead[0]["reason"]).startswith("the payload is not JSON")
     assert dead[1]["reason"] == "no schema is set for topic site.a"
     assert {row["date"] for row in (*good, *dead)} == {date(2024, 10, 4)}
     assert {row["replayed"] for row in dead} == {None}

@@ -247,7 +247,7 @@ def test_a_data_directory_that_others_can_read_is_closed_with_a_word(tmp_path: P
     with up(data) as node:
         (told,) = [each for each in node.logged() if each["event"] == "data_was_open"]
         assert (told["to"], told["count"], told["level"]) == ("everybody", 3, "warning")
-        assert "may have been read" in told["advice"]
+        assert "may have read" in told["advice"]
         assert data.stat().st_mode & 0o777 == 0o700
         assert (data / "node-id").stat().st_mode & 0o777 == 0o600
 

@@ -219,7 +219,7 @@ def test_an_impostor_is_found_out_by_the_fingerprint(tmp_path: Path) -> None:
             fake_root = fake.ca.root
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Authority, "fingerprint", property(lambda _: fingerprint(real.root)))
-                with pytest.raises(EnrolmentFailed, match="is not the CA that was meant") as caught:
+                with pytest.raises(EnrolmentFailed, match="is not the expected CA") as caught:
                     await fake.enrol(token)
             assert caught.value.facts == {"expected": fingerprint(real.root), "found": fingerprint(fake_root)}
 
@@ -261,7 +261,7 @@ def test_what_a_ca_sends_is_not_believed_unseen(tmp_path: Path, monkeypatch: pyt
 def test_a_ca_under_a_name_that_is_not_its_own_is_not_trusted(tmp_path: Path) -> None:
     async def story() -> None:
         async with served(tmp_path) as there:
-            with pytest.raises(EnrolmentFailed, match=r"its certificate is not good .*localhost"):
+            with pytest.raises(EnrolmentFailed, match=r"its certificate is not valid .*localhost"):
                 await there.enrol(there.token("t1"), url=there.url.replace("127.0.0.1", "localhost"))
 
     run(story())

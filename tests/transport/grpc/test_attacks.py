@@ -154,7 +154,7 @@ ATTACKS = [
     Attack("PRIORITY", for_ever(frame(PRIORITY, 0, 1, b"\0\0\0\0\1")), IDLE),
     Attack("WINDOW_UPDATE of the connection", for_ever(frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1")), IDLE),
     Attack("WINDOW_UPDATE of a stream", for_ever(frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\1"), opened()), IDLE),
-    Attack("WINDOW_UPDATE of no stream", for_ever(frame(WINDOW_UPDATE, 0, 99, b"\0\0\0\1")), "nobody opened"),
+    Attack("WINDOW_UPDATE of no stream", for_ever(frame(WINDOW_UPDATE, 0, 99, b"\0\0\0\1")), "never opened"),
     Attack("DATA, empty", for_ever(frame(DATA, 0, 1), opened()), IDLE),
     Attack("DATA, padding only", for_ever(frame(DATA, 8, 1, b"\x05" + bytes(5)), opened()), IDLE),
     Attack("DATA, a byte each", for_ever(frame(DATA, 0, 1, b"\0"), opened()), ""),

@@ -135,7 +135,7 @@ def test_a_peer_that_never_reads_is_hung_up_on() -> None:
                 sent += len(payload)
                 await asyncio.sleep(0)
             await eventually(lambda: one.lost)
-            assert "does not take" in str(one.lost[0].reason)
+            assert "does not read" in str(one.lost[0].reason)
             assert len(one.messages) * len(payload) == sent  # we still talk to ourselves
 
     asyncio.run(story())

@@ -115,9 +115,9 @@ def test_whom_a_dialler_refuses(tmp_path: Path) -> None:
         while time.time() < short.end_s:
             await asyncio.sleep(0.05)
         cases = [
-            (issued(other, "b"), Fault.WRONG_CA, "is not good"),
+            (issued(other, "b"), Fault.WRONG_CA, "is not valid"),
             (short, Fault.EXPIRED, "is not good: certificate has expired"),
-            (a_client, Fault.WRONG_USAGE, "is not good"),
+            (a_client, Fault.WRONG_USAGE, "is not valid"),
             (issued(ca, "b", mesh="elsewhere"), Fault.WRONG_NAME, "of mesh elsewhere, this is mesh plant"),
             (issued(ca, "c"), Fault.WRONG_NAME, "certificate is of node c, but its owner says it is node b"),
         ]

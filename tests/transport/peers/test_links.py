@@ -221,7 +221,7 @@ def test_undial_closes_the_link_and_dials_no_more() -> None:
             a.links.undial(b.address)
             a.links.undial("127.0.0.1:1")  # never dialled
             await b.record.until(lambda: b.record.told == ["up node-a", "down node-a"])
-            assert "not to be dialled" in b.record.reasons[0]
+            assert "no longer to be dialled" in b.record.reasons[0]
             await a.record.until(lambda: a.record.told == ["up node-b", "down node-b"])
             assert a.links.links() == []
 

@@ -110,7 +110,7 @@ def cycle() -> list[Any]:
         ([float("inf")], "number that JSON does not have"),
         (b"bytes", "not JSON"),
         ({"a": {1, 2}}, "not JSON"),
-        ({1: 2}, "name is no string"),
+        ({1: 2}, "name is not a string"),
         ("\ud800", "surrogate"),
         ([10**5000], "cannot be written"),
         (cycle(), "nested too deep"),

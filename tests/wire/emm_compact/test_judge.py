@@ -113,7 +113,7 @@ def test_longer_ticks_are_a_setting() -> None:
     judge = Judge(RING, replace(TERMS, tick_s=60.0))
     assert refusal(judge, made(NOW_S - 240, tick_s=60.0).raw, NOW_S) is None
     assert refusal(judge, made(NOW_S - 420, tick_s=60.0).raw, NOW_S) is Reject.STALE
-    with pytest.raises(UsageError, match="epochs come round too soon"):
+    with pytest.raises(UsageError, match="epochs repeat too soon"):
         replace(TERMS, tick_s=0.01)
 
 

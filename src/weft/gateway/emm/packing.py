@@ -14,8 +14,7 @@ from weft.wire import emm, emm_compact
 from weft.wire.datagram import DatagramProtocol
 from weft.wire.emm import Rules, SealRule
 from weft.wire.emm.fields import DEFAULT_RULES, MESSAGE_ID_BITS
-from weft.wire.emm.seal import KeyFinder, no_keys
-from weft.wire.emm.sealing import rule_for
+from weft.wire.emm.seal import KeyFinder, no_keys, rule_for
 from weft.wire.emm_compact import Format, Notification
 
 US_PER_S = 1_000_000

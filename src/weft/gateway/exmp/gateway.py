@@ -11,8 +11,8 @@ from typing import Final
 from weft.doors import Door
 from weft.gateway import RequestFigures
 from weft.gateway.exmp.admission import Admission
-from weft.gateway.exmp.figures import RequestCounts
 from weft.gateway.exmp.operations import Status, operations
+from weft.gateway.exmp.outcomes import RequestCounts
 from weft.gateway.exmp.session import EXMP_STRANGER_BYTES_MAX, ClientSession
 from weft.gateway.publishing import Publishing
 from weft.limits import MIB

@@ -19,9 +19,8 @@ from typing import Final, TypeAlias
 from weft.errors import UsageError, WeftError
 from weft.exmp.peer import INTERNAL_ERROR, INVALID_REQUEST, UNKNOWN_OPERATION
 from weft.gateway.exmp.admission import Admission, Credential
-from weft.gateway.exmp.failures import failure_of
 from weft.gateway.exmp.feed import Feed
-from weft.gateway.exmp.figures import OTHER, UNREADABLE, RequestCounts
+from weft.gateway.exmp.outcomes import OTHER, UNREADABLE, RequestCounts, failure_of
 from weft.gateway.exmp.values import (
     PublishFields,
     check_place_untrusted,

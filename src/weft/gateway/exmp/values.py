@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from weft.core.messages import Edge, FromPositions, FromTime, Start
-from weft.gateway.exmp.failures import BadFields
+from weft.gateway.exmp.outcomes import BadFields
 from weft.limits import CLIENT_POSITIONS_MAX, COPIES_MAX, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import Batch, Epoch, Receipt, Stream, parse_node_id, parse_position, parse_topic
 from weft.model.later import AHEAD_S_MAX

@@ -26,8 +26,7 @@ from weft.wire.emm.judge import Judge, ReceivedPacket, Terms
 from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import parse_untrusted
 from weft.wire.emm.replay import check_fresh, replay_mark, replay_sender
-from weft.wire.emm.seal import Seal, unseal_untrusted
-from weft.wire.emm.sealing import SealRule, seal_for
+from weft.wire.emm.seal import Seal, SealRule, seal_for, unseal_untrusted
 from weft.wire.emm.trust import TrustPolicy, TrustStore
 
 __all__ = [

@@ -24,8 +24,7 @@ from weft.wire.emm.fields import DEFAULT_RULES, Field, Rules
 from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import parse_untrusted
 from weft.wire.emm.replay import REPLAY_CACHE_MAX, check_fresh, replay_mark, replay_sender
-from weft.wire.emm.seal import KeyFinder, no_keys, unseal_untrusted
-from weft.wire.emm.sealing import SealRule, rule_for
+from weft.wire.emm.seal import KeyFinder, SealRule, no_keys, rule_for, unseal_untrusted
 from weft.wire.emm.trust import TrustStore
 from weft.wire.recent import Recent, ReplayMarks
 from weft.wire.reject import BadPacket, Reject

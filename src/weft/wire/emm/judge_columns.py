@@ -23,8 +23,7 @@ from weft.wire.emm.judge import DEFAULT_TERMS, Terms, open_untrusted
 from weft.wire.emm.packet import Packet
 from weft.wire.emm.parse import parse_untrusted
 from weft.wire.emm.replay import MARK_BYTES, SENDER_BYTES, stand_in
-from weft.wire.emm.seal import KeyFinder, no_keys
-from weft.wire.emm.sealing import rule_for
+from weft.wire.emm.seal import KeyFinder, no_keys, rule_for
 from weft.wire.emm.trust import TrustStore
 from weft.wire.hmacs import DIGEST_BYTES, Prepared, digests, prepared
 from weft.wire.reject import CODES, OK, REASONS, BadPacket, Reject

@@ -1,4 +1,4 @@
-"""Compression and encryption of the data fields (EMM-22 to EMM-24).
+"""Compression and encryption of the data fields, and rules for which events must be encrypted (EMM-22 to EMM-24).
 
 The data TLVs are serialized, compressed if wanted, then encrypted if wanted, and the result travels as one binary
 value. The first 15 bytes of the header (all but the length, which is not known before) and the node id are
@@ -8,15 +8,16 @@ authenticated with it, so that a ciphertext cannot be moved into another packet.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from weft.errors import UsageError
+from weft.model import Pattern, Topic, matches
 from weft.wire import tlv
-from weft.wire.emm.encryption import Encryption, read_encryption_untrusted
+from weft.wire.emm.encryption import IV_BYTES, KEY_ID_BYTES, Encryption, read_encryption_untrusted
 from weft.wire.emm.fields import (
     ANY_SIZE,
     DATA_LAST,
@@ -54,6 +55,42 @@ class Seal:
     def encrypt(self, plain: bytes, header: bytes, node_id: bytes) -> bytes:
         cipher = _cipher(self.encryption.algorithm, self.key)
         return cipher.encrypt(self.encryption.iv, plain, _associated(header, node_id))
+
+
+@dataclass(frozen=True, slots=True)
+class SealRule:
+    """Events whose name matches ``pattern`` travel encrypted. A sender uses the key with that id."""
+
+    pattern: Pattern
+    key_id: bytes
+    algorithm: Algorithm = Algorithm.AES_256_GCM
+
+    def __post_init__(self) -> None:
+        if len(self.key_id) != KEY_ID_BYTES:
+            raise UsageError("the id of an encryption key has the wrong size", need=KEY_ID_BYTES, have=len(self.key_id))
+
+
+def rule_for(rules: Sequence[SealRule], name: str) -> SealRule | None:
+    """The first rule that matches."""
+    return next((rule for rule in rules if matches(rule.pattern, Topic(name))), None)
+
+
+def seal_for(rules: Sequence[SealRule], name: str, find_key: KeyFinder, chance: Callable[[int], int]) -> Seal | None:
+    """How to encrypt an event of that name; None if it may go in the clear. UsageError if the key is not there.
+
+    ``chance`` gives so many random bits: an IV must never serve twice with one key.
+    """
+    rule = rule_for(rules, name)
+    if rule is None:
+        return None
+    key = find_key(rule.key_id)
+    if key is None:
+        raise UsageError(
+            f"events named {name!r} must be encrypted, and there is no key with that id: "
+            "weft trust add --encryption-key",
+            key_id=rule.key_id.hex(),
+        )
+    return Seal(Encryption(rule.algorithm, chance(8 * IV_BYTES).to_bytes(IV_BYTES), rule.key_id), key)
 
 
 def compress(plain: bytes) -> bytes:
