@@ -91,7 +91,7 @@ def test_patterns_of_too_many_shapes_are_widened_and_none_is_lost() -> None:
         ({"shapes": ("",)}, "not a shape of a pattern"),
         ({"shapes": ("n>n",)}, "not a shape of a pattern"),
         ({"shapes": ("plant",)}, "not a shape of a pattern"),
-        ({"shapes": ("n" * 129,)}, "no shape of a pattern"),
+        ({"shapes": ("n" * 129,)}, "not a shape of a pattern"),
     ],
 )
 def test_what_a_summary_may_cost_is_bounded(changes: dict[str, object], message: str) -> None:

@@ -61,7 +61,7 @@ def test_a_rule_needs_a_topic(topic: str) -> None:
 def test_a_prefix_must_begin_a_topic() -> None:
     with pytest.raises(UsageError):
         TopicMap(prefix="emm ")
-    with pytest.raises(UsageError, match="an internal topic of the mesh"):
+    with pytest.raises(UsageError, match="internal topics of the mesh"):
         TopicMap(prefix="weft.")
     assert TopicMap(prefix="").place("plain").topic == "plain"
 

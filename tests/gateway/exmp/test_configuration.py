@@ -36,7 +36,7 @@ def test_a_file_and_the_environment_can_say_it(tmp_path: Path) -> None:
     [
         ({"gateway__exmp__tcp": "0.0.0.0:5040"}, "gateway.exmp.tcp 0.0.0.0:5040 is plain text"),
         ({"gateway__exmp__tcp": "10.0.0.1", "insecure": False}, "use gateway.exmp.tls for others"),
-        ({"gateway__exmp__tls": "127.0.0.1"}, "does not go with gateway.exmp.tls"),
+        ({"gateway__exmp__tls": "127.0.0.1"}, "cannot be combined with gateway.exmp.tls"),
         ({"gateway__exmp__tcp": "a b"}, "is not HOST:PORT"),
         ({"gateway__exmp__tcp": "127.0.0.1:99999"}, "has no such port"),
         ({"gateway__exmp__pending_max": 0}, "has to be at least 1"),

@@ -213,7 +213,7 @@ def test_without_insecure_everything_is_protected() -> None:
 @pytest.mark.parametrize(
     ("knob", "value", "message"),
     [
-        ("node.mesh", "Plant", "node.mesh: 'Plant' is no name for a mesh"),
+        ("node.mesh", "Plant", "node.mesh: 'Plant' is not a name for a mesh"),
         ("security.ca_url", "http://ca:7443", "'http://ca:7443' is not the address of a CA"),
         ("security.ca_fingerprint", "abc", 'security.ca_fingerprint = "abc"'),
         ("security.certificate_lifetime_s", 0, "has to be at least 1"),
