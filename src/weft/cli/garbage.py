@@ -6,8 +6,8 @@ when there are ``SEARCH_BLOCKS`` more than after the last one. If much of that i
 looked through again (``gc.freeze``): that is what streams, groups and members are like, which stay.
 
 What goes later from what was set aside frees itself, but for cycles: those are lost memory. That is bounded. Something
-is set aside only when ``KEPT_BLOCKS`` more than ever before are in use, so who comes and goes by the thousand leaves
-something behind once, and not each time.
+is set aside only when a tenth more than ever before is in use, so who comes and goes by the thousand leaves something
+behind once, and not each time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing import Final
 # between two that look one generation further back: 15,000 objects at most, 2 ms. All others are started here.
 YOUNG: Final = (5_000, 2, 1 << 30)
 SEARCH_BLOCKS: Final = 50_000  # of memory, one or more for each object: about 5 MB
-KEPT_BLOCKS: Final = 150_000  # with the above, a search looks through 100,000 objects at most: 9 ms
+KEPT_SHARE: Final = 10  # a tenth of all there is, but
+KEPT_BLOCKS_MIN: Final = 50_000
+KEPT_BLOCKS: Final = 150_000  # at most: with the above, a search looks through 100,000 objects then, in 9 ms
 LOOK_S: Final = 0.1  # a look takes 20 µs, and a busy node makes 10,000 objects meanwhile
 
 
@@ -38,7 +40,7 @@ class GarbagePlan:
     def searched(self, blocks: int) -> bool:
         """There was a search; whether to set aside what is left."""
         self._searched = blocks
-        if blocks <= self._kept + KEPT_BLOCKS:
+        if blocks <= self._kept + min(max(self._kept // KEPT_SHARE, KEPT_BLOCKS_MIN), KEPT_BLOCKS):
             return False
         self._kept = blocks
         return True

@@ -53,7 +53,7 @@ GROUPS_MAX: Final = 4096  # known to one node: groups are named by people, and e
 GRAVES_MAX: Final = 65_536  # groups that were dropped, and are remembered for that: about 20 MB
 WITHDRAWALS_AT_ONCE: Final = 500  # said in one step: some milliseconds
 TICKED_AT_ONCE: Final = 64  # groups in one tick: likewise
-WORKED_AT_ONCE: Final = 1_000  # streams that are elected for, given, taken or claimed in one tick: likewise
+WORKED_AT_ONCE: Final = 500  # streams that are elected for, given, taken or claimed in one tick: likewise
 CLOSING_TICKS_MAX: Final = 10_000  # until all is said: a few for each group, and one for a thousand streams
 
 
