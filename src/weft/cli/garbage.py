@@ -20,9 +20,9 @@ from typing import Final
 # New objects between two searches among them (Python's 700 are one busy millisecond), and how many of these there are
 # between two that look one generation further back: 15,000 objects at most, 2 ms. All others are started here.
 YOUNG: Final = (5_000, 2, 1 << 30)
-SEARCH_BLOCKS: Final = 100_000  # of memory, one or more for each object: about 10 MB
-KEPT_BLOCKS: Final = 200_000  # with the above, a search looks through 100,000 objects at most: 11 ms
-LOOK_S: Final = 0.25  # a look takes 20 µs
+SEARCH_BLOCKS: Final = 50_000  # of memory, one or more for each object: about 5 MB
+KEPT_BLOCKS: Final = 150_000  # with the above, a search looks through 100,000 objects at most: 9 ms
+LOOK_S: Final = 0.1  # a look takes 20 µs, and a busy node makes 10,000 objects meanwhile
 
 
 class GarbagePlan:

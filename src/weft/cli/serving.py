@@ -6,9 +6,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import uvloop
@@ -48,18 +49,25 @@ def serve(file: Path | None, flags: Mapping[str, object]) -> None:
         raise failure
 
 
+class _NoPandas:
+    """A finder of modules. That it raises is what says that there is none: ``None`` in ``sys.modules`` would do for
+    Python, but is taken for pandas itself by pyarrow 26."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("a node goes without pandas", name=name)
+
+
 @contextmanager
 def _without_pandas() -> Iterator[None]:
     """pyarrow imports pandas with its first array, if there is one. A node never uses it, and it takes 0.3 s of
     processor time, just when the first client comes, and 40 MB."""
-    modules: dict[str, object] = sys.modules  # type: ignore[assignment]
-    is_there = "pandas" in modules
-    modules.setdefault("pandas", None)  # this is how Python is told that there is none
+    sys.meta_path.insert(0, _NoPandas)
     try:
         yield
     finally:
-        if not is_there:
-            del modules["pandas"]
+        sys.meta_path.remove(_NoPandas)
 
 
 def _close_data(data: Path) -> None:
