@@ -50,7 +50,7 @@ def read_all(lab: Laboratory, ranges: list[WantedRange], bytes_max: int, columns
     found: list[tuple[int, int]] = []
     done = 0
     while not reading.is_over:
-        head, rest = reply_parts(reading.read(lab.log), columns, reading.number)
+        head, rest = reply_parts(reading.read(lab.log, None), columns, reading.number)
         reply = pb.FetchReply.FromString(head + rest).fetched
         assert len(reply.ranges) == len(reply.batches)
         for index, (number, data) in enumerate(zip(reply.ranges, reply.batches, strict=True)):
@@ -88,29 +88,29 @@ def test_replies_have_every_event_of_every_range_once(
 @pytest.mark.req("SPK-01")
 def test_small_streams_share_a_reply(lab: Laboratory) -> None:
     reading = RangesReading([wanted(each) for each in STREAMS], READ_BYTES_MAX)
-    pieces = reading.read(lab.log)
+    pieces = reading.read(lab.log, None)
     assert reading.is_over
     assert [(piece.number, len(piece.stored)) for piece in pieces] == [(number, BATCHES) for number in range(5)]
 
 
 def test_others_get_their_turn(lab: Laboratory) -> None:
     reading = RangesReading([wanted(STREAMS[0], 0, 1)] * (3 * LOOK_STREAMS_AT_ONCE), READ_BYTES_MAX)
-    assert len(reading.read(lab.log)) == LOOK_STREAMS_AT_ONCE
+    assert len(reading.read(lab.log, None)) == LOOK_STREAMS_AT_ONCE
     assert reading.number == LOOK_STREAMS_AT_ONCE
 
 
 def test_what_comes_before_a_bad_range_is_given(lab: Laboratory) -> None:
     reading = RangesReading([wanted(STREAMS[0]), wanted(UNKNOWN), wanted(STREAMS[1])], READ_BYTES_MAX)
-    (piece,) = reading.read(lab.log)
+    (piece,) = reading.read(lab.log, None)
     assert (piece.number, reading.number) == (0, 1)
     with pytest.raises(UnknownStream):
-        reading.read(lab.log)
+        reading.read(lab.log, None)
     assert reading.number == 1, "the range that the error is about"
 
 
 def test_columns_of_batches_that_follow_each_other_are_one(lab: Laboratory) -> None:
     reading = RangesReading([wanted(STREAMS[0], 5), wanted(STREAMS[1])], READ_BYTES_MAX)
-    head, rest = reply_parts(reading.read(lab.log), ["payload", "timestamp"], reading.number)
+    head, rest = reply_parts(reading.read(lab.log, None), ["payload", "timestamp"], reading.number)
     reply = pb.FetchReply.FromString(head + rest).fetched
     assert (list(reply.first_offsets), list(reply.ranges), reply.ranges_done) == ([5, 0], [0, 1], 2)
     assert [pa.ipc.open_stream(data).read_all().num_rows for data in reply.batches] == [35, 40]
@@ -118,7 +118,7 @@ def test_columns_of_batches_that_follow_each_other_are_one(lab: Laboratory) -> N
 
 def test_one_range_is_told_as_ever(lab: Laboratory) -> None:
     """By clients that know no others, too."""
-    pieces = RangesReading([wanted(STREAMS[0])], READ_BYTES_MAX).read(lab.log)
+    pieces = RangesReading([wanted(STREAMS[0])], READ_BYTES_MAX).read(lab.log, None)
     head, rest = reply_parts(pieces, [], None)
     assert head + rest == pb.FetchReply(fetched=pb.FetchedBatches(batches=pieces[0].stored)).SerializeToString()
 

@@ -9,7 +9,9 @@ from weft.errors import UsageError, WeftError
 from weft.limits import FETCH_RANGES_MAX, LOOK_STREAMS_AT_ONCE, OFFSET_MAX
 from weft.log import Log
 from weft.model import Batch, Epoch, Stream
+from weft.model.batch_header import end_offset
 from weft.port.errors import TooLarge
+from weft.port.history import History, is_archived
 from weft.transport.clients.values import fetched_parts
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import read_stream_untrusted
@@ -61,15 +63,38 @@ class RangesReading:
     def is_over(self) -> bool:
         return self.number >= len(self._ranges)
 
-    def read(self, log: Log) -> list[Piece]:
-        """As much as makes one reply, of so many ranges that others are not kept waiting. What is wrong with a range is
-        raised when nothing comes before it."""
+    async def next(self, log: Log, history: History | None) -> list[Piece]:
+        """As much as makes one reply; nothing at the end. What the log no longer has comes from archive tables."""
+        while not self.is_over:
+            pieces = self.read(log, history)
+            if pieces or self.is_over:
+                return pieces
+            stream, epoch, first, end = self._ranges[self.number]
+            until = is_archived(log, history, (stream, epoch), self._next)
+            if until is None:
+                continue  # so many ranges had nothing in them
+            assert history is not None, "there is a table"
+            found = await history.read((stream, epoch), self._next, min(until, end), self._bytes_max)
+            if found.batches:
+                piece = Piece(self.number, self._next, end, list(found.batches))
+                self._read_up_to(end_offset(found.batches[-1]), end)
+                return [piece]
+            if found.goes_on is None and self._next == first:
+                log.info(stream, epoch)  # raises that there is no such stream, unless it has come meanwhile
+            self._read_up_to(end if found.goes_on is None else found.goes_on, end)
+        return []
+
+    def read(self, log: Log, history: History | None) -> list[Piece]:
+        """The same out of the log, of so many ranges that others are not kept waiting; nothing, too, where an archive
+        table is to be read. What is wrong with a range is raised when nothing comes before it."""
         pieces: list[Piece] = []
         room = self._bytes_max
         for _ in range(LOOK_STREAMS_AT_ONCE):
             if self.is_over or room <= 0:
                 break
             stream, epoch, _, end = self._ranges[self.number]
+            if self._next < end and is_archived(log, history, (stream, epoch), self._next) is not None:
+                break
             try:
                 stored = log.read(stream, epoch, self._next, end, room) if self._next < end else []
             except WeftError:
@@ -83,6 +108,11 @@ class RangesReading:
             if not stored or self._next >= end:
                 self._go_on()
         return pieces
+
+    def _read_up_to(self, offset: int, end: int) -> None:
+        self._next = offset
+        if offset >= end:
+            self._go_on()
 
     def _go_on(self) -> None:
         self.number += 1
