@@ -15,6 +15,7 @@ import pytest
 
 from tests.lake.archived import EVENTS, NOON_US, Archive, key_of, plain
 from tests.transport.http2.stories import on_both_loops
+from weft.lake import asking
 from weft.lake.asking import TableAway, TableProcess
 from weft.lake.frames import Begin, Lacks, Look, Lost, Piece, Place, Read, State, StreamName
 from weft.lake.settings import TableFormat, TableSettings
@@ -131,6 +132,24 @@ async def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
         with pytest.raises(TableAway, match="has died"):
             await waiting
         assert events_in(await process.read(read(0, 5))) == plain(5)
+
+
+@on_both_loops
+async def test_a_process_that_does_not_answer_is_ended_and_the_next_one_does(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    archive.write((KEY, 0, plain(5)))
+    with pytest.MonkeyPatch.context() as patch:
+        async with process_of(archive.settings, tmp_path) as process:
+            assert events_in(await process.read(read(0, 5))) == plain(5)
+            assert process._process is not None
+            stopped = process._process.pid
+            os.kill(stopped, signal.SIGSTOP)
+            patch.setattr(asking, "ANSWER_S_MAX", 0.2)
+            with pytest.raises(TableAway, match="takes too long"):
+                await process.read(read(0, 5, wait_s=0.0))
+            patch.undo()
+            assert events_in(await process.read(read(0, 5))) == plain(5)
+            assert process._process.pid != stopped
 
 
 @on_both_loops

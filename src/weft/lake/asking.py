@@ -104,6 +104,8 @@ class TableProcess:
                 reply = await answer
         except TimeoutError:
             self._kill()
+            if self._reading is not None:  # so that the next who asks finds another one
+                await asyncio.wait({self._reading}, timeout=END_S)
             raise TableAway("the archive table takes too long to read", waited_s=patience_s) from None
         except OSError:
             raise TableAway(DIED) from None
