@@ -53,11 +53,24 @@ def test_topics(weft: Weft, answers: Answers) -> None:
         ["a", "1", "0", "0 B"],
         ["b", "2", "1,234", "2.0 KiB", "2020-01-01T12:00:00.000000Z"],
     ]
+    none = {"history_events": 0, "history_since": None}
     assert weft("topics", "--json").document == [
-        {"topic": "a", "streams": 1, "events": 0, "bytes": 0, "last_time": None},
-        {"topic": "b", "streams": 2, "events": 1234, "bytes": 2048, "last_time": "2020-01-01T12:00:00.000000Z"},
+        {"topic": "a", "streams": 1, "events": 0, "bytes": 0, "last_time": None} | none,
+        {"topic": "b", "streams": 2, "events": 1234, "bytes": 2048, "last_time": "2020-01-01T12:00:00.000000Z"} | none,
     ]
     assert answers.asked == [("topics", "*"), ("topics", ">")]
+
+
+@pytest.mark.req("LAK-04")
+def test_topics_show_how_far_history_reaches_back(weft: Weft, answers: Answers) -> None:
+    answers.answer = [TopicInfo("a", 1, 1, 9, NOON_US), TopicInfo("b", 1, 0, 0, 0, 5000, NOON_US)]
+    assert cells(weft("topics").out) == [
+        ["topic", "streams", "events", "bytes", "last event", "in history", "since"],
+        ["a", "1", "1", "9 B", "2020-01-01T12:00:00.000000Z"],
+        ["b", "1", "0", "0 B", "5,000", "2020-01-01T12:00:00.000000Z"],
+    ]
+    found = weft("topics", "--json").document[1]
+    assert (found["history_events"], found["history_since"]) == (5000, "2020-01-01T12:00:00.000000Z")
 
 
 def test_peers(weft: Weft, answers: Answers) -> None:

@@ -31,12 +31,14 @@ from weft.core.messages import (
     Input,
     LinkDown,
     LinkUp,
+    LookHistory,
     MemberKnown,
     Opened,
     PeerRefused,
     PlainEvent,
     Publish,
     PublishAll,
+    ReadHistory,
     Receipted,
     Receipts,
     ReceivedAcks,
@@ -123,6 +125,7 @@ class Actor:
         self.plain_acks: list[tuple[str, int]] = []
         self.damage: list[StorageError] = []
         self.held_up: list[int] = []
+        self.asked_tables: list[LookHistory | ReadHistory] = []
         self.gone: list[EventsGone] = []
         self.peer_refused: list[PeerRefused] = []
         self.requests = 0
@@ -156,11 +159,15 @@ class Actor:
         holder: Holder = UNBOUNDED,
         window: int = 0,
         policy: GroupPolicy | None = None,
+        with_history: bool = False,
     ) -> Reader:
         self.requests += 1
         reader = self.readers[self.requests] = Reader(self.requests)
         self.step(
-            Subscribe(reader.number, parse_pattern(pattern), start, credit, group, member, holder, "", window, policy)
+            Subscribe(
+                *(reader.number, parse_pattern(pattern), start, credit, group, member, holder, "", window, policy),
+                with_history=with_history,
+            )
         )
         return reader
 
@@ -212,6 +219,8 @@ class Actor:
                     self.inbox.append(AddCredit(number, sum(len(each.data) for each in batches)))
             case HeldUp(number):
                 self.held_up.append(number)
+            case LookHistory() | ReadHistory():
+                self.asked_tables.append(effect)
             case Assigned(number):
                 self.readers[number].assigned.append(effect)
             case Withdrawn(number):

@@ -15,8 +15,9 @@ import pytest
 
 from tests.lake.archived import EVENTS, NOON_US, Archive, key_of, plain
 from tests.transport.http2.stories import on_both_loops
+from weft.lake import asking
 from weft.lake.asking import TableAway, TableProcess
-from weft.lake.frames import Begin, Lacks, Look, Lost, Piece, Place, Reach, Read, State, StreamName
+from weft.lake.frames import Begin, Lacks, Look, Lost, Piece, Place, Read, State, StreamName
 from weft.lake.settings import TableFormat, TableSettings
 from weft.limits import MIB
 from weft.model import Batch, Event
@@ -42,7 +43,7 @@ async def process_of(
 
 
 def look(pattern: str = ">", since_us: int | None = None, wait_s: float = PATIENCE_S) -> Callable[[int], Look]:
-    return lambda number: Look(number, pattern, wait_s, since_us)
+    return lambda number: Look(number, pattern, wait_s, since_us=since_us)
 
 
 def read(first: int, end: int, name: StreamName = NAME, wait_s: float = PATIENCE_S) -> Callable[[int], Read]:
@@ -60,11 +61,10 @@ async def test_a_node_asks_what_is_there_and_reads_it(tmp_path: Path) -> None:
     archive.write((KEY, 3, plain(5, 3)), (key_of("other"), 0, plain(1)))
     async with process_of(archive.settings, tmp_path) as process:
         places = (await process.look(look("plant.>"))).places
-        assert places == [Place(NAME, 3, 8)]
+        assert places == [Place(NAME, [3, 8], NOON_US + 3)]
         places = (await process.look(look(since_us=NOON_US + 6))).places
         assert [(each.stream.topic, each.at) for each in places] == [("other", None), ("plant.temp", 6)]
         assert events_in(await process.read(read(3, 100))) == plain(5, 3)
-        assert await process.reach(lambda number: Reach(number, [(NAME, 3, False), (NAME, 0, False)])) == [8, 0]
 
 
 @on_both_loops
@@ -135,6 +135,24 @@ async def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
 
 
 @on_both_loops
+async def test_a_process_that_does_not_answer_is_ended_and_the_next_one_does(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    archive.write((KEY, 0, plain(5)))
+    with pytest.MonkeyPatch.context() as patch:
+        async with process_of(archive.settings, tmp_path) as process:
+            assert events_in(await process.read(read(0, 5))) == plain(5)
+            assert process._process is not None
+            stopped = process._process.pid
+            os.kill(stopped, signal.SIGSTOP)
+            patch.setattr(asking, "ANSWER_S_MAX", 0.2)
+            with pytest.raises(TableAway, match="takes too long"):
+                await process.read(read(0, 5, wait_s=0.0))
+            patch.undo()
+            assert events_in(await process.read(read(0, 5))) == plain(5)
+            assert process._process.pid != stopped
+
+
+@on_both_loops
 async def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
     archive = Archive(tmp_path)
     for first in range(0, 15, 5):
@@ -172,6 +190,7 @@ async def test_the_index_outlives_the_process(tmp_path: Path) -> None:
         place = Path(archive.settings.path) / file.path
         shutil.move(place, tmp_path / "kept")
         async with process_of(archive.settings, tmp_path) as process:
-            assert (await process.look(look())).places == [Place(NAME, 0, 5)], "no file was looked into again"
+            known = (await process.look(look())).places
+            assert known == [Place(NAME, [0, 5], NOON_US)], "no file was looked into again"
             with pytest.raises(TableAway):
                 await process.read(read(0, 5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,11 @@ def test_a_table_reads_as_a_dictionary(
             end += 1
         wanted = {offset: known[offset] for offset in range(first, end)}
         assert everything(history, key, first, OFFSET_MAX, bytes_max) == wanted
-        assert history.reach(key, first) == end
+        runs = history.runs(key, 1000)
+        pairs = list(zip(runs[::2], runs[1::2], strict=True))
+        assert {offset for low, high in pairs for offset in range(low, high)} == known.keys()
+        assert all(one[1] < other[0] for one, other in pairwise(pairs)), "each is as long as it can be"
+        assert history.runs(key, len(runs) - 1) == [], "it is never a part of them"
         after = history.read(key, end, OFFSET_MAX, bytes_max)
         assert after == Lacking(min((offset for offset in known if offset >= end), default=None))
         at_us = data.draw(st.sampled_from([event.timestamp_us for event in known.values()]))
@@ -122,7 +127,7 @@ def test_gaps_of_compacted_streams_are_passed_over_only_on_demand(tmp_path: Path
     found = history.read(KEY, 7, 10, MIB, with_gaps=True)
     assert isinstance(found, Found) and found.batches[0].base_offset == 9
     assert history.read(KEY, 10, 20, MIB, with_gaps=True) == Lacking(None)
-    assert (history.reach(KEY, 0), history.reach(KEY, 0, with_gaps=True)) == (3, 10)
+    assert history.runs(KEY, 100) == [0, 3, 5, 7, 9, 10]
 
 
 def test_two_different_events_under_one_offset_are_damage(tmp_path: Path) -> None:

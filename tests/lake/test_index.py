@@ -34,10 +34,10 @@ def test_files_count_once_their_listing_is_whole() -> None:
     first = listing("a", "b")
     assert index.missing(first) == ["a", "b"]
     index.add("a", [span(0, 10)])
-    assert index.extent(KEY) is None and paths(index, 0) == [], "half a listing is none"
+    assert index.extents(Pattern(">"), None, 10).extents == [] and paths(index, 0) == [], "half a listing is none"
     index.add("b", [span(10, 20)])
     assert index.adopt(first) == set()
-    assert index.extent(KEY) == Extent(*KEY, 0, 20, 1020)
+    assert index.extents(Pattern(">"), None, 10).extents == [Extent(*KEY, 0, 20, 1000, 1020)]
     assert (paths(index, 0), paths(index, 9), paths(index, 10), paths(index, 20)) == (["a", "b"], ["a", "b"], ["b"], [])
     assert index.files() == 2
 
@@ -61,7 +61,6 @@ def test_a_stream_that_left_the_table_is_not_there() -> None:
     index.adopt(listing("a"))
     index.add("b", [span(0, 10)])
     index.adopt(listing("b"))
-    assert index.extent(other) is None
     assert [each.key for each in index.extents(Pattern(">"), None, 10).extents] == [KEY]
     index.adopt([])
     assert index.extents(Pattern(">"), None, 10).extents == []

@@ -19,7 +19,6 @@ from weft.lake.spans import (
     joined,
     merge_runs,
     pack_runs,
-    reach,
     runs_of,
     runs_of_span,
     spans_of,
@@ -61,13 +60,9 @@ def test_files_together_have_what_each_of_them_has(files: list[list[int]]) -> No
 
 
 @given(st.lists(OFFSETS, min_size=1, max_size=5), st.integers(0, 62))
-def test_how_far_a_reader_gets(files: list[list[int]], first: int) -> None:
+def test_where_a_reader_goes_on(files: list[list[int]], first: int) -> None:
     spans = sorted((span(offsets) for offsets in files), key=lambda each: each.first)
     everything = {offset for offsets in files for offset in offsets}
-    end = first
-    while end in everything:
-        end += 1
-    assert reach(spans, first) == end
     assert following(spans, first) == min((offset for offset in everything if offset >= first), default=None)
 
 

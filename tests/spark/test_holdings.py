@@ -54,6 +54,26 @@ def test_home_is_where_an_offset_can_be_committed() -> None:
     assert [stream.home_of(offset) for offset in (0, 9, 10, 20, 21)] == ["h:2", "h:2", "h:1", "h:1", None]
 
 
+@pytest.mark.req("LAK-04")
+def test_what_an_archive_table_has_counts_as_a_copy_but_takes_no_commits() -> None:
+    here = replace(said(40, 50, 1000), history=((0, 30), (35, 45)))
+    (stream,) = union({"h:1": [here]}).values()
+    assert (stream.earliest, stream.latest, stream.event_bytes) == (0, 50, 100)
+    assert [stream.next_from(offset) for offset in (0, 29, 30, 44, 49, 50)] == [0, 29, 35, 44, 49, 50]
+    assert [stream.reach(offset) for offset in (0, 30, 35)] == [30, 30, 50]
+    assert [stream.home_of(offset) for offset in (10, 40, 50)] == [None, "h:1", "h:1"]
+    late = replace(here, late_us=7)
+    assert union({"h:1": [late]})[PLACE].earliest == 0, "other nodes may have what is before the table"
+
+
+@pytest.mark.req("LAK-04")
+def test_a_stream_that_only_a_table_has_ends_there() -> None:
+    gone = replace(said(30, 30), history=((10, 30),), only_history=True)
+    (stream,) = union({"h:1": [gone]}).values()
+    assert (stream.earliest, stream.latest, stream.home_of(30)) == (10, 30, None)
+    assert stream.event_bytes > 1, "its tasks are cut by a guess"
+
+
 @pytest.mark.req("MSH-03")
 def test_where_a_stream_begins_is_what_a_node_says_that_knows_it() -> None:
     """A copy that begins in the middle does not. If nobody else answers, what is missing is a loss that is told."""

@@ -22,7 +22,7 @@ from weft.spark.connection import Connection
 from weft.spark.options import Members, parse_options
 from weft.spark.selection import parse_selection
 from weft.spark.source import BatchReader, StreamReader
-from weft.spark.surveyor import MemberUnread, Surveyor
+from weft.spark.surveyor import MemberUnread, Question, Surveyor
 from weft.testing import blocking_mesh
 
 ALL = ReadAllAvailable()
@@ -76,7 +76,7 @@ def test_a_node_that_is_silent_is_waited_for_once_and_counts_when_it_is_back() -
         with closing(surveyor(two.address("n0"), two.address("n1"), silent)) as asking:
             first = asking.look(complete=False, patient=False)
             assert set(first.silent) == {silent}
-            under_way = asking._nodes[silent].ask(asking._pool, None)
+            under_way = asking._nodes[silent].ask(asking._pool, Question(None, False))
             assert not under_way.done()
             again = asking.look(complete=False, patient=False)
             assert (len(again.held), not under_way.done()) == (2, True), "the others are not held up"
@@ -93,7 +93,7 @@ def test_what_a_node_said_when_nobody_waited_is_asked_again() -> None:
         fill(other, "plant.b", "1")
         with closing(surveyor(two.address("n0"), two.address("n1"))) as asking:
             asking.look(complete=True)
-            late = asking._nodes[two.address("n1")].ask(asking._pool, None)
+            late = asking._nodes[two.address("n1")].ask(asking._pool, Question(None, False))
             until(late.done)
             fill(other, "plant.b", "23")
             held = asking.look(complete=False, patient=False).held

@@ -30,11 +30,15 @@ def show_topics(where: Where, pattern: str, json: bool) -> None:
     if json:
         print_json([_topic_document(each) for each in found])
     elif found:
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (each.topic, f"{each.streams:,}", f"{each.events:,}", human_bytes(each.size_bytes), _last_time(each))
             for each in found
         ]
-        print_table(("topic", "streams", "events", "bytes", "last event"), rows)
+        headings: tuple[str, ...] = ("topic", "streams", "events", "bytes", "last event")
+        if any(each.history_events for each in found):
+            headings = (*headings, "in history", "since")
+            rows = [(*row, *_history(each)) for row, each in zip(rows, found, strict=True)]
+        print_table(headings, rows)
     else:
         err.print(f"no topic matches {escape(pattern)}")
 
@@ -46,7 +50,14 @@ def _topic_document(info: TopicInfo) -> dict[str, Any]:
         "events": info.events,
         "bytes": info.size_bytes,
         "last_time": _last_time(info) or None,
+        "history_events": info.history_events,
+        "history_since": human_time(info.history_since_us) if info.history_events else None,
     }
+
+
+def _history(info: TopicInfo) -> tuple[str, str]:
+    """What the node's archive table has, and how far it reaches back."""
+    return (f"{info.history_events:,}", human_time(info.history_since_us)) if info.history_events else ("", "")
 
 
 def _last_time(info: TopicInfo) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from weft.client.errors import BadNode
 from weft.client.failing import MAX_DELIVERIES, RETRY_S, Retry, policy_of
+from weft.client.hooks import LOG
 from weft.client.nodes import Nodes
 from weft.client.refs import read_position_untrusted, read_stream_untrusted
 from weft.errors import UsageError
-from weft.limits import WHOAMI_TOPICS_MAX
+from weft.limits import OFFSET_MAX, WHOAMI_TOPICS_MAX
 from weft.model import Epoch, Position, Stream
 from weft.model.key_info import KeyInfo
 from weft.model.owned import OWNER
@@ -21,6 +23,9 @@ from weft.wire.mesh import mesh_pb2 as pb
 
 if TYPE_CHECKING:
     from weft.security import KeyRecord
+
+
+PROBLEM_CHARS_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,13 @@ class StreamPositions:
     group_offset: int | None
     timestamp_offset: int | None
     late_us: int | None = None  # the node copies it only from here on: others have what came before this time
+    history: tuple[tuple[int, int], ...] = ()  # offsets in the node's archive table: first and end of each run
+    only_history: bool = False  # its log does not have the stream
+
+    @property
+    def first_offset(self) -> int:
+        """The first that can be read here, in the archive table or in the log."""
+        return min(self.earliest_offset, self.history[0][0]) if self.history else self.earliest_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,7 @@ class NodePositions:
     node_id: str
     streams: tuple[StreamPositions, ...]
     members: tuple[Member, ...]
+    history_problem: str = ""  # why archive tables are not in it, or not all that they have
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,8 @@ class TopicInfo:
     events: int
     size_bytes: int
     last_timestamp_us: int
+    history_events: int = 0  # in the node's archive table; its log may have some of them, too
+    history_since_us: int = 0  # the time of the earliest of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,22 +173,34 @@ class Admin:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
 
-    async def positions(self, pattern: str, group: str, timestamp_us: int | None) -> NodePositions:
-        request = pb.PositionsRequest(pattern=pattern, group=group, timestamp_us=timestamp_us)
+    async def positions(self, pattern: str, group: str, timestamp_us: int | None, *, history: bool) -> NodePositions:
+        request = pb.PositionsRequest(pattern=pattern, group=group, timestamp_us=timestamp_us, history=history)
         replies = await self._pages("/weft.mesh.v1.Mesh/Positions", request, pb.PositionsReply)
         return NodePositions(
             node_id=replies[0].node_id,
             streams=tuple(read_positions_untrusted(found) for reply in replies for found in reply.streams),
             members=tuple(Member(each.node_id, tuple(each.addresses)) for each in replies[0].members),
+            history_problem=_problem_of(replies),
         )
 
     async def _pages(self, method: str, request: Any, reply_type: Any) -> list[Any]:
         return await pages_of(self._nodes, method, request, reply_type)
 
     async def topics(self, pattern: str) -> list[TopicInfo]:
-        replies = await self._pages("/weft.mesh.v1.Mesh/Topics", pb.TopicsRequest(pattern=pattern), pb.TopicsReply)
+        request = pb.TopicsRequest(pattern=pattern, history=True)
+        replies = await self._pages("/weft.mesh.v1.Mesh/Topics", request, pb.TopicsReply)
+        if problem := _problem_of(replies):
+            LOG.warning("what archive tables have is not shown, or not all: %s", problem)
         return [
-            TopicInfo(found.topic, found.streams, found.events, found.bytes, found.last_timestamp_us)
+            TopicInfo(
+                found.topic,
+                found.streams,
+                found.events,
+                found.bytes,
+                found.last_timestamp_us,
+                found.history_events,
+                found.history_since_us,
+            )
             for reply in replies
             for found in reply.topics
         ]
@@ -317,7 +344,23 @@ def read_positions_untrusted(found: pb.PositionsOfStream) -> StreamPositions:
         group_offset=found.group_offset if found.HasField("group_offset") else None,
         timestamp_offset=found.timestamp_offset if found.HasField("timestamp_offset") else None,
         late_us=info.late_us if info.HasField("late_us") else None,
+        history=_read_runs_untrusted(found.history, stream),
+        only_history=found.only_history,
     )
+
+
+def _read_runs_untrusted(numbers: Sequence[int], stream: Stream) -> tuple[tuple[int, int], ...]:
+    if (
+        len(numbers) % 2
+        or any(low >= high for low, high in pairwise(numbers))
+        or (numbers and numbers[-1] > OFFSET_MAX)
+    ):
+        raise BadNode("the node tells of a history what cannot be", stream=stream)
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _problem_of(replies: Sequence[pb.PositionsReply | pb.TopicsReply]) -> str:
+    return next((reply.history_problem[:PROBLEM_CHARS_MAX] for reply in replies if reply.history_problem), "")
 
 
 def _read_key_untrusted(data: bytes) -> KeyInfo:

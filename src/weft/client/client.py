@@ -446,12 +446,15 @@ class Client:
         """Where the streams that match begin and end, where a group stands in them, and where a time lies."""
         return list((await self.node_positions(pattern, group, timestamp)).streams)
 
-    async def node_positions(self, pattern: str, group: str = "", timestamp: datetime | None = None) -> NodePositions:
-        """The same, with the node that has these streams and the other nodes of the mesh, which may have more."""
+    async def node_positions(
+        self, pattern: str, group: str = "", timestamp: datetime | None = None, *, history: bool = True
+    ) -> NodePositions:
+        """The same, with the node that has these streams and the other nodes of the mesh, which may have more.
+        ``history``: also what is in the node's archive tables, and streams that are only there."""
         if timestamp is not None:
             parse_where(timestamp)
         timestamp_us = None if timestamp is None else timestamp_us_of(timestamp)
-        return await self._admin.positions(parse_pattern(pattern), group, timestamp_us)
+        return await self._admin.positions(parse_pattern(pattern), group, timestamp_us, history=history)
 
     async def commit(self, group: str, positions: Sequence[Position]) -> None:
         """Move a group's positions, forwards or back; durable when this returns."""
@@ -482,20 +485,21 @@ class Client:
 
     async def seek(self, group: str, pattern: str, where: Where) -> list[Position]:
         """Move a group to this place in every stream that matches, while none of its members is connected."""
-        positions = await self._resolved(pattern, parse_where(where))
+        positions = await self._resolved(pattern, parse_where(where), only_history=False)
         await self.commit(group, positions)
         return positions
 
-    async def _resolved(self, pattern: str, where: Where) -> list[Position]:
-        """A place as positions of the streams there are now."""
+    async def _resolved(self, pattern: str, where: Where, *, only_history: bool = True) -> list[Position]:
+        """A place as positions of the streams there are now. ``only_history``: also of those that no log has, which
+        groups do not read."""
         match where:
             case "group":
                 raise UsageError("say where to move the group: earliest, latest, an offset, a time or positions")
             case str() | int():
-                found = await self.positions(pattern)
+                found = _chosen(await self.positions(pattern), only_history)
                 return [Position(one.stream, one.epoch, _offset_in(one, where)) for one in found]
             case datetime():
-                found = await self.positions(pattern, timestamp=where)
+                found = _chosen(await self.positions(pattern, timestamp=where), only_history)
                 since_us = timestamp_us_of(where)
                 return [Position(one.stream, one.epoch, _offset_at(one, since_us)) for one in found]
             case _:
@@ -618,9 +622,13 @@ class Client:
             raise Closed("the client is closed")
 
 
+def _chosen(found: Sequence[StreamPositions], only_history: bool) -> list[StreamPositions]:
+    return [each for each in found if only_history or not each.only_history]
+
+
 def _offset_in(found: StreamPositions, where: str | int) -> int:
     if where == "earliest":  # of a copy that begins in the middle, the node fetches the past
-        return found.earliest_offset if found.late_us is None else 0
+        return found.first_offset if found.late_us is None else 0
     return found.latest_offset if where == "latest" else int(where)
 
 

@@ -103,6 +103,10 @@ class Unavailable(PeerError):
     """No node could be reached in time."""
 
 
+class HistoryAway(PeerError):
+    """The node cannot read its archive table just now, and what was asked for is only there."""
+
+
 class PublishInDoubt(PeerError):
     """The events were sent and no receipt came: they may be in the log or not.
 
@@ -145,6 +149,7 @@ CLASSES: Final[dict[int, type[WeftError]]] = {
     ErrorCode.ERROR_NOT_OWNER: NotOwner,
     ErrorCode.ERROR_SCHEMA_BROKEN: SchemaBroken,
     ErrorCode.ERROR_SCHEMA_INCOMPATIBLE: IncompatibleSchema,
+    ErrorCode.ERROR_HISTORY_AWAY: HistoryAway,
     ErrorCode.ERROR_NO_SERVER: NoServer,
     ErrorCode.ERROR_SERVER_LOST: ServerLost,
     ErrorCode.ERROR_NO_REPLY: NoReply,
@@ -160,7 +165,7 @@ STATUS_CLASSES: Final[dict[StatusCode, type[WeftError]]] = {
 }
 
 # Worth another try, here or elsewhere. Everything else is raised to the caller.
-RETRYABLE: Final = (Unavailable, Busy, NodeShuttingDown, DiskFull)
+RETRYABLE: Final = (Unavailable, Busy, NodeShuttingDown, DiskFull, HistoryAway)
 
 
 def is_retryable(error: BaseException) -> bool:

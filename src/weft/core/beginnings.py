@@ -7,11 +7,12 @@ their history may still be on its way from another node: then the place may have
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeAlias, assert_never
 
+from weft.core.history import Archived, nothing_archived
 from weft.core.messages import Edge, FromPositions, FromTime, Start, StreamKey
 from weft.core.past import Pasts
 from weft.limits import OFFSET_MAX
@@ -35,6 +36,7 @@ class Search:
 
     timestamp_us: int
     floored: bool = False
+    archived: int | None = None  # where that is in the archive table, if it is there
 
     def find(self, log: Log, key: StreamKey, floors: Floors, pasts: Pasts) -> int | None:
         """The offset, or None as long as it is not there yet."""
@@ -42,7 +44,9 @@ class Search:
         info = log.info(stream, epoch)
         if pasts.lacks(info, since_us=max(self.timestamp_us, SINCE_EVER_US)):
             return None
-        if self == EARLIEST:
+        if self.archived is not None and self.archived < info.start:
+            return self.archived
+        if self.timestamp_us == NO_TIME_US:
             return info.start
         found = log.seek(stream, epoch, self.timestamp_us)
         floor = max(floors.get(key, OFFSET_MAX), info.start) if self.floored else OFFSET_MAX
@@ -61,13 +65,15 @@ class Beginnings:
     ``has_history``: of a group, that it has been there before. Streams in which it has no position are then new to it,
     and it begins at their first event: nothing that came while its members were away is missed.
 
-    A start may name a hundred thousand positions: ``read_some`` takes them in.
+    A start may name a hundred thousand positions: ``read_some`` takes them in. ``archived``: topics of which an archive
+    table may have what the log does not.
     """
 
     me: NodeId
     start: Start
     opened_us: int
     has_history: bool = False
+    archived: Archived = nothing_archived
     named: dict[StreamKey, int] = field(init=False, default_factory=dict)  # offsets that the start names
     unread: Iterator[Position] = field(init=False)  # those that are not in there yet
 
@@ -75,22 +81,43 @@ class Beginnings:
         positions = self.start.positions if isinstance(self.start, FromPositions) else ()
         object.__setattr__(self, "unread", iter(positions))
 
-    def read_some(self, count: int, log: Log | None = None) -> bool:
+    def read_some(self, count: int, log: Log | None = None, elsewhere: Container[StreamKey] = ()) -> bool:
         """Take in so many of the positions; whether that was all.
 
-        With ``log``, raise UnknownStream for positions in our own streams that it does not have: they went with a lost
-        disk. Other nodes' streams may still be on their way.
+        With ``log``, raise UnknownStream for positions in our own streams that neither it has nor are ``elsewhere``:
+        they went with a lost disk. Other nodes' streams may still be on their way.
         """
         some = list(islice(self.unread, count))
         for each in some:
-            if log is not None and each.offset and each.stream.origin == self.me:
-                log.state(each.stream, each.epoch)
-            self.named[(each.stream, each.epoch)] = each.offset
+            key = (each.stream, each.epoch)
+            if log is not None and each.offset and each.stream.origin == self.me and key not in elsewhere:
+                log.state(*key)
+            self.named[key] = each.offset
         return len(some) < count
 
     def _named(self, info: StreamInfo) -> int | None:
+        return self.named_at((info.stream, info.epoch))
+
+    def named_at(self, key: StreamKey) -> int | None:
+        """The offset that the start names for a stream."""
         self.read_some(POSITIONS_MAX)
-        return self.named.get((info.stream, info.epoch))
+        return self.named.get(key)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether it may begin before what the log has, at a place that is not named."""
+        return self.start not in (Edge.LATEST, Edge.OWN)
+
+    @property
+    def looks_since_us(self) -> int | None:
+        """Since when, in that case; None: since ever."""
+        match self.start:
+            case FromTime(timestamp_us):
+                return timestamp_us
+            case FromPositions(_, otherwise_us):
+                return otherwise_us
+            case _:
+                return None
 
     def at_opening(self, info: StreamInfo, *, live: bool) -> int | Search:
         """In a stream that the log has when the subscription is opened. PositionExpired, PositionAhead.
@@ -150,7 +177,8 @@ class Beginnings:
 
     def _checked(self, info: StreamInfo, offset: int) -> int:
         facts = {"epoch": info.epoch, "earliest": info.start, "latest": info.end}
-        if offset < info.start and info.late_us is None:  # if it is late, the past may still be fetched
+        if offset < info.start and info.late_us is None and not self.archived(info.stream.topic):
+            # If it is late, the past may still be fetched; and what a table has is found out where it is read.
             raise PositionExpired(f"offset {offset} of {info.stream} has expired", **facts)
         if offset > info.end and info.stream.origin == self.me:  # a copy may still be on its way there
             raise PositionAhead(f"offset {offset} of {info.stream} has not been given yet", **facts)

@@ -23,6 +23,7 @@ from weft.core.call_messages import (
 )
 from weft.core.calls import Calls
 from weft.core.group_work import GroupWork
+from weft.core.history import nothing_archived
 from weft.core.messages import (
     AddCredit,
     BucketsFound,
@@ -32,6 +33,8 @@ from weft.core.messages import (
     Ended,
     FramesDropped,
     Handled,
+    HistoryFound,
+    HistoryRead,
     Input,
     LinkDown,
     LinkUp,
@@ -91,7 +94,7 @@ class Broker:
         self.routes = Routes(me)
         floors: dict[StreamKey, int] = {}
         self.replication = Replication(me, log, self.routes, settings, floors, self._is_wanted_here)
-        self.subscriptions = Subscriptions(me, log, floors, self.replication.pasts)
+        self.subscriptions = Subscriptions(me, log, floors, self.replication.pasts, settings.archived)
         self.group_work = GroupWork(me, log, self.subscriptions, settings.groups, wall_offset_s)
         self.calls = Calls(me, self.routes)
         self._own_stream = lru_cache(OWN_STREAMS_KEPT)(partial(_own_stream, me))
@@ -155,6 +158,10 @@ class Broker:
                 return self._synced(event, now_s)
             case Subscribe() | AddCredit() | Handled() | Settled() | Unsubscribe():
                 return self._from_subscriber(event, now_s)
+            case HistoryFound():
+                return self.subscriptions.history_found(event)
+            case HistoryRead():
+                return self.subscriptions.history_read(event, now_s)
             case MoveGroup() | SetGroup() | DropGroup() | DropDead():
                 return self._from_operator(event, now_s)
             case LinkUp() | LinkDown() | MemberKnown() | MemberForgotten():
@@ -328,7 +335,9 @@ class Broker:
         if request.group:
             effects = self.group_work.join(request, now_s)
         else:
-            effects = self.subscriptions.open(request, Beginnings(self.me, request.start, self._now_us(now_s)))
+            archived = self.subscriptions.archived if request.with_history else nothing_archived
+            beginnings = Beginnings(self.me, request.start, self._now_us(now_s), archived=archived)
+            effects = self.subscriptions.open(request, beginnings)
         self._interest_changed(now_s)
         return effects
 

@@ -29,6 +29,7 @@ from weft.core.groups.events import is_withdrawal
 from weft.core.groups.hand import Given, Nothing
 from weft.core.groups.hearing import Hearing
 from weft.core.groups.names import group_of, parse_group, topic_of
+from weft.core.history import nothing_archived
 from weft.core.messages import (
     Acked,
     Assigned,
@@ -134,7 +135,8 @@ class GroupWork:
             return [Ended(request.subscription, error)]
         known = self.groups.knows(request.group)
         now_us = int((now_s + self._wall_offset_s) * 1_000_000)
-        beginnings = Beginnings(self._me, request.start, now_us, has_history=known)
+        archived = self._subscriptions.archived if request.with_history else nothing_archived
+        beginnings = Beginnings(self._me, request.start, now_us, has_history=known, archived=archived)
         try:
             subscription = self._subscriptions.add(request, beginnings)
         except UsageError as error:
@@ -480,13 +482,14 @@ class GroupWork:
         if key in subscription.cursors:
             return subscription.cursors[key]
         state = self._log.state(stream, epoch)
-        if isinstance(subscription.ration, MemberRation):
+        reads_back = self._subscriptions.reads_back(subscription, key)
+        if isinstance(subscription.ration, MemberRation) and not reads_back:
             subscription.ration.expire(key, self._beginning(key), now_s)
         position = self.groups.position(subscription.group, key)
         if position is None:
             start = self._starts[subscription.id].get(key)
             return subscription.beginnings.later(self._log.info(stream, epoch)) if start is None else start
-        if position < state.start and self._has_expired(key, position):
+        if position < state.start and not reads_back and self._has_expired(key, position):
             raise PositionExpired(
                 f"group {subscription.group} stands at offset {position} of {stream}, which has expired",
                 epoch=epoch,

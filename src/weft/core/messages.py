@@ -209,7 +209,7 @@ class Synced(Struct, frozen=True):
 class Subscribe:
     """``credit_bytes``: how much may be on its way to the subscriber; it grows with ``AddCredit``. ``window``: a member
     that acknowledges by hand has so many events in hand at most; 0: it says only how far it has come. ``policy``: for a
-    group that has none yet."""
+    group that has none yet. ``with_history``: it goes on in archive tables where the log ends."""
 
     subscription: int
     pattern: Pattern
@@ -221,6 +221,7 @@ class Subscribe:
     owner: str = ""  # of the member: nobody else can take its place
     window: int = 0
     policy: GroupPolicy | None = None
+    with_history: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +278,39 @@ class Unsubscribe:
 
     subscription: int
     died: bool = False
+
+
+class HistoryPlace(NamedTuple):
+    """Where a stream begins in the archive table for who asked. None: it has nothing that is wanted."""
+
+    stream: Stream
+    epoch: Epoch
+    begin: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFound:
+    """Some of what ``LookHistory`` asked for. ``error``: the table cannot be asked."""
+
+    subscription: int
+    places: tuple[HistoryPlace, ...] = ()
+    more: bool = False
+    error: WeftError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRead:
+    """What ``ReadHistory`` asked for: stored batches, the first with the offset ``first``. None of them: why not
+    (``error``), or which offset comes next (``goes_on``: those in between are gone by compaction); neither of them: the
+    table has no more of a stream that the log does not have."""
+
+    subscription: int
+    stream: Stream
+    epoch: Epoch
+    first: int
+    batches: tuple[bytes, ...] = ()
+    goes_on: int | None = None
+    error: WeftError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,6 +459,8 @@ Input: TypeAlias = (
     | Handled
     | Settled
     | Unsubscribe
+    | HistoryFound
+    | HistoryRead
     | MoveGroup
     | SetGroup
     | DropDead
@@ -514,6 +550,28 @@ class HeldUp:
     """There is more for this subscription, and its holder is full: ``AddCredit`` has to follow when it is not."""
 
     subscription: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookHistory:
+    """Where do these streams begin in the archive table, or where is the first event since a time? ``HistoryFound``
+    answers, in several pieces if there are many."""
+
+    subscription: int
+    pattern: Pattern
+    since_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHistory:
+    """Read on in the archive table, up to ``end``, where the log has it. ``HistoryRead`` answers."""
+
+    subscription: int
+    stream: Stream
+    epoch: Epoch
+    first: int
+    end: int
+    bytes_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -651,6 +709,8 @@ Effect: TypeAlias = (
     | Opened
     | Deliver
     | HeldUp
+    | LookHistory
+    | ReadHistory
     | Assigned
     | Withdrawn
     | Ended

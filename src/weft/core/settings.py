@@ -8,6 +8,7 @@ from typing import Final
 
 from weft import limits
 from weft.core.groups import GroupSettings
+from weft.core.history import Archived, nothing_archived
 from weft.model import Pattern, Topic, parse_pattern
 
 INTEREST_OWN_PATTERNS_MAX: Final = 32  # of INTEREST_PATTERNS_MAX, for topics of the mesh itself: groups and inboxes
@@ -42,5 +43,6 @@ class BrokerSettings:
     plain_patterns: tuple[Pattern, ...] = (EVERYTHING,)
     late_copies: bool = True  # a copy begins where somebody wants it; otherwise at the first event that there is
     past_timeout_s: float = 600.0  # an origin is away for so long: what nobody has of it is no longer waited for
+    archived: Archived = nothing_archived  # which topics have an archive table that goes on where the log ends
     interest: InterestSettings = field(default_factory=InterestSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)

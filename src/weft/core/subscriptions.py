@@ -5,19 +5,36 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, MutableMapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from weft.core.beginnings import Beginnings, Search
 from weft.core.groups.hand import Given, Nothing
-from weft.core.messages import Deliver, Delivered, Effect, Ended, HeldUp, Holder, Opened, StreamKey, Subscribe
+from weft.core.history import Archived, HistoryCursor
+from weft.core.messages import (
+    Deliver,
+    Delivered,
+    Effect,
+    Ended,
+    FromPositions,
+    HeldUp,
+    HistoryFound,
+    HistoryRead,
+    Holder,
+    LookHistory,
+    Opened,
+    ReadHistory,
+    StreamKey,
+    Subscribe,
+)
 from weft.core.past import Pasts
 from weft.core.plain import LINK_READ_BYTES_MAX
 from weft.core.topics import Selection, selects
 from weft.errors import UsageError, WeftError
-from weft.limits import KIB, MIB
+from weft.limits import KIB, MIB, OFFSET_MAX
 from weft.log import Log, StreamInfo
+from weft.log.errors import PositionExpired
 from weft.model import Batch, NodeId, Pattern, Position, Topic
 from weft.model.batch_header import HEADER_BYTES, end_offset
 from weft.routing import SINCE_EVER_US
@@ -76,6 +93,7 @@ class Subscription:
     behind: OrderedDict[StreamKey, None] = field(default_factory=OrderedDict)  # streams with more to read, in turn
     ration: Ration | None = None
     held_back: dict[StreamKey, None] = field(default_factory=dict)  # streams with more that its ration has not now
+    history: HistoryCursor | None = None  # in archive tables; None: it reads the log only
 
     def position(self, key: StreamKey, place: int | Search) -> None:
         self.drop(key)
@@ -93,6 +111,8 @@ class Subscription:
         self.searches.pop(key, None)
         self.behind.pop(key, None)
         self.held_back.pop(key, None)
+        if self.history is not None:
+            self.history.drop(key)
 
 
 class Portion(NamedTuple):
@@ -109,8 +129,11 @@ class Portion(NamedTuple):
 class Subscriptions:
     """All subscribers of this node."""
 
-    def __init__(self, me: NodeId, log: Log, floors: MutableMapping[StreamKey, int], pasts: Pasts) -> None:
+    def __init__(
+        self, me: NodeId, log: Log, floors: MutableMapping[StreamKey, int], pasts: Pasts, archived: Archived
+    ) -> None:
         self.pasts = pasts
+        self.archived = archived
         self._me = me
         self._log = log
         self._floors = floors
@@ -118,6 +141,7 @@ class Subscriptions:
         self._selection: Selection[int] = Selection()
         self._ready: OrderedDict[int, None] = OrderedDict()  # subscriptions that may have something to read, in turn
         self._turn = Turn()
+        self._asked: list[Effect] = []  # of archive tables, in this step
         # What was read in this step: who stands where others stand gets the same objects.
         self._shared: dict[tuple[StreamKey, int, int], list[Delivered]] = {}
         self._portions: dict[tuple[StreamKey, int], Portion | None] = {}  # made of it; None: it is not that simple
@@ -151,13 +175,35 @@ class Subscriptions:
         """Without a group. ``pump`` says where it begins, some streams at a time, or that it cannot."""
         subscription = self.add(request, beginnings)
         subscription.is_opening = True
+        if subscription.history is not None and beginnings.looks_back:
+            subscription.history.is_looking = True
+            return [LookHistory(subscription.id, subscription.pattern, beginnings.looks_since_us)]
         self._ready[subscription.id] = None
+        return []
+
+    def history_found(self, found: HistoryFound) -> list[Effect]:
+        """Where its streams begin in archive tables. Who names all its places can do without, others cannot."""
+        subscription = self._all.get(found.subscription)
+        if subscription is None or subscription.history is None or not subscription.history.is_looking:
+            return []
+        if found.error is not None and not isinstance(subscription.beginnings.start, FromPositions):
+            return self._end(subscription, found.error)
+        subscription.history.failure = found.error
+        wanted = [each for each in found.places if selects(subscription.pattern, each.stream.topic)]
+        subscription.history.found(wanted, found.more)
+        if not subscription.history.is_looking:
+            self._ready[subscription.id] = None
         return []
 
     def _open_some(self, subscription: Subscription, turn: Turn) -> list[Effect]:
         """The next streams that it selects. Some may be new since, and have their places already."""
         pattern, looked_max = subscription.pattern, max(int(turn.streams_left), 1)
-        if not subscription.beginnings.read_some(POSITIONS_AT_ONCE, self._log):
+        history = subscription.history
+        if history is not None and history.unseen is not None:
+            return self._open_archived(subscription, history, turn)
+        if not subscription.beginnings.read_some(
+            POSITIONS_AT_ONCE, self._log, () if history is None else history.places
+        ):
             turn.streams_left = 0
             return []
         found, last = self._log.streams_after(pattern, subscription.looked, looked_max)
@@ -168,10 +214,42 @@ class Subscriptions:
             if not selects(pattern, info.stream.topic) or subscription.reads(key):
                 continue
             place = subscription.beginnings.at_opening(info, live=self.is_live(info, subscription.id))
+            place = self._in_history(subscription, info, place)
             subscription.position(key, place)
             if isinstance(place, int):
                 begun[key] = place
         subscription.looked, subscription.is_opening = last, last is not None
+        if last is None and history is not None and history.places:
+            subscription.is_opening = True
+            history.unseen = iter(list(history.places.values()))
+        return [Opened(subscription.id, positions_of(begun), more=subscription.is_opening)]
+
+    def _in_history(self, subscription: Subscription, info: StreamInfo, place: int | Search) -> int | Search:
+        """The same place, or an earlier one in the archive table. What the mesh has of a copy that begins in the middle
+        comes before that: the table is for what no log has."""
+        key, history = (info.stream, info.epoch), subscription.history
+        if history is None or info.start == 0 or not subscription.beginnings.looks_back:
+            return place
+        if subscription.beginnings.named_at(key) is not None or not self.archived(info.stream.topic):
+            return place
+        begin = history.begin_of(key)
+        if begin is None:
+            return place
+        return replace(place, archived=begin) if isinstance(place, Search) else min(place, begin)
+
+    def _open_archived(self, subscription: Subscription, history: HistoryCursor, turn: Turn) -> list[Effect]:
+        """The next streams that only the archive table has."""
+        found = history.next_unseen(max(int(turn.streams_left), 1))
+        turn.streams_left -= len(found)
+        begun: dict[StreamKey, int] = {}
+        for each in found:
+            key = (each.stream, each.epoch)
+            named = subscription.beginnings.named_at(key)
+            begin = each.begin if named is None else named
+            if begin is not None and self._log.find(*key) is None and not subscription.reads(key):
+                subscription.position(key, begin)
+                begun[key] = begin
+        subscription.is_opening = history.unseen is not None
         return [Opened(subscription.id, positions_of(begun), more=subscription.is_opening)]
 
     def add(self, request: Subscribe, beginnings: Beginnings) -> Subscription:
@@ -185,6 +263,7 @@ class Subscriptions:
             request.credit_bytes,
             beginnings,
             request.holder,
+            history=HistoryCursor() if request.with_history else None,
         )
         self._all[subscription.id] = subscription
         self._selection.add(subscription.pattern, subscription.id)
@@ -220,6 +299,8 @@ class Subscriptions:
         effects: list[Effect] = []
         for number in self._selection.match(info.stream.topic):
             subscription = self._all[number]
+            if subscription.history is not None and subscription.history.is_looking:
+                continue  # it is looked at when the subscription is opened
             if not subscription.group and not subscription.reads(key):  # it may have been opened after the sync
                 try:
                     subscription.position(key, subscription.beginnings.later(info))
@@ -298,7 +379,8 @@ class Subscriptions:
         self._shared.clear()
         self._portions.clear()
         self._portion = None
-        return effects
+        asked, self._asked = self._asked, []
+        return [*effects, *asked] if asked else effects
 
     # The usual case, in short: many stand at the same place of one stream, and all of the rest is for each of them.
 
@@ -309,8 +391,8 @@ class Subscriptions:
             return None
         (key,) = behind
         first = subscription.cursors.get(key)
-        if first is None:
-            return None  # it is looked for
+        if first is None or (subscription.history is not None and subscription.history.is_looking):
+            return None  # where it begins is looked for
         portion = self._portion
         if portion is None or portion.first != first or portion.key is not key:
             place = (key, first)
@@ -322,6 +404,8 @@ class Subscriptions:
         return portion
 
     def _read_portion(self, key: StreamKey, first: int) -> Portion | None:
+        if self._log.find(*key) is None:
+            return None  # only an archive table has it
         info = self._log.info(*key)
         if not info.start <= first < info.end:
             return None
@@ -350,7 +434,7 @@ class Subscriptions:
         opened: list[Effect] = []
         size = 0
         holder = subscription.holder
-        if not subscription.is_assigned:
+        if not subscription.is_assigned or (subscription.history is not None and subscription.history.is_looking):
             return []
         try:
             if subscription.is_opening and not holder.is_full:
@@ -387,6 +471,15 @@ class Subscriptions:
 
     def _read(self, subscription: Subscription, key: StreamKey, now_s: float) -> list[Delivered]:
         """The next batches of one stream. If there are more, it takes its place at the end of the line."""
+        try:
+            return self._read_on(subscription, key, now_s)
+        except PositionExpired:  # retention was quicker just now
+            if not self.reads_back(subscription, key):
+                raise
+            subscription.behind[key] = None
+            return []
+
+    def _read_on(self, subscription: Subscription, key: StreamKey, now_s: float) -> list[Delivered]:
         stream, epoch = key
         search = subscription.searches.get(key)
         if search is not None:
@@ -396,16 +489,20 @@ class Subscriptions:
             subscription.position(key, found)
             del subscription.behind[key]
         cursor = subscription.cursors[key]
+        history = self._history_of(subscription, key)
+        if history is not None and self._log.find(stream, epoch) is None:
+            return self._read_history(subscription, history, key, cursor, OFFSET_MAX)
         info = self._log.info(stream, epoch)
         durable = info.end
         if cursor < info.start and self.pasts.lacks(info, offset=cursor):
             return []
         if subscription.ration is not None:
-            return self._read_ration(subscription, subscription.ration, key, durable, now_s)
+            return self._read_ration(subscription, subscription.ration, key, info, now_s)
         if cursor >= durable:
             return []
-        bytes_max = min(LINK_READ_BYTES_MAX, max(subscription.credit_bytes, 1))
-        batches = self._read_shared(key, cursor, durable, bytes_max)
+        if cursor < info.start and history is not None:
+            return self._read_history(subscription, history, key, cursor, info.start)
+        batches = self._read_shared(key, cursor, durable, self._bytes_max(subscription))
         end = end_offset(batches[-1].data) if batches else durable  # compaction took all there was
         subscription.cursors[key] = end
         if end < durable:
@@ -425,17 +522,22 @@ class Subscriptions:
         subscription: Subscription,
         ration: Ration,
         key: StreamKey,
-        durable: int,
+        info: StreamInfo,
         now_s: float,
     ) -> list[Delivered]:
         """The next events that a member may have which acknowledges by hand: neither more nor others."""
-        run = ration.next_run(key, subscription.cursors[key], durable, now_s)
+        run = ration.next_run(key, subscription.cursors[key], info.end, now_s)
         if isinstance(run, Nothing):
             if run is Nothing.LATER:
                 subscription.held_back[key] = None
             return []
-        bytes_max = min(LINK_READ_BYTES_MAX, max(subscription.credit_bytes, 1))
-        stored = self._log.read(*key, run.first, run.end, bytes_max)
+        history = self._history_of(subscription, key)
+        if run.first < info.start and history is not None:
+            stored = self._archived(subscription, history, key, run.first, min(run.end, info.start))
+            if not stored:
+                return []
+        else:
+            stored = self._log.read(*key, run.first, run.end, self._bytes_max(subscription))
         place = run.first
         delivered: list[Delivered] = []
         for data in stored:
@@ -452,6 +554,59 @@ class Subscriptions:
             ration.gone(key, place, run.end, now_s)
         subscription.behind[key] = None
         return delivered
+
+    # --- archive tables ------------------------------------------------------------------------------------------
+
+    def _history_of(self, subscription: Subscription, key: StreamKey) -> HistoryCursor | None:
+        return subscription.history if subscription.history is not None and self.archived(key[0].topic) else None
+
+    def reads_back(self, subscription: Subscription, key: StreamKey) -> bool:
+        """Whether what the log has no longer is read elsewhere."""
+        return self._history_of(subscription, key) is not None
+
+    def _read_history(
+        self, subscription: Subscription, history: HistoryCursor, key: StreamKey, cursor: int, end: int
+    ) -> list[Delivered]:
+        """The next batches out of the table; none as long as they are not here."""
+        stored = self._archived(subscription, history, key, cursor, end)
+        if not stored:
+            return []
+        subscription.cursors[key] = end_offset(stored[-1])
+        subscription.behind[key] = None
+        return [Delivered(*key, data, cursor) for data in stored]
+
+    def _archived(
+        self, subscription: Subscription, history: HistoryCursor, key: StreamKey, first: int, end: int
+    ) -> list[bytes]:
+        """What has come; if there is nothing yet, it is asked for, and the stream is behind again when it comes."""
+        stored = history.take(key, first)
+        if not stored and history.asks(key, first):
+            self._asked.append(ReadHistory(subscription.id, *key, first, end, self._bytes_max(subscription)))
+        subscription.behind.update(history.take_waiting())
+        return stored
+
+    def history_read(self, read: HistoryRead, now_s: float) -> list[Effect]:
+        """A piece of a table has come, or the reason why not."""
+        subscription, key = self._all.get(read.subscription), (read.stream, read.epoch)
+        if subscription is None or subscription.history is None or not subscription.history.came(read):
+            return []
+        if key not in subscription.cursors:
+            subscription.history.drop(key)
+        elif read.error is not None:
+            return self._end(subscription, read.error)
+        elif read.batches:
+            subscription.behind[key] = None
+        elif read.goes_on is not None:
+            if subscription.ration is not None:
+                subscription.ration.gone(key, read.first, read.goes_on, now_s)
+            subscription.cursors[key] = max(subscription.cursors[key], read.goes_on)
+            subscription.behind[key] = None
+        subscription.behind.update(subscription.history.take_waiting())
+        self._ready[subscription.id] = None
+        return []
+
+    def _bytes_max(self, subscription: Subscription) -> int:
+        return min(LINK_READ_BYTES_MAX, max(subscription.credit_bytes, 1))
 
     def _delivered(self, key: StreamKey, data: bytes, cursor: int) -> Delivered:
         stream, epoch = key

@@ -22,8 +22,6 @@ from weft.lake.frames import (
     Lost,
     Piece,
     Places,
-    Reach,
-    Reached,
     Read,
     Reply,
     Request,
@@ -64,13 +62,6 @@ class TableProcess:
             return reply
         raise self._unexpected(reply)
 
-    async def reach(self, request: Callable[[int], Reach]) -> list[int]:
-        """TableAway."""
-        reply = await self._one(request)
-        if isinstance(reply, Reached):
-            return reply.ends
-        raise self._unexpected(reply)
-
     async def look(self, request: Callable[[int], Look]) -> Places:
         """TableAway."""
         reply = await self._one(request)
@@ -103,7 +94,7 @@ class TableProcess:
         process, number = self._process, next(self._numbers)
         assert process is not None and process.stdin is not None, "it has just been started"
         request = make(number)
-        patience_s = ANSWER_S_MAX + (0.0 if isinstance(request, Reach) else request.wait_s)
+        patience_s = ANSWER_S_MAX + request.wait_s
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._replies[number] = answer
         try:
@@ -113,6 +104,8 @@ class TableProcess:
                 reply = await answer
         except TimeoutError:
             self._kill()
+            if self._reading is not None:  # so that the next who asks finds another one
+                await asyncio.wait({self._reading}, timeout=END_S)
             raise TableAway("the archive table takes too long to read", waited_s=patience_s) from None
         except OSError:
             raise TableAway(DIED) from None

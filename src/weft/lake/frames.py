@@ -50,11 +50,12 @@ class Begin(msgspec.Struct, frozen=True, tag=True):
 
 class Look(msgspec.Struct, frozen=True, tag=True):
     """What the table has of some of the streams that match, those that come ``after`` one; the first of them by a
-    listing that is new. With ``since_us``, also where the first event at or after that time is."""
+    listing that is at most so old. With ``since_us``, also where the first event at or after that time is."""
 
     number: int
     pattern: str
     wait_s: float
+    age_s_max: float = 0.0
     since_us: int | None = None
     after: StreamName | None = None
 
@@ -71,14 +72,7 @@ class Read(msgspec.Struct, frozen=True, tag=True):
     wait_s: float
 
 
-class Reach(msgspec.Struct, frozen=True, tag=True):
-    """How far the table has these streams without a gap, from these offsets on, as far as is known now."""
-
-    number: int
-    places: list[tuple[StreamName, int, bool]]  # the last: with gaps
-
-
-Request: TypeAlias = Look | Read | Reach
+Request: TypeAlias = Look | Read
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------
@@ -96,12 +90,21 @@ class State(msgspec.Struct, frozen=True, tag=True):
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
-    """What the table has of a stream. ``at``: where the first event since the time is that was asked for."""
+    """What the table has of a stream: ``runs`` of offsets, first and end of each in turn, and since when. ``at``: where
+    the first event since the time is that was asked for."""
 
     stream: StreamName
-    first: int
-    end: int
+    runs: list[int]
+    first_us: int
     at: int | None = None
+
+    @property
+    def first(self) -> int:
+        return self.runs[0]
+
+    @property
+    def end(self) -> int:
+        return self.runs[-1]
 
 
 class Places(msgspec.Struct, frozen=True, tag=True):
@@ -136,11 +139,6 @@ class Lost(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-class Reached(msgspec.Struct, frozen=True, tag=True):
-    number: int
-    ends: list[int]
-
-
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """The table cannot be asked just now, and why."""
 
@@ -148,7 +146,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-Reply: TypeAlias = Places | Piece | Lacks | Lost | Reached | Failed
+Reply: TypeAlias = Places | Piece | Lacks | Lost | Failed
 Said: TypeAlias = Reply | State
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

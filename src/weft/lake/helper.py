@@ -33,10 +33,7 @@ from weft.lake.frames import (
     Piece,
     Place,
     Places,
-    Reach,
-    Reached,
     Read,
-    Reply,
     Request,
     Said,
     State,
@@ -51,6 +48,7 @@ from weft.model import Pattern
 
 LISTING_S_MIN: Final = 0.1  # between the beginnings of two listings: who asks in between waits for the next
 PLACES_AT_ONCE: Final = 500  # in one frame: a millisecond for whoever reads it
+RUNS_MAX: Final = 2 * 4096  # of a stream, first and end of each: with more holes, whoever reads is told of each
 DAMAGE_SHOWN: Final = 3  # files that cannot be read, named in an answer
 READ_AT_ONCE: Final = 1 << 16
 NICENESS: Final = 10  # the node comes first
@@ -91,7 +89,7 @@ class TableReader:
         self._index = Index(Path(begin.index), f"{table.format} {table.path} {table.catalog} {table.identifier}")
         self._files: EventFiles | None = None
         self._history: History | None = None
-        self._asked: deque[Look | Read | Reach] = deque()
+        self._asked: deque[Look | Read] = deque()
         self._waiting: list[Waiting] = []
         self._listed: Future[list[DataFile]] | None = None  # under way
         self._listing_begun_s = float("-inf")
@@ -128,8 +126,6 @@ class TableReader:
     def _answer(self, request: Request) -> None:
         now_s = self._now_s()
         match request:
-            case Reach():
-                self._say(self._reached(request))
             case Look():
                 self._look(Waiting(request, now_s, now_s + request.wait_s))
             case Read():
@@ -147,16 +143,13 @@ class TableReader:
     def _look(self, waiting: Waiting) -> None:
         request, history = waiting.request, self._history
         assert isinstance(request, Look), "looks only"
-        if history is None or (request.after is None and self._adopted_s < waiting.asked_s):
+        if history is None or (request.after is None and self._adopted_s < waiting.asked_s - request.age_s_max):
             self._waiting.append(waiting)
             return
         after = None if request.after is None else request.after.key
         try:
             extents, last = history.extents(Pattern(request.pattern), after, PLACES_AT_ONCE)
-            places = [
-                Place(StreamName.of(each.key), each.first, each.end, _at(history, each, request.since_us))
-                for each in extents
-            ]
+            places = [_place(history, each, request.since_us) for each in extents]
         except TableError as error:
             self._say(Failed(request.number, _short(error)))
             return
@@ -188,12 +181,6 @@ class TableReader:
             case Lacking(following):
                 if self._is_new(waiting):  # else it may have come since the table was listed
                     self._say(Lacks(request.number, following, self._damage()))
-
-    def _reached(self, request: Reach) -> Reply:
-        if self._history is None:
-            return Failed(request.number, self._problem or "the table has not been listed yet")
-        ends = [self._history.reach(name.key, first, with_gaps=with_gaps) for name, first, with_gaps in request.places]
-        return Reached(request.number, ends)
 
     def _give_up(self) -> None:
         now_s = self._now_s()
@@ -305,6 +292,11 @@ class TableReader:
             self._say(state)
 
 
+def _place(history: History, extent: Extent, since_us: int | None) -> Place:
+    runs = history.runs(extent.key, RUNS_MAX) or [extent.first, extent.end]
+    return Place(StreamName.of(extent.key), runs, extent.first_us, _at(history, extent, since_us))
+
+
 def _at(history: History, extent: Extent, since_us: int | None) -> int | None:
     """Where the first event since a time is."""
     if since_us is None or extent.last_us < since_us:
@@ -332,7 +324,7 @@ def serve(requests: int, replies: BinaryIO, now_s: Callable[[], float] = time.mo
         replies.flush()
 
     reader: TableReader | None = None
-    frames = FrameReader(Begin | Look | Read | Reach)
+    frames = FrameReader(Begin | Look | Read)
     is_busy = False
     while True:
         due_s = None if reader is None else reader.due_s()

@@ -15,7 +15,7 @@ import pyarrow as pa
 from weft.lake.event_files import EventFiles, FileDamaged, Part
 from weft.lake.events import BadEvent, RowsDiffer, batches_of, without_repeats
 from weft.lake.index import Index, Located, Page
-from weft.lake.spans import Numbers, Span, StreamKey, following, reach
+from weft.lake.spans import Numbers, Span, StreamKey, following, stretches
 from weft.limits import OFFSET_MAX
 from weft.model import Batch, Pattern
 
@@ -56,13 +56,14 @@ class History:
         """What the table has of the streams that match, some at a time (``Index.extents``)."""
         return self._index.extents(pattern, after, look_max)
 
-    def reach(self, key: StreamKey, first: int, *, with_gaps: bool = False) -> int:
-        """How far the table has a stream from ``first`` on. ``with_gaps``: offsets that are in no file do not count,
-        because the stream is compacted."""
-        if with_gaps:
-            extent = self._index.extent(key)
-            return first if extent is None else max(extent.end, first)
-        return reach(self._spans(key, first), first)
+    def runs(self, key: StreamKey, count_max: int) -> list[int]:
+        """First and end, in turn, of all stretches that the table has of a stream; none if that is too many numbers."""
+        found: list[int] = []
+        for each in stretches(self._spans(key, 0)):
+            found += each
+            if len(found) > count_max:
+                return []
+        return found
 
     def read(self, key: StreamKey, first: int, end: int, bytes_max: int, *, with_gaps: bool = False) -> Answer:
         """Events from ``first`` up to, not including, ``end``: about so many bytes, and at least one.

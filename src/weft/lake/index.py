@@ -18,14 +18,14 @@ from weft.limits import OFFSET_MAX
 from weft.model import Epoch, NodeId, Pattern, Stream, Topic, matches
 from weft.model.topic import ONE, REST
 
-VERSION: Final = "1"
+VERSION: Final = "2"
 IN_MEMORY: Final = ":memory:"
 SCHEMA: Final = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE files (id INTEGER PRIMARY KEY, path TEXT UNIQUE, live INTEGER, damage TEXT);
 CREATE TABLE streams (
     id INTEGER PRIMARY KEY, topic TEXT, origin TEXT, partition INTEGER, epoch INTEGER,
-    width INTEGER, first INTEGER, end INTEGER, last_us INTEGER,
+    width INTEGER, first INTEGER, end INTEGER, first_us INTEGER, last_us INTEGER,
     UNIQUE (topic, origin, partition, epoch)
 );
 CREATE TABLE spans (
@@ -47,6 +47,7 @@ class Extent(NamedTuple):
     epoch: Epoch
     first: int
     end: int
+    first_us: int
     last_us: int
 
     @property
@@ -116,8 +117,8 @@ class Index:
             self._db.executemany("DELETE FROM spans WHERE file = ?", [(number,) for _, number in gone])
             self._db.executemany("DELETE FROM files WHERE id = ?", [(number,) for _, number in gone])
             self._db.executemany(
-                "UPDATE streams SET (width, first, end, last_us) = (SELECT max(end - first), min(first), max(end), "
-                "max(last_us) FROM spans WHERE stream = streams.id) WHERE id = ?",
+                "UPDATE streams SET (width, first, end, first_us, last_us) = (SELECT max(end - first), min(first), "
+                "max(end), min(first_us), max(last_us) FROM spans WHERE stream = streams.id) WHERE id = ?",
                 [(stream,) for stream in changed],
             )
         return {path for path, _ in gone}
@@ -138,27 +139,18 @@ class Index:
         least = _fixed_part(pattern)
         place = ("", "", 0, 0) if after is None else (after[0].topic, after[0].origin, after[0].partition, after[1])
         query = (
-            "SELECT topic, origin, partition, epoch, first, end, last_us FROM streams "
+            "SELECT topic, origin, partition, epoch, first, end, first_us, last_us FROM streams "
             "WHERE first IS NOT NULL AND topic >= ? AND topic <= ? "
             "AND (topic, origin, partition, epoch) > (?, ?, ?, ?) "
             "ORDER BY topic, origin, partition, epoch LIMIT ?"
         )
         rows = self._db.execute(query, (least, f"{least}\U0010ffff", *place, look_max)).fetchall()
         looked = [
-            Extent(Stream(Topic(topic), NodeId(origin), partition), Epoch(epoch), first, end, last_us)
-            for topic, origin, partition, epoch, first, end, last_us in rows
+            Extent(Stream(Topic(topic), NodeId(origin), partition), Epoch(epoch), first, end, first_us, last_us)
+            for topic, origin, partition, epoch, first, end, first_us, last_us in rows
         ]
         found = [each for each in looked if matches(pattern, each.stream.topic)]
         return Page(found, looked[-1].key if len(looked) == look_max else None)
-
-    def extent(self, key: StreamKey) -> Extent | None:
-        stream, epoch = key
-        found = self._db.execute(
-            "SELECT first, end, last_us FROM streams "
-            "WHERE topic = ? AND origin = ? AND partition = ? AND epoch = ? AND first IS NOT NULL",
-            (stream.topic, stream.origin, stream.partition, epoch),
-        ).fetchone()
-        return None if found is None else Extent(stream, epoch, *found)
 
     def spans(self, key: StreamKey, first: int, end: int = OFFSET_MAX) -> Iterator[Located]:
         """Those that may have offsets in this range, in the order of their first ones."""

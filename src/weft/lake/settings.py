@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from weft.configuration import Section
 from weft.lake.access import Credentials, StoreAccess, StoreSection
 from weft.lake.address import Address, StoreKind, TableError, parse_address
-from weft.lake.store import Store, open_store
 from weft.limits import KIB, MIB
+
+if TYPE_CHECKING:  # loads Arrow, which a node without tables does not need
+    from weft.lake.store import Store
 
 LAKE_FILE_BYTES: Final = 256 * MIB  # large enough that a table of a terabyte has 4,000 files, and one task reads it
 LAKE_FILE_BYTES_MIN: Final = 64 * KIB  # for tests; anything near it is what compaction is there against
@@ -73,6 +75,8 @@ class TableSettings:
 
     def store(self) -> Store:
         """The table's files."""
+        from weft.lake.store import open_store
+
         return open_store(self.address, self.access)
 
     def credentials(self) -> Credentials:
@@ -98,8 +102,8 @@ class TableSettings:
         return {name: value for name, value in named.items() if value}
 
 
-class TableSection(Section):
-    """A table in a pipeline's configuration."""
+class TablePlace(Section):
+    """Which table, and where it is."""
 
     path: str | None = Field(
         default=None,
@@ -110,12 +114,6 @@ class TableSection(Section):
         description="Iceberg: `catalog.namespace.table`, instead of a path, and of `catalog` and `identifier`.",
     )
     format: TableFormat = Field(default=TableFormat.DELTA, description="`delta`, `iceberg` or `parquet`.")
-    file_bytes: Annotated[int, BeforeValidator(_size)] = Field(
-        default=LAKE_FILE_BYTES,
-        ge=LAKE_FILE_BYTES_MIN,
-        le=LAKE_FILE_BYTES_MAX,
-        description='How large files are to be: a number of bytes, or "128MiB".',
-    )
     catalog: str | None = Field(
         default=None, description="Iceberg: a catalog of `.pyiceberg.yaml`; unset: SQLite beside the table."
     )
@@ -152,13 +150,8 @@ class TableSection(Section):
             raise ValueError(NAMES_ARE_ICEBERG)
         return self
 
-    @classmethod
-    def is_input(cls) -> bool:
-        """Whether the table is read, so that it has to be there."""
-        return False
-
     def settings(self, partition_by: tuple[str, ...] = (), sort_by: tuple[str, ...] = ()) -> TableSettings:
-        """The table as a pipeline lays it out."""
+        """As a value that travels; how it is laid out is for those who write it."""
         found = None if self.name is None else TABLE_NAME.fullmatch(self.name)
         catalog, identifier = (self.catalog, self.identifier) if found is None else found.group("catalog", "identifier")
         return TableSettings(
@@ -166,8 +159,27 @@ class TableSection(Section):
             format=self.format if catalog is None else TableFormat.ICEBERG,
             partition_by=partition_by,
             sort_by=sort_by,
-            file_bytes=self.file_bytes,
             catalog=catalog,
             identifier=identifier,
             access=self.store.access(),
         )
+
+
+class TableSection(TablePlace):
+    """A table in a pipeline's configuration."""
+
+    file_bytes: Annotated[int, BeforeValidator(_size)] = Field(
+        default=LAKE_FILE_BYTES,
+        ge=LAKE_FILE_BYTES_MIN,
+        le=LAKE_FILE_BYTES_MAX,
+        description='How large files are to be: a number of bytes, or "128MiB".',
+    )
+
+    @classmethod
+    def is_input(cls) -> bool:
+        """Whether the table is read, so that it has to be there."""
+        return False
+
+    def settings(self, partition_by: tuple[str, ...] = (), sort_by: tuple[str, ...] = ()) -> TableSettings:
+        """The table as a pipeline lays it out."""
+        return replace(super().settings(partition_by, sort_by), file_bytes=self.file_bytes)

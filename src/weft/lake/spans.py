@@ -180,16 +180,6 @@ def stretches(spans: Iterable[Span]) -> Iterator[Stretch]:
             yield Stretch(first, end)
 
 
-def reach(spans: Iterable[Span], first: int) -> int:
-    """How far offsets follow each other from ``first`` on; ``first`` itself if it is not there."""
-    for stretch in stretches(spans):
-        if stretch.first > first:
-            break
-        if stretch.end > first:
-            return stretch.end
-    return first
-
-
 def following(spans: Iterable[Span], first: int) -> int | None:
     """The first offset from ``first`` on that is there; None: there is none."""
     return next((max(each.first, first) for each in stretches(spans) if each.end > first), None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import count
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weft.core.groups import Groups
 from weft.core.messages import (
@@ -24,11 +24,13 @@ from weft.core.messages import (
     Handled,
     HeldUp,
     Input,
+    LookHistory,
     MoveGroup,
     Opened,
     Publish,
     PublishAll,
     PublishAsOne,
+    ReadHistory,
     Receipted,
     Receipts,
     Refused,
@@ -63,6 +65,9 @@ from weft.port.schemas import EventChecks, NoChecks
 from weft.port.ways import Way
 from weft.wire.mesh.mesh_pb2 import ErrorCode
 
+if TYPE_CHECKING:
+    from weft.node.history import NodeHistory
+
 US_PER_S: Final = 1_000_000
 ARROW: Final = "weft.model.batch_arrow"
 PUBLISHED_AT_ONCE: Final = 256  # batches in one step, each perhaps of a new topic: some milliseconds
@@ -71,7 +76,19 @@ MOVED_AT_ONCE: Final = 1_000  # positions of a group, in one step: some millisec
 LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up; beyond them a log needs more than that
 
 
-ClientEffect = Receipts | Refused | GroupMoved | Opened | Deliver | HeldUp | Assigned | Withdrawn | Ended
+ClientEffect = (
+    Receipts
+    | Refused
+    | GroupMoved
+    | Opened
+    | Deliver
+    | HeldUp
+    | LookHistory
+    | ReadHistory
+    | Assigned
+    | Withdrawn
+    | Ended
+)
 
 
 class _Delivering(NamedTuple):
@@ -107,9 +124,11 @@ class Clients:
         hops: Hops,
         replication: Replication,
         tracing: NodeTracing | None = None,
+        history: NodeHistory | None = None,
     ) -> None:
         self.node_id = node_id
         self.log = log
+        self.history = history
         self.groups = groups
         self.limits = limits
         self.addresses = addresses
@@ -256,6 +275,7 @@ class Clients:
         *,
         window: int = 0,
         policy: GroupPolicy | None = None,
+        with_history: bool = False,
     ) -> int:
         self.admit()
         if len(self._subscribers) >= self.limits.subscriptions_max:
@@ -263,7 +283,10 @@ class Clients:
         number = next(self._numbers)
         self._subscribers[number] = subscriber
         self._holdings[number] = holding
-        self._feed(Subscribe(number, pattern, start, credit_bytes, group, member, holding, owner, window, policy))
+        reads_back = with_history and self.history is not None
+        self._feed(
+            Subscribe(number, pattern, start, credit_bytes, group, member, holding, owner, window, policy, reads_back)
+        )
         return number
 
     def tell(self, event: AddCredit | Handled | Settled) -> None:
@@ -357,6 +380,12 @@ class Clients:
             case HeldUp(subscription):
                 if subscription in self._holdings:
                     self._holdings[subscription].when_room(partial(self._feed, AddCredit(subscription, 0)))
+            case LookHistory():
+                assert self.history is not None, "nobody asks for tables otherwise"
+                self.history.look(effect)
+            case ReadHistory():
+                assert self.history is not None, "likewise"
+                self.history.read_for(effect)
             case Assigned(subscription, generation, positions):
                 if subscription in self._subscribers:
                     self._subscribers[subscription].assigned(generation, positions)
@@ -409,11 +438,12 @@ def _move(number: int, group: str, positions: tuple[Position, ...]) -> MoveGroup
 def _load_arrow_soon() -> None:
     """In a thread, unless it is there, so that the first large batch need not wait for it on the loop."""
     if ARROW not in sys.modules:
-        threading.Thread(target=_load_arrow, name="weft-load-arrow", daemon=True).start()
+        threading.Thread(target=load_arrow, name="weft-load-arrow", daemon=True).start()
 
 
-def _load_arrow() -> None:
-    """And all that it loads when it makes its first array of keys."""
+def load_arrow() -> None:
+    """And all that it loads when it makes its first array of keys. Not in two threads at once: Arrow looks for pandas
+    then, and who comes second does not wait for that."""
     import_module(ARROW)
     count = FEW_MAX + 1
     Batch.from_columns([b"x"] * count, 0, [b"k"] * count)

@@ -180,6 +180,21 @@ class SchemaFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryFigures:
+    """Of one archive table that is read where the log ends."""
+
+    table: str
+    is_up: bool = False  # it was listed, and could be asked the last time
+    files: int = 0
+    files_unread: int = 0  # new ones that are still being looked into
+    files_damaged: int = 0
+    reads: int = 0
+    failures: int = 0  # of who asked
+    events: int = 0  # read from it
+    size_bytes: int = 0  # of them
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFigures:
     """What a node can tell when it is asked, without having counted."""
 
@@ -207,6 +222,7 @@ class NodeFigures:
     later: LaterFigures | None = None
     schedules: ScheduleFigures | None = None
     schemas: Sequence[SchemaFigures] = ()
+    history: Sequence[HistoryFigures] = ()
     exmp: RequestFigures | None = None  # None: nobody is served over EXMP
     certificate_expires_s: float | None = None  # None: there is none
     certificate_renewals: int = 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry.trace import Tracer
 from structlog.stdlib import BoundLogger
@@ -50,6 +50,9 @@ from weft.transport.peers.signed_states import StateNotary
 from weft.wire.mesh.features import Feature, Hello
 from weft.wire.mesh.lives import Life
 
+if TYPE_CHECKING:
+    from weft.node.history import NodeHistory
+
 CLIENT_ADDRESSES_MAX: Final = 32  # told to a client: enough to find a living one, of a mesh of any size
 
 
@@ -84,6 +87,7 @@ class Outside:
     keys: KeyPeers | None = None  # None: without certificates there are no API keys
     tracer: Tracer | None = None  # None: no spans are made
     may_publish: MayPublish = anybody_may  # whether the owner of a schedule still has the right
+    history: NodeHistory | None = None  # None: there are no archive tables
 
 
 class Machinery:
@@ -129,7 +133,10 @@ class Machinery:
             self.hops,
             self.broker.replication,
             self.tracing,
+            outside.history,
         )
+        if outside.history is not None:
+            outside.history.feed = self._feed
         self.twins = TwinWatch(self.node_id, outside.life, outside.now_s, logger, failed)
         self.kv = KeyValues(
             self.clients,

@@ -26,6 +26,7 @@ from weft.node.figures import (
     CallFigures,
     GroupFigures,
     Histogram,
+    HistoryFigures,
     KvFigures,
     LaterFigures,
     NodeFigures,
@@ -284,6 +285,34 @@ LATER_LATE: Final = Definition(
     "weft_later_late_total", Kind.COUNTER, "Of those, the ones that were delivered more than a second late."
 )
 LATER_CANCELLED: Final = Definition("weft_later_cancelled_total", Kind.COUNTER, "Events that were cancelled in time.")
+
+
+def _of_table(name: str, kind: Kind, text: str) -> Definition:
+    return Definition(name, kind, text, ("table",))
+
+
+HISTORY_UP: Final = _of_table(
+    "weft_history_up",
+    Kind.GAUGE,
+    "1 while the archive table can be asked, else 0: what the log has cut cannot be read.",
+)
+HISTORY_FILES: Final = _of_table("weft_history_files", Kind.GAUGE, "Files of the archive table that are in the index.")
+HISTORY_UNREAD: Final = _of_table(
+    "weft_history_unread_files", Kind.GAUGE, "New files of the archive table that are still being looked into."
+)
+HISTORY_DAMAGED: Final = _of_table(
+    "weft_history_damaged_files", Kind.GAUGE, "Files of the archive table that cannot be read."
+)
+HISTORY_READS: Final = _of_table(
+    "weft_history_reads_total", Kind.COUNTER, "Reads of the archive table for clients that got an answer."
+)
+HISTORY_FAILURES: Final = _of_table(
+    "weft_history_failures_total", Kind.COUNTER, "Clients that were told that the archive table cannot be asked."
+)
+HISTORY_EVENTS: Final = _of_table(
+    "weft_history_events_total", Kind.COUNTER, "Events that clients read from the archive table."
+)
+HISTORY_BYTES: Final = _of_table("weft_history_bytes_total", Kind.COUNTER, "Bytes of these events.")
 SCHEMA_CHECKED: Final = Definition(
     "weft_schema_checked_events_total",
     Kind.COUNTER,
@@ -413,6 +442,7 @@ class Metrics(Collector):
         schemas = bounded_schemas(figures.schemas)
         yield _family(SCHEMA_CHECKED, [((each.pattern,), each.checked) for each in schemas])
         yield _family(SCHEMA_FAULTS, [((each.pattern,), each.faults) for each in schemas])
+        yield from _of_history(figures.history)
         if figures.exmp is not None:
             yield from _of_exmp(figures.exmp)
         if figures.calls is not None:
@@ -618,6 +648,19 @@ def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:
 
 def _single(definition: Definition, value: float) -> Metric:
     return _family(definition, [((), value)])
+
+
+def _of_history(tables: Iterable[HistoryFigures]) -> Iterator[Metric]:
+    """There are few tables: each has a process."""
+    found = [((each.table,), each) for each in tables]
+    yield _family(HISTORY_UP, [(labels, float(each.is_up)) for labels, each in found])
+    yield _family(HISTORY_FILES, [(labels, each.files) for labels, each in found])
+    yield _family(HISTORY_UNREAD, [(labels, each.files_unread) for labels, each in found])
+    yield _family(HISTORY_DAMAGED, [(labels, each.files_damaged) for labels, each in found])
+    yield _family(HISTORY_READS, [(labels, each.reads) for labels, each in found])
+    yield _family(HISTORY_FAILURES, [(labels, each.failures) for labels, each in found])
+    yield _family(HISTORY_EVENTS, [(labels, each.events) for labels, each in found])
+    yield _family(HISTORY_BYTES, [(labels, each.size_bytes) for labels, each in found])
 
 
 def _family(definition: Definition, samples: Iterable[Sample]) -> Metric:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
 
@@ -27,7 +27,7 @@ from weft.membership import Members, NodeState
 from weft.model import NodeId, Topic
 from weft.node.admin_http import AdminServer
 from weft.node.answers import NodeAnswers
-from weft.node.clients import Clients
+from weft.node.clients import Clients, load_arrow
 from weft.node.config import NodeConfig
 from weft.node.console import admin_options, console_parts, console_url, figures_of, make_console
 from weft.node.disk_watch import DiskWatch
@@ -62,6 +62,9 @@ from weft.transport.grpc.server import Handler, Server
 from weft.transport.peers.links import PeerLinks
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.lives import RUN_BYTES, Life
+
+if TYPE_CHECKING:
+    from weft.node.history import NodeHistory
 
 SWITCH_INTERVAL_S: Final = 0.0005  # the syncing thread gets the interpreter back sooner: receipts are quicker
 GOODBYE_S: Final = 1.0  # for the last messages of streams that are ending
@@ -102,6 +105,7 @@ class Node:
         self.gateways: tuple[Gateway, ...] = ()
         self._refusals: Refusals
         self._telemetry: Telemetry | None = None  # None: no spans are made
+        self._history: NodeHistory | None = None  # None: there are no archive tables
         self._console: Console
         self._entrances: Entrances
         self._metrics: Metrics
@@ -160,6 +164,7 @@ class Node:
         await self._open_log()
         handlers: dict[str, Handler] = {}
         server = self._make_server(handlers)
+        await self._start_history()
         self._make_machinery()
         access = self.protection.access
         keys = NodeKeyAnswers(self.node_id, self.protection.keys, self.clients.quotas, self.protection.look)
@@ -298,6 +303,18 @@ class Node:
         self.advertised = str(Address(told.host, told.port or port))
         return server
 
+    async def _start_history(self) -> None:
+        """Its processes end after all who may ask them."""
+        if not self.config.history:
+            return
+        await asyncio.to_thread(load_arrow)  # a node without tables may never need it
+        from weft.node.history import NodeHistory
+
+        tables = [section.reading(self.config.node.data) for section in self.config.history]
+        self._history = NodeHistory(tables, self._topics.compact, self._logger)
+        self._parts.push_async_callback(self._history.close)
+        self._history.start()
+
     def _make_machinery(self) -> None:
         config = self.config
         incarnation = next_incarnation(config.node.data, time.time_ns() // 1_000_000)
@@ -316,6 +333,7 @@ class Node:
                 self.protection.keys,
                 None if self._telemetry is None else self._telemetry.tracer,
                 self._may_publish,
+                self._history,
             ),
             self._storage,
             self._metrics,
@@ -459,6 +477,7 @@ class Node:
             later=self._machinery.later.figures(),
             schedules=self._machinery.schedules.figures(),
             schemas=self._machinery.schema_gate.figures(),
+            history=[] if self._history is None else self._history.figures(),
             exmp=None if exmp is None else exmp.request_figures(),
             certificate_expires_s=self.protection.expires_in_s(),
             certificate_renewals=self.protection.renewals,

@@ -10,7 +10,7 @@ from weft.core.settings import BrokerSettings, InterestSettings
 from weft.core.topics import DEAD, GROUPS, PLAIN_PREFIX, is_own
 from weft.limits import BATCH_BYTES_MAX, MATCHES_KEPT_MAX, MIB, OFFSET_MAX, STAGING_AGE_S
 from weft.log.retention import RetentionRule
-from weft.model import Pattern, Topic, parse_pattern
+from weft.model import Pattern, Topic, matches, parse_pattern
 from weft.model.key_value import KEY_VALUES
 from weft.model.later import LATER_PREFIX
 from weft.node.config import NodeConfig
@@ -60,6 +60,8 @@ class TopicSettings:
     def __init__(self, config: NodeConfig) -> None:
         self._settings_for = lru_cache(MATCHES_KEPT_MAX)(config.settings_for)
         self._states = frozenset(config.gateway.coaty.compacted)
+        patterns = [pattern for table in config.history for pattern in table.patterns]
+        self._archived = lru_cache(MATCHES_KEPT_MAX)(lambda topic: any(matches(each, topic) for each in patterns))
 
     def _of(self, topic: Topic) -> TopicSection | None:
         return None if is_own(topic) else self._settings_for(topic)
@@ -67,6 +69,10 @@ class TopicSettings:
     def copies(self, topic: Topic) -> int:
         settings = self._of(topic)
         return 1 if settings is None else settings.copies
+
+    def archived(self, topic: Topic) -> bool:
+        """Whether there is an archive table for it."""
+        return not is_own(topic) and self._archived(topic)
 
     def compact(self, topic: Topic) -> bool:
         settings = self._of(topic)
@@ -80,6 +86,7 @@ def broker_settings(config: NodeConfig, topics: TopicSettings) -> BrokerSettings
         copies_of=topics.copies,
         plain_patterns=config.legacy_peers,
         late_copies=config.link.late_copies,
+        archived=topics.archived,
         interest=InterestSettings(filter_bytes_max=config.link.interest_filter_bytes_max),
         groups=GroupSettings(
             release_timeout_s=config.groups.handover_timeout_s, expire_after_s=config.groups.expire_after_s

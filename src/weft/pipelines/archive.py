@@ -167,6 +167,7 @@ def start(spark: SparkSession, settings: ArchiveSettings) -> Sequence[StreamingQ
     ):
         options.pop("startingTimestamp", None)
         options["startingOffsets"] = known
+    options["history"] = "false"  # what is in an archive table is not archived again
     writer = read_ranges(spark, options).writeStream.foreachBatch(write)
     writer = writer.queryName(name).option("checkpointLocation", str(settings.run.checkpoint))
     return [writer.trigger(**settings.trigger_arguments()).start()]

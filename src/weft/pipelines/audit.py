@@ -145,7 +145,8 @@ def run(spark: SparkSession, settings: AuditSettings, run: JobRun) -> Outcome:
             "this is not a table of raw events", table=settings.table.path or settings.table.name, missing=unknown[0]
         )
     archived = table.where(selects(wanted.subscribe))
-    options = parse_options(settings.mesh.options() | {"subscribe": wanted.subscribe, "failOnDataLoss": "false"})
+    only_logs = {"failOnDataLoss": "false", "history": "false"}
+    options = parse_options(settings.mesh.options() | {"subscribe": wanted.subscribe, **only_logs})
     run.say("asking the nodes what they have")
     survey = ask_all(options)
     events = read_planned(spark, options, everything(survey.held))

@@ -19,6 +19,7 @@ from weft.log.errors import (
     UnknownStream,
 )
 from weft.model import BadBatch
+from weft.port.history import HistoryAway, HistoryDamaged
 from weft.schema.errors import IncompatibleSchema, SchemaBroken
 from weft.security import NotAllowed, Unauthenticated
 from weft.wire.mesh import mesh_pb2 as pb
@@ -94,6 +95,8 @@ CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
     (DiskFull, pb.ERROR_DISK_FULL),
     (EventsLost, pb.ERROR_CORRUPT),
     (StoreCorrupt, pb.ERROR_CORRUPT),
+    (HistoryAway, pb.ERROR_HISTORY_AWAY),
+    (HistoryDamaged, pb.ERROR_CORRUPT),
     (UsageError, pb.ERROR_BAD_REQUEST),
     (PeerError, pb.ERROR_BAD_REQUEST),
     (StorageError, pb.ERROR_SHUTTING_DOWN),  # a node whose log fails stops

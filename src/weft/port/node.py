@@ -15,6 +15,7 @@ from weft.membership import NodeState
 from weft.model import Batch, EventId, NodeId, Pattern, Position, Topic
 from weft.model.traces import SpanRef
 from weft.port.held import HeldBytes, Holding
+from weft.port.history import History
 from weft.port.quotas import Quotas
 from weft.port.schemas import EventChecks
 from weft.port.ways import Way
@@ -95,6 +96,10 @@ class MeshNode(Protocol):
     def quotas(self) -> Quotas: ...
 
     @property
+    def history(self) -> History | None:
+        """Archive tables that go on where the log ends; None: there are none."""
+
+    @property
     def checks(self) -> EventChecks:
         """Asked before anything is published, at every door."""
 
@@ -144,8 +149,10 @@ class MeshNode(Protocol):
         *,
         window: int = 0,
         policy: GroupPolicy | None = None,
+        with_history: bool = False,
     ) -> int:
         """The number of the subscription. Raise Busy or ShuttingDown as ``join`` does. ``owner``: whose member it is.
+        ``with_history``: it goes on in archive tables where the log ends.
 
         What is read for it is taken into ``holding``; the subscriber gives it back, and closes it at the end.
         """

@@ -6,15 +6,17 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from weft.core.errors import TopicReserved
+from weft.core.messages import StreamKey
 from weft.core.topics import is_own, selects
 from weft.limits import LOOK_STREAMS_AT_ONCE, OFFSET_MAX, PARTITIONS_MAX
 from weft.log import Log, StreamInfo
 from weft.model import Epoch, NodeId, Pattern, Stream, Topic, parse_topic
 from weft.model.owned import read_owned
 from weft.port.access import Caller
+from weft.port.history import Archived, History, HistoryAway
 from weft.port.pages import PageRoom
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -32,13 +34,13 @@ def read_topic_untrusted(text: str) -> Topic:
 
 
 async def topics_of(
-    log: Log, pattern: Pattern, caller: Caller, room: PageRoom, after: str
+    streams: KnownStreams, pattern: Pattern, caller: Caller, room: PageRoom, after: str
 ) -> tuple[list[pb.TopicInfo], str]:
     """Of those that match, the ones that the caller may subscribe to, as far as there is room; and the last of them if
     there may be more."""
     found: list[pb.TopicInfo] = []
-    async for info in streams_of(log, pattern, _behind(after) if after else None):
-        name = info.stream.topic
+    async for (stream, _), info, archived in streams.matching(pattern, _behind(after) if after else None):
+        name = stream.topic
         if not found or found[-1].topic != name:
             if not caller.may_subscribe(Pattern(name)):
                 continue
@@ -48,10 +50,15 @@ async def topics_of(
             room.take(len(name) + TOPIC_INFO_BYTES)
         topic = found[-1]
         topic.streams += 1
-        topic.events += info.end - info.start
-        topic.published += info.end
-        topic.bytes += info.bytes
-        topic.last_timestamp_us = max(topic.last_timestamp_us, info.latest_us, 0)
+        if info is not None:
+            topic.events += info.end - info.start
+            topic.published += info.end
+            topic.bytes += info.bytes
+            topic.last_timestamp_us = max(topic.last_timestamp_us, info.latest_us, 0)
+        if archived is not None:
+            known_us = topic.history_since_us if topic.history_events else archived.first_us
+            topic.history_events += archived.events
+            topic.history_since_us = min(known_us, archived.first_us)
     return found, ""
 
 
@@ -71,3 +78,54 @@ async def streams_of(log: Log, pattern: Pattern, after: tuple[Stream, Epoch] | N
         if after is None:
             return
         await asyncio.sleep(0)
+
+
+# --- with what archive tables have -----------------------------------------------------------------------------------
+
+
+class Known(NamedTuple):
+    """A stream, and what log and table have of it: one of them, or both."""
+
+    key: StreamKey
+    info: StreamInfo | None
+    archived: Archived | None
+
+
+class KnownStreams:
+    """Streams of the log and of tables, each once, in order. ``problem``: why tables are not in it, or not all."""
+
+    def __init__(self, log: Log, history: History | None) -> None:
+        self._log = log
+        self._history = history
+        self.problem = ""
+
+    async def matching(
+        self, pattern: Pattern, after: StreamKey | None, since_us: int | None = None
+    ) -> AsyncIterator[Known]:
+        """As a subscription to the pattern would select them."""
+        infos = streams_of(self._log, pattern, after)
+        tables = self._archived(pattern, after, since_us)
+        info, archived = await anext(infos, None), await anext(tables, None)
+        while info is not None or archived is not None:
+            keys = [each for each in (_key_of(info), archived and archived.key) if each is not None]
+            key = min(keys)
+            is_here, is_there = _key_of(info) == key, archived is not None and archived.key == key
+            yield Known(key, info if is_here else None, archived if is_there else None)
+            info = await anext(infos, None) if is_here else info
+            archived = await anext(tables, None) if is_there else archived
+
+    async def _archived(
+        self, pattern: Pattern, after: StreamKey | None, since_us: int | None
+    ) -> AsyncIterator[Archived]:
+        if self._history is None:
+            return
+        try:
+            async for each in self._history.streams(pattern, after, since_us):
+                if selects(pattern, each.stream.topic):
+                    yield each
+        except HistoryAway as error:
+            self.problem = str(error)
+
+
+def _key_of(info: StreamInfo | None) -> StreamKey | None:
+    return None if info is None else (info.stream, info.epoch)

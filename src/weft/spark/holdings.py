@@ -9,23 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import assert_never
+from typing import Final, assert_never
 
 from weft.client import StreamPositions
 from weft.spark.offsets import EARLIEST, LATEST, NamedOffsets, NamedTimes, Place
 from weft.spark.option_values import BadOption
 from weft.spark.options import Edge, Where
 
+ARCHIVED_EVENT_BYTES: Final = 256  # where no log says how large they are: it only says how many tasks there are
+
 
 @dataclass(frozen=True, slots=True)
 class Copy:
     """What one node has of a stream: offsets from ``first`` up to, not including, ``end``. ``late``: it has copied the
-    stream only from there on, and there is more elsewhere."""
+    stream only from there on, and there is more elsewhere. ``archived``: it reads them in its archive table."""
 
     address: str
     first: int
     end: int
     late: bool = False
+    archived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class Held:
     def earliest(self) -> int:
         """If nobody answered who knows where it begins, that is its very beginning: what is missing is then a loss that
         is told."""
-        if all(copy.late for copy in self.copies):
+        logs = [copy for copy in self.copies if not copy.archived]
+        if logs and all(copy.late for copy in logs):
             return 0
         return min(copy.first for copy in self.copies)
 
@@ -54,8 +58,10 @@ class Held:
         return min(there, default=max(offset, self.latest))
 
     def home_of(self, offset: int) -> str | None:
-        """The first node that has this offset, or ends there."""
-        return next((copy.address for copy in self.copies if copy.first <= offset <= copy.end), None)
+        """The first node that has this offset in its log, or ends there."""
+        return next(
+            (copy.address for copy in self.copies if copy.first <= offset <= copy.end and not copy.archived), None
+        )
 
     def reach(self, offset: int) -> int:
         """How far a reader gets from ``offset`` without a gap."""
@@ -77,12 +83,16 @@ def union(found: Mapping[str, Sequence[StreamPositions]]) -> dict[Place, Held]:
 
 
 def _held(said: Sequence[tuple[str, StreamPositions]]) -> Held:
-    copies = tuple(
-        Copy(address, each.earliest_offset, each.latest_offset, each.late_us is not None) for address, each in said
+    logs = tuple(
+        Copy(address, each.earliest_offset, each.latest_offset, each.late_us is not None)
+        for address, each in said
+        if not each.only_history
     )
-    events = sum(copy.end - copy.first for copy in copies)
+    tables = tuple(Copy(address, first, end, archived=True) for address, each in said for first, end in each.history)
+    events = sum(copy.end - copy.first for copy in logs)
     size_bytes = sum(each.size_bytes for _, each in said)
-    return Held(copies, max(size_bytes // max(events, 1), 1), _time_offset([each for _, each in said]))
+    event_bytes = size_bytes // events if events else ARCHIVED_EVENT_BYTES if tables else 1
+    return Held(logs + tables, max(event_bytes, 1), _time_offset([each for _, each in said]))
 
 
 def _time_offset(said: Sequence[StreamPositions]) -> int | None:

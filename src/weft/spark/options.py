@@ -57,6 +57,7 @@ SOURCE_OPTIONS: Final = (
     "onlyNamed",
     "minPartitions",
     "failOnDataLoss",
+    "history",
     "includeHeaders",
     "columns",
     *TYPED_OPTIONS,
@@ -121,6 +122,7 @@ class SourceOptions:
     bytes_max: int | None
     partitions_min: int | None
     fail_on_data_loss: bool
+    history: bool  # read archive tables of nodes, too, where their logs end
     columns: tuple[str, ...]  # of raw events
     typed: TypedOptions | None
     group: str | None  # where progress is reported
@@ -174,6 +176,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         bytes_max=_count(options, "maxBytesPerTrigger", OFFSET_MAX),
         partitions_min=_count(options, "minPartitions", SPARK_PARTITIONS_MAX),
         fail_on_data_loss=parse_flag("failOnDataLoss", options.get("failOnDataLoss", "true")),
+        history=parse_flag("history", options.get("history", "true")),
         columns=_columns(options) if typed is None else COLUMNS,
         typed=typed,
         group=options.get("group") or None,

@@ -183,7 +183,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         begin, last = from_json(start), from_json(end)
         found, lost = ranges(begin, last, (self._survey or self._look()).held)
-        if lost:  # once more, from all nodes, before anything is given up
+        if lost:  # once more, from all nodes and their archive tables, before anything is given up
+            self._reads_back()
             found, lost = ranges(begin, last, self._look(complete=True).held)
         self._tell(lost)
         return _partitions(self._options, found)
@@ -206,6 +207,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self, when: When = None, *, complete: bool = False, patient: bool = False) -> Survey:
         if self._surveyor is None:
             self._surveyor = Surveyor.of(self._options, Members.REACHABLE)
+            # Archive tables are asked from when a job needs them: it may begin in one, or fall behind the logs.
+            self._surveyor.history = self._options.history and (self._options.starting or "latest") != "latest"
         is_first = self._survey is None
         self._survey = self._surveyor.look(when, complete=complete, patient=patient)
         if is_first:
@@ -237,13 +240,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             LOG.warning("cannot report progress to group %s: %s", self._options.group, error)
 
     def _without_losses(self, begun: Offsets, survey: Survey) -> Holdings:
-        """What to plan with. While a node is silent, streams that lack something wait: it may be there."""
+        """What to plan with. While a node is silent, or an archive table, streams that lack something wait: it may be
+        there."""
         lost = losses(begun, survey.held)
-        if survey.silent:
+        if lost and self._reads_back():
+            survey = self._look()
+            lost = losses(begun, survey.held)
+        if survey.silent or survey.history_problems:
             waiting = {loss.place for loss in lost}
             return {place: stream for place, stream in survey.held.items() if place not in waiting}
         self._tell(lost)
         return survey.held
+
+    def _reads_back(self) -> bool:
+        """Ask archive tables as well, from now on; whether that is new."""
+        assert self._surveyor is not None, "it has looked"
+        is_new = self._options.history and not self._surveyor.history
+        self._surveyor.history = self._options.history
+        return is_new
 
     def _tell(self, lost: Sequence[Loss]) -> None:
         _report(self._options, [loss for loss in lost if loss not in self._told])
@@ -285,6 +299,8 @@ def _warn(options: SourceOptions, survey: Survey, advice: str = "") -> None:
     if unread := [each for each in survey.unread() if wants_members or each.address in survey.silent]:
         nodes = listed(list(map(str, unread)))
         LOG.warning("%s: events that only these nodes have are not read: %s%s", options.selection, nodes, advice)
+    for problem in survey.history_problems:
+        LOG.warning("%s: what archive tables have is not read, or not all: %s", options.selection, problem)
     if unmatched := options.selection.unmatched(place.stream.topic for place in survey.held):
         LOG.warning("no topic of the mesh matches %s yet", listed(unmatched))
 

@@ -29,6 +29,12 @@ class Survey:
         """By id."""
         return frozenset(each.node_id for each in self.answers.values())
 
+    @property
+    def history_problems(self) -> list[str]:
+        """Why archive tables were not asked, or not all of them."""
+        found = [(each.node_id, each.history_problem) for each in self.answers.values()]
+        return [f"node {node}: {problem}" for node, problem in found if problem]
+
     def missing_members(self) -> dict[str, Member]:
         """The members of the mesh that have not answered, by id, as those know it that have."""
         answered = self.answered

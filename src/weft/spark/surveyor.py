@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from datetime import datetime
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from weft.client import NodePositions, Options, StreamPositions, Unavailable
 from weft.client.blocking import Client
@@ -45,6 +45,13 @@ RETRY_S: Final = 1.0  # between two rounds of asking while nobody answers
 When: TypeAlias = datetime | NamedTimes | None  # where in streams these times lie is asked for, too
 
 
+class Question(NamedTuple):
+    """What a node is asked."""
+
+    when: When
+    history: bool
+
+
 class MemberUnread(UsageError):
     """A member of the mesh cannot be asked what it has, and the job wants all of them."""
 
@@ -59,7 +66,10 @@ class Surveyor:
         *,
         members: Members = Members.REACHABLE,
         is_read: Callable[[Place], bool] | None = None,
+        history: bool = False,
     ) -> None:
+        """``history``: archive tables of nodes count, too; may be set later."""
+        self.history = history
         self._connection = connection
         self._selection = selection
         self._members = members
@@ -74,7 +84,13 @@ class Surveyor:
     @classmethod
     def of(cls, options: SourceOptions, members: Members) -> Surveyor:
         """For a source; ``members`` is for when no option says it."""
-        return cls(options.connection, options.selection, members=options.members or members, is_read=options.is_read)
+        return cls(
+            options.connection,
+            options.selection,
+            members=options.members or members,
+            is_read=options.is_read,
+            history=options.history,
+        )
 
     def look(self, when: When = None, *, complete: bool, patient: bool = True) -> Survey:
         """What is there. Waits a while for a node to answer; with ``complete`` for all that are named, and for all
@@ -146,10 +162,11 @@ class Surveyor:
 
     def _asked(self, addresses: Iterable[str], when: When, *, patient: bool) -> dict[str, NodePositions]:
         """What these nodes say, all of them asked at once; who does not answer is then among the silent."""
-        late = {address: self._node(address).take_late(when) for address in addresses}
+        asked = Question(when, self.history)
+        late = {address: self._node(address).take_late(asked) for address in addresses}
         for address in (address for address, said in late.items() if said is not None):
             self._silent.pop(address, None)  # it is back: asked again, and waited for
-        calls = {address: self._node(address).ask(self._pool, when) for address in late}
+        calls = {address: self._node(address).ask(self._pool, asked) for address in late}
         waited = [
             call
             for address, call in calls.items()
@@ -164,7 +181,7 @@ class Surveyor:
                 else:
                     self._fell_silent(address, Unavailable("it has not answered yet"))
                 continue
-            self._node(address).forget(when)
+            self._node(address).forget(asked)
             match call.result():
                 case NodePositions() as said:
                     answers[address] = said
@@ -196,10 +213,18 @@ class Surveyor:
             return True
         if not complete:
             return False
+        if survey.history_problems:
+            return True
         return bool(survey.unread() if self._members is Members.ALL else set(self._named) & survey.silent.keys())
 
     def _give_up(self, survey: Survey, complete: bool) -> NoReturn:
         missing = set(self._named) & survey.silent.keys()
+        if survey.history_problems and not missing:
+            raise Unavailable(
+                f"archive tables cannot be asked what they have: {listed(survey.history_problems)}. "
+                "Option history=false reads the logs only",
+                waited_s=SPARK_UNAVAILABLE_S,
+            )
         if survey.answers and complete and not missing:
             raise MemberUnread(
                 f"events of the mesh may be missing: {listed(list(map(str, survey.unread())))}. Option "
@@ -226,32 +251,32 @@ class _AskedNode:
         self._address = address
         self._patterns = patterns
         self._is_read = is_read
-        self._calls: list[tuple[When, Future[NodePositions | WeftError]]] = []
+        self._calls: list[tuple[Question, Future[NodePositions | WeftError]]] = []
         self._lock = threading.Lock()  # calls for different times may be under way together
         self._access: Access | None = None
         self._client: Client | None = None
         self._is_closed = False
 
-    def ask(self, pool: ThreadPoolExecutor, when: When) -> Future[NodePositions | WeftError]:
+    def ask(self, pool: ThreadPoolExecutor, question: Question) -> Future[NodePositions | WeftError]:
         """The call that is under way for this, or a new one."""
         for asked, call in self._calls:
-            if asked == when:
+            if asked == question:
                 return call
-        call = pool.submit(self._answer, when)
-        self._calls.append((when, call))
+        call = pool.submit(self._answer, question)
+        self._calls.append((question, call))
         return call
 
-    def take_late(self, when: When) -> NodePositions | None:
+    def take_late(self, question: Question) -> NodePositions | None:
         """What it answered after nobody waited any longer; that may be long ago."""
         for asked, call in self._calls:
-            if asked == when and call.done() and isinstance(said := call.result(), NodePositions):
-                self.forget(when)
+            if asked == question and call.done() and isinstance(said := call.result(), NodePositions):
+                self.forget(question)
                 return said
         return None
 
-    def forget(self, when: When) -> None:
+    def forget(self, question: Question) -> None:
         """The call for this is done with."""
-        self._calls = [(asked, call) for asked, call in self._calls if asked != when]
+        self._calls = [(asked, call) for asked, call in self._calls if asked != question]
 
     def client(self) -> Client:
         """With the key of now: one that was replaced is taken up, and the old one's client is closed."""
@@ -277,27 +302,29 @@ class _AskedNode:
                 self._client.close()
             self._client = None
 
-    def _answer(self, when: When) -> NodePositions | WeftError:
+    def _answer(self, question: Question) -> NodePositions | WeftError:
         """In a thread of its own. Whatever is wrong with the node is for the caller to tell."""
         try:
-            return self._positions(self.client(), when)
+            return self._positions(self.client(), question)
         except WeftError as error:
             return error
         finally:
             if self._is_closed:
                 self.close()
 
-    def _positions(self, client: Client, when: When) -> NodePositions:
+    def _positions(self, client: Client, question: Question) -> NodePositions:
+        when = question.when
         streams: dict[Place, StreamPositions] = {}
         answers: list[NodePositions] = []
         for at in _times(when):
             for pattern in self._patterns:
-                answers.append(client.node_positions(pattern, timestamp=at))
+                answers.append(client.node_positions(pattern, timestamp=at, history=question.history))
                 for each in answers[-1].streams:
                     place = Place(each.stream, each.epoch)
                     if self._is_read(place) and (not isinstance(when, NamedTimes) or when.of(place) in (None, at)):
                         streams[place] = each
-        return NodePositions(answers[0].node_id, tuple(streams.values()), answers[-1].members)
+        problem = next((each.history_problem for each in answers if each.history_problem), "")
+        return NodePositions(answers[0].node_id, tuple(streams.values()), answers[-1].members, problem)
 
 
 def _times(when: When) -> Sequence[datetime | None]:
@@ -307,4 +334,5 @@ def _times(when: When) -> Sequence[datetime | None]:
 
 def _may_come_back(survey: Survey) -> bool:
     """Whether waiting helps: a node that refuses goes on refusing, and one without an address cannot be asked."""
-    return all(map(is_retryable, survey.silent.values())) and (not survey.answers or bool(survey.silent))
+    waits = not survey.answers or bool(survey.silent) or bool(survey.history_problems)
+    return all(map(is_retryable, survey.silent.values())) and waits

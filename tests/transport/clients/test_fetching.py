@@ -48,7 +48,7 @@ def wanted(of: Stream, first: int = 0, end: int = OFFSET_MAX) -> WantedRange:
 
 
 def one_reply(reading: RangesReading, lab: Laboratory) -> list[Piece]:
-    return asyncio.run(reading.read(lab.log))
+    return asyncio.run(reading.read(lab.log, None))
 
 
 def read_all(lab: Laboratory, ranges: list[WantedRange], bytes_max: int, columns: list[str]) -> list[tuple[int, int]]:
@@ -112,7 +112,7 @@ def test_a_reply_is_read_in_turns_of_the_loop(lab: Laboratory, monkeypatch: pyte
     monkeypatch.setattr(fetching, "READ_AT_ONCE_BYTES", size)
 
     async def turns() -> tuple[list[Piece], int]:
-        reading = asyncio.ensure_future(RangesReading([wanted(STREAMS[0])], READ_BYTES_MAX).read(lab.log))
+        reading = asyncio.ensure_future(RangesReading([wanted(STREAMS[0])], READ_BYTES_MAX).read(lab.log, None))
         turns = 0
         while not reading.done():
             await asyncio.sleep(0)

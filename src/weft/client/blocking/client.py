@@ -404,9 +404,12 @@ class Client:
         """Where the streams that match begin and end, where a group stands in them, and where a time lies."""
         return self._thread.run(self._inner.positions(pattern, group, timestamp))
 
-    def node_positions(self, pattern: str, group: str = "", timestamp: datetime | None = None) -> NodePositions:
-        """The same, with the node that has these streams and the other nodes of the mesh, which may have more."""
-        return self._thread.run(self._inner.node_positions(pattern, group, timestamp))
+    def node_positions(
+        self, pattern: str, group: str = "", timestamp: datetime | None = None, *, history: bool = True
+    ) -> NodePositions:
+        """The same, with the node that has these streams and the other nodes of the mesh, which may have more.
+        ``history``: also what is in the node's archive tables, and streams that are only there."""
+        return self._thread.run(self._inner.node_positions(pattern, group, timestamp, history=history))
 
     def commit(self, group: str, positions: Sequence[Position]) -> None:
         """Move a group's positions, forwards or back; durable when this returns."""

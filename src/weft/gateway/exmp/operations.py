@@ -39,7 +39,7 @@ from weft.port.calls import CallDesk, checked_question
 from weft.port.errors import Busy, ServerFailed
 from weft.port.groups import check_group
 from weft.port.pages import PAGE_ENTRIES_MAX, PageRoom
-from weft.port.topics import topics_of
+from weft.port.topics import KnownStreams, topics_of
 from weft.security import Secret
 from weft.wire.exmp import JsonObject
 from weft.wire.mesh.mesh_pb2 import StatusReply
@@ -155,7 +155,7 @@ async def topics(session: ClientSession, data: JsonObject | None) -> JsonObject:
         parse_topic(fields.after)
     room = PageRoom.wanted(fields.limit and within("limit", fields.limit, 1, PAGE_ENTRIES_MAX))
     pattern, caller = parse_pattern(fields.pattern), session.credential.caller
-    found, last = await topics_of(session.mesh.log, pattern, caller, room, fields.after)
+    found, last = await topics_of(KnownStreams(session.mesh.log, None), pattern, caller, room, fields.after)
     return {
         "topics": [
             {

@@ -13,6 +13,7 @@ from weft.errors import UsageError
 from weft.log.retention import RetentionRule
 from weft.model import Pattern, Topic, matches
 from weft.node.config.gateways import GatewaySection
+from weft.node.config.history import HISTORY_TABLES_MAX, HistorySection
 from weft.node.config.named_addresses import NamedAddress, named_addresses
 from weft.node.config.sections import (
     AdminSection,
@@ -58,6 +59,11 @@ class NodeConfig(Section):
     )
     topics: tuple[TopicSection, ...] = Field(
         default=(), max_length=1024, description="Tables of settings for topics, see below."
+    )
+    history: tuple[HistorySection, ...] = Field(
+        default=(),
+        max_length=HISTORY_TABLES_MAX,
+        description="Archive tables that go on where the log ends, see below.",
     )
     node: NodeSection = NodeSection()
     listen: ListenSection = ListenSection()

@@ -26,7 +26,9 @@ SERVICE_VARIABLE: Final = re.compile(
     r"WEFT(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)"
 )
 
-TABLES: Final = frozenset({"topics", "rules", "seal", "out"})  # lists of tables: only a file has room for them
+TABLES: Final = frozenset(
+    {"topics", "history", "rules", "seal", "out"}
+)  # lists of tables: only a file has room for them
 
 
 def load_config(file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, object]) -> NodeConfig:

@@ -11,8 +11,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from weft.configuration import Section
+from weft.lake.access import StoreSection
 from weft.node.config import NodeConfig
 from weft.node.config.emm import EmmOutSection, EmmRuleSection, EmmSealSection
+from weft.node.config.history import HistorySection
 from weft.node.config.loading import TABLES, variable_of
 from weft.node.config.sections import Peer, TopicSection
 
@@ -49,6 +51,8 @@ retention_age_s = 604800
 ITEMS: tuple[tuple[str, type[Section]], ...] = (
     ("A peer as a table", Peer),
     ("A table of `topics`", TopicSection),
+    ("A table of `history`", HistorySection),
+    ("`store` of a table of `history`", StoreSection),
     ("A table of `gateway.emm.rules`", EmmRuleSection),
     ("A table of `gateway.emm.seal`", EmmSealSection),
     ("A table of `gateway.emm.out`", EmmOutSection),

@@ -9,8 +9,10 @@ from typing import Final, NamedTuple
 from weft.errors import UsageError, WeftError
 from weft.limits import FETCH_RANGES_MAX, LOOK_STREAMS_AT_ONCE, MIB, OFFSET_MAX
 from weft.log import Log
-from weft.model import Batch, Epoch, Stream
+from weft.model import Epoch, Stream
+from weft.model.batch_header import end_offset
 from weft.port.errors import TooLarge
+from weft.port.history import History, is_archived
 from weft.transport.clients.values import fetched_parts
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import read_stream_untrusted
@@ -65,9 +67,31 @@ class RangesReading:
     def is_over(self) -> bool:
         return self.number >= len(self._ranges)
 
-    async def read(self, log: Log) -> list[Piece]:
-        """As much as makes one reply, of so many ranges that others are not kept waiting; they have their turn in
-        between. What is wrong with a range is raised when nothing comes before it."""
+    async def next(self, log: Log, history: History | None) -> list[Piece]:
+        """As much as makes one reply; nothing at the end. What the log no longer has comes from archive tables."""
+        while not self.is_over:
+            pieces = await self.read(log, history)
+            if pieces or self.is_over:
+                return pieces
+            stream, epoch, first, end = self._ranges[self.number]
+            until = is_archived(log, history, (stream, epoch), self._next)
+            if until is None:
+                continue  # so many ranges had nothing in them
+            assert history is not None, "there is a table"
+            found = await history.read((stream, epoch), self._next, min(until, end), self._bytes_max)
+            if found.batches:
+                piece = Piece(self.number, self._next, end, list(found.batches))
+                self._read_up_to(end_offset(found.batches[-1]))
+                return [piece]
+            if found.goes_on is None and self._next == first:
+                log.info(stream, epoch)  # raises that there is no such stream, unless it has come meanwhile
+            self._read_up_to(end if found.goes_on is None else found.goes_on)
+        return []
+
+    async def read(self, log: Log, history: History | None) -> list[Piece]:
+        """The same out of the log, of so many ranges that others are not kept waiting; they have their turn in between.
+        Nothing, too, where an archive table is to be read. What is wrong with a range is raised when nothing comes
+        before it."""
         pieces: list[Piece] = []
         room, read_bytes = self._bytes_max, 0
         for _ in range(LOOK_STREAMS_AT_ONCE):
@@ -76,6 +100,8 @@ class RangesReading:
             if read_bytes >= READ_AT_ONCE_BYTES:
                 read_bytes = 0
                 await asyncio.sleep(0)
+            if not self._ahead and self._is_archived(log, history):
+                break
             try:
                 stored = self._ahead or self._read_some(log, min(room, READ_AT_ONCE_BYTES))
             except WeftError:
@@ -91,19 +117,23 @@ class RangesReading:
                 pieces[-1].stored.extend(stored)
             elif stored:
                 pieces.append(Piece(self.number, self._next, self._ranges[self.number].end, stored))
-            self._go_on(stored)
+            self._read_up_to(end_offset(stored[-1]) if stored else self._ranges[self.number].end)
             room -= size
             read_bytes += size
         return pieces
+
+    def _is_archived(self, log: Log, history: History | None) -> bool:
+        stream, epoch, _, end = self._ranges[self.number]
+        return self._next < end and is_archived(log, history, (stream, epoch), self._next) is not None
 
     def _read_some(self, log: Log, bytes_max: int) -> list[bytes]:
         stream, epoch, _, end = self._ranges[self.number]
         return log.read(stream, epoch, self._next, end, bytes_max) if self._next < end else []
 
-    def _go_on(self, stored: list[bytes]) -> None:
-        if stored:
-            self._next = Batch.read_stored(stored[-1]).end_offset
-        if not stored or self._next >= self._ranges[self.number].end:
+    def _read_up_to(self, offset: int) -> None:
+        """This range is read up to here; the next one is next if that is its end."""
+        self._next = offset
+        if offset >= self._ranges[self.number].end:
             self.number += 1
             if not self.is_over:
                 self._next = self._ranges[self.number].first

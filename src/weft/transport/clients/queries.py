@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Final
 
+from weft.core.messages import StreamKey
 from weft.errors import UsageError, WeftError
 from weft.limits import LOOK_BYTES_AT_ONCE, LOOK_STREAMS_AT_ONCE, MIB, WHOAMI_TOPICS_MAX
 from weft.log import Log, StreamInfo
@@ -17,6 +18,7 @@ from weft.port.access import Caller
 from weft.port.errors import TooLarge, error_message
 from weft.port.groups import check_group
 from weft.port.held import Holding, Use
+from weft.port.history import is_archived
 from weft.port.node import MeshNode
 from weft.port.pages import (
     PageRoom,
@@ -25,7 +27,7 @@ from weft.port.pages import (
     read_text_token_untrusted,
     stream_token,
 )
-from weft.port.topics import read_topic_untrusted, streams_of, topics_of
+from weft.port.topics import Known, KnownStreams, read_topic_untrusted, topics_of
 from weft.port.ways import Moment
 from weft.transport.clients.fetching import Piece, RangesReading, read_ranges_untrusted, reply_parts
 from weft.transport.clients.values import (
@@ -67,7 +69,7 @@ class Queries:
             while not reading.is_over:
                 await holding.room()
                 caller.check()
-                pieces = await reading.read(self._node.log)
+                pieces = await reading.next(self._node.log, self._node.history)
                 if not pieces and not request.more:
                     return
                 head, rest = await _reply_parts(pieces, columns, reading.number if request.more else None)
@@ -93,27 +95,46 @@ class Queries:
         after = read_stream_token_untrusted(request.page.token)
         room = PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))
         reply = pb.PositionsReply(node_id=self._node.node_id, members=[] if after else self._members())
-        last: StreamInfo | None = None
+        last: StreamKey | None = None
         read_bytes = 0
-        async for info in streams_of(self._node.log, pattern, after):
+        streams = KnownStreams(self._node.log, self._node.history if request.history else None)
+        async for known in streams.matching(pattern, after, timestamp_us):
             if room.is_full and last is not None:
-                reply.next_page = stream_token(last.stream, last.epoch)
+                reply.next_page = stream_token(*last)
                 break
-            place, size = self._place(info, request.group, timestamp_us)
+            place, size = self._place_of(known, request.group, timestamp_us)
             room.take(place.ByteSize())
             reply.streams.append(place)
-            last = info
+            last = known.key
             read_bytes += size
             if read_bytes > LOOK_BYTES_AT_ONCE:
                 read_bytes = 0
                 await asyncio.sleep(0)
+        reply.history_problem = streams.problem
         return reply
 
     def _members(self) -> list[pb.Member]:
         return [pb.Member(node_id=each.node_id, addresses=each.addresses) for each in self._node.members()]
 
-    def _place(self, info: StreamInfo, group: str, timestamp_us: int | None) -> tuple[pb.PositionsOfStream, int]:
+    def _place_of(self, known: Known, group: str, timestamp_us: int | None) -> tuple[pb.PositionsOfStream, int]:
         """And how many bytes of batches were read for it."""
+        archived, size = known.archived, 0
+        if known.info is not None:
+            place, size = self._place(known.info, group, timestamp_us)
+            start = known.info.start
+        else:
+            assert archived is not None, "one of the two has it"
+            start = archived.runs[-1]
+            info = pb.StreamInfo(stream=stream_ref(*known.key), earliest_offset=start, latest_offset=start)
+            place = pb.PositionsOfStream(info=info, only_history=True)
+        if archived is not None:
+            place.history.extend(archived.runs)
+            if archived.at is not None and archived.at < start:
+                place.timestamp_offset = archived.at
+        return place, size
+
+    def _place(self, info: StreamInfo, group: str, timestamp_us: int | None) -> tuple[pb.PositionsOfStream, int]:
+        """Likewise."""
         log = self._node.log
         first_us, size = _first_timestamp_us(log, info)
         place = pb.PositionsOfStream(
@@ -137,8 +158,11 @@ class Queries:
         pattern = read_pattern_untrusted(request.pattern)
         room = PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))
         after = read_text_token_untrusted(request.page.token)
-        topics, last = await topics_of(self._node.log, pattern, caller, room, after)
-        return pb.TopicsReply(topics=topics, next_page=last.encode(), node_id=self._node.node_id)
+        streams = KnownStreams(self._node.log, self._node.history if request.history else None)
+        topics, last = await topics_of(streams, pattern, caller, room, after)
+        return pb.TopicsReply(
+            topics=topics, next_page=last.encode(), node_id=self._node.node_id, history_problem=streams.problem
+        )
 
     async def trace(self, request: pb.TraceRequest, caller: Caller) -> pb.TraceReply:
         """Whoever may read the topic may know the way of its events; of others it sees what it may see otherwise."""
@@ -221,13 +245,16 @@ class Queries:
         """Some in each turn of the loop. A group is not put where there is nothing: it would only fail later, far from
         the mistake."""
         check_position_count(len(request.positions))
+        history = self._node.history
         found: list[Position] = []
         for first in range(0, len(request.positions), LOOK_STREAMS_AT_ONCE):
             some = read_positions_untrusted(request.positions[first : first + LOOK_STREAMS_AT_ONCE])
             for topic in {position.stream.topic for position in some}:
                 caller.check_subscribe(Pattern(topic))
             for each in some:
-                self._node.log.read(each.stream, each.epoch, each.offset, each.offset)
+                key = (each.stream, each.epoch)
+                if self._node.log.find(*key) is None or is_archived(self._node.log, history, key, each.offset) is None:
+                    self._node.log.read(*key, each.offset, each.offset)
             found += some
             await asyncio.sleep(0)
         return tuple(found)

@@ -331,6 +331,7 @@ class SubscribeStream:
             self._caller.owner,
             window=wanted.window if wanted.group else 0,
             policy=policy,
+            with_history=True,
         )
 
     async def _take(self, request: pb.SubscribeRequest) -> None:

@@ -34,6 +34,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_NOT_OWNER: _ClassVar[ErrorCode]
     ERROR_SCHEMA_BROKEN: _ClassVar[ErrorCode]
     ERROR_SCHEMA_INCOMPATIBLE: _ClassVar[ErrorCode]
+    ERROR_HISTORY_AWAY: _ClassVar[ErrorCode]
     ERROR_NO_SERVER: _ClassVar[ErrorCode]
     ERROR_SERVER_LOST: _ClassVar[ErrorCode]
     ERROR_NO_REPLY: _ClassVar[ErrorCode]
@@ -66,6 +67,7 @@ ERROR_CONFLICT: ErrorCode
 ERROR_NOT_OWNER: ErrorCode
 ERROR_SCHEMA_BROKEN: ErrorCode
 ERROR_SCHEMA_INCOMPATIBLE: ErrorCode
+ERROR_HISTORY_AWAY: ErrorCode
 ERROR_NO_SERVER: ErrorCode
 ERROR_SERVER_LOST: ErrorCode
 ERROR_NO_REPLY: ErrorCode
@@ -840,16 +842,18 @@ class FetchedBatches(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[bytes]] = ..., first_offsets: _Optional[_Iterable[int]] = ..., ranges: _Optional[_Iterable[int]] = ..., ranges_done: _Optional[int] = ...) -> None: ...
 
 class PositionsRequest(_message.Message):
-    __slots__ = ("pattern", "group", "timestamp_us", "page")
+    __slots__ = ("pattern", "group", "timestamp_us", "page", "history")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     pattern: str
     group: str
     timestamp_us: int
     page: Page
-    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., timestamp_us: _Optional[int] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
+    history: bool
+    def __init__(self, pattern: _Optional[str] = ..., group: _Optional[str] = ..., timestamp_us: _Optional[int] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., history: bool = ...) -> None: ...
 
 class Page(_message.Message):
     __slots__ = ("limit", "token")
@@ -860,16 +864,18 @@ class Page(_message.Message):
     def __init__(self, limit: _Optional[int] = ..., token: _Optional[bytes] = ...) -> None: ...
 
 class PositionsReply(_message.Message):
-    __slots__ = ("streams", "node_id", "members", "next_page")
+    __slots__ = ("streams", "node_id", "members", "next_page", "history_problem")
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     streams: _containers.RepeatedCompositeFieldContainer[PositionsOfStream]
     node_id: str
     members: _containers.RepeatedCompositeFieldContainer[Member]
     next_page: bytes
-    def __init__(self, streams: _Optional[_Iterable[_Union[PositionsOfStream, _Mapping]]] = ..., node_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., next_page: _Optional[bytes] = ...) -> None: ...
+    history_problem: str
+    def __init__(self, streams: _Optional[_Iterable[_Union[PositionsOfStream, _Mapping]]] = ..., node_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., history_problem: _Optional[str] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("node_id", "addresses")
@@ -880,14 +886,18 @@ class Member(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PositionsOfStream(_message.Message):
-    __slots__ = ("info", "group_offset", "timestamp_offset")
+    __slots__ = ("info", "group_offset", "timestamp_offset", "history", "only_history")
     INFO_FIELD_NUMBER: _ClassVar[int]
     GROUP_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    ONLY_HISTORY_FIELD_NUMBER: _ClassVar[int]
     info: StreamInfo
     group_offset: int
     timestamp_offset: int
-    def __init__(self, info: _Optional[_Union[StreamInfo, _Mapping]] = ..., group_offset: _Optional[int] = ..., timestamp_offset: _Optional[int] = ...) -> None: ...
+    history: _containers.RepeatedScalarFieldContainer[int]
+    only_history: bool
+    def __init__(self, info: _Optional[_Union[StreamInfo, _Mapping]] = ..., group_offset: _Optional[int] = ..., timestamp_offset: _Optional[int] = ..., history: _Optional[_Iterable[int]] = ..., only_history: bool = ...) -> None: ...
 
 class CommitRequest(_message.Message):
     __slots__ = ("group", "positions")
@@ -916,38 +926,46 @@ class DropGroupReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class TopicsRequest(_message.Message):
-    __slots__ = ("pattern", "page")
+    __slots__ = ("pattern", "page", "history")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     pattern: str
     page: Page
-    def __init__(self, pattern: _Optional[str] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
+    history: bool
+    def __init__(self, pattern: _Optional[str] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., history: bool = ...) -> None: ...
 
 class TopicsReply(_message.Message):
-    __slots__ = ("topics", "next_page", "node_id")
+    __slots__ = ("topics", "next_page", "node_id", "history_problem")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[TopicInfo]
     next_page: bytes
     node_id: str
-    def __init__(self, topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
+    history_problem: str
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ..., history_problem: _Optional[str] = ...) -> None: ...
 
 class TopicInfo(_message.Message):
-    __slots__ = ("topic", "streams", "events", "bytes", "last_timestamp_us", "published")
+    __slots__ = ("topic", "streams", "events", "bytes", "last_timestamp_us", "published", "history_events", "history_since_us")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     LAST_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_SINCE_US_FIELD_NUMBER: _ClassVar[int]
     topic: str
     streams: int
     events: int
     bytes: int
     last_timestamp_us: int
     published: int
-    def __init__(self, topic: _Optional[str] = ..., streams: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ..., published: _Optional[int] = ...) -> None: ...
+    history_events: int
+    history_since_us: int
+    def __init__(self, topic: _Optional[str] = ..., streams: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ..., published: _Optional[int] = ..., history_events: _Optional[int] = ..., history_since_us: _Optional[int] = ...) -> None: ...
 
 class WhoamiRequest(_message.Message):
     __slots__ = ("publish_to",)
