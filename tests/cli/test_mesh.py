@@ -166,7 +166,8 @@ def test_leave_wants_one_node(weft: Weft, node: RunningNode) -> None:
         (("lag",), "no group has read anything yet"),
         (
             ("explain", "a.b"),
-            "nobody would get a.b: no node is interested\nnobody serves requests to a.b, as far as this node knows",
+            "no subscriber would get a.b: no node is interested\n"
+            "nobody serves requests to a.b, as far as this node knows",
         ),
     ],
 )

@@ -134,7 +134,7 @@ async def connected(target: Target) -> AsyncIterator[Client]:
     context = target.context
     if not context.insecure and context.tls_root is None:
         raise UsageError(
-            f"the connection to {target.nodes} ({target.source}) has to be protected, but there is no certificate to "
+            f"the connection to {target.nodes} ({target.source}) needs protection, but there is no certificate to "
             "trust: use --insecure only for nodes that were started with it; `weft context add` remembers certificates"
         )
     connecting = weft.connect(
