@@ -99,7 +99,10 @@ def test_any_bytes_are_read_or_corrupt(payload: bytes) -> None:
         (record({"name": "a", "type": "R"}), "contains itself"),
         (record({"name": "a", "type": "What"}), "unknown type 'What'"),
         (record({"name": "a", "type": "null"}), "null alone cannot be a column"),
-        (record({"name": "a", "type": "int"}, {"name": "A", "type": "int"}), "tables cannot tell these two columns apart"),
+        (
+            record({"name": "a", "type": "int"}, {"name": "A", "type": "int"}),
+            "tables cannot tell these two columns apart",
+        ),
         (record({"name": "a", "type": {"type": "fixed", "name": "F", "size": -1}}), '"size" of a fixed'),
         (record({"name": "a", "type": {"type": "enum", "name": "E", "symbols": ["x", "x"]}}), "all different"),
         (record({"name": "_rescued", "type": "int"}), "is taken"),

@@ -64,11 +64,11 @@ class _NoPandas:
 @contextmanager
 def _without_pandas() -> Iterator[None]:
     finder = _NoPandas()
-    sys.meta_path.insert(0, finder)  # type: ignore[arg-type]  # the type asks for more than the protocol does
+    sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)  # type: ignore[arg-type]
+        sys.meta_path.remove(finder)
 
 
 def _close_data(data: Path) -> None:
