@@ -270,7 +270,7 @@ def test_a_ca_under_a_name_that_is_not_its_own_is_not_trusted(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "something that is not step-ca's /root/"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "an answer that is not step-ca's /root/"),
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", r"refused: it did not say why \(status 500\)"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (CA_BODY_BYTES_MAX + 1), "sent an answer that is too large"),
         (b'HTTP/1.1 200 OK\r\n\r\n{"ca": "x"}', "sent a root that cannot be read"),

@@ -110,10 +110,10 @@ async def test_a_certificate_of_another_ca_is_refused_on_either_side(
         async with place.channel(tls=stranger) as channel:
             assert "the peer refuses TLS with this side: unknown ca" in await refusal(channel)
         async with place.channel(tls=other.client()) as channel:
-            assert "the peer's certificate is not good: " in await refusal(channel)
+            assert "the peer's certificate is not valid: " in await refusal(channel)
         await until(lambda: len(place.reports.refused) == 2)
         theirs, ours = place.reports.reasons
-        assert theirs.startswith("the peer's certificate is not good: ")
+        assert theirs.startswith("the peer's certificate is not valid: ")
         assert ours == "the peer refuses TLS with this side: unknown ca"
 
 

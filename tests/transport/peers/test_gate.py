@@ -116,7 +116,7 @@ def test_whom_a_dialler_refuses(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
         cases = [
             (issued(other, "b"), Fault.WRONG_CA, "is not valid"),
-            (short, Fault.EXPIRED, "is not good: certificate has expired"),
+            (short, Fault.EXPIRED, "is not valid: certificate has expired"),
             (a_client, Fault.WRONG_USAGE, "is not valid"),
             (issued(ca, "b", mesh="elsewhere"), Fault.WRONG_NAME, "of mesh elsewhere, this is mesh plant"),
             (issued(ca, "c"), Fault.WRONG_NAME, "certificate is of node c, but its owner says it is node b"),
