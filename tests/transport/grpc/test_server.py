@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import socket
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
@@ -456,3 +458,23 @@ async def test_handlers_of_a_connection_that_breaks_end_in_turns(monkeypatch: py
             await until(lambda: begun == 100)
         await until(lambda: place.server.calls == 0)
         assert len(at_once) == 100 and max(at_once) == 100 - ENDINGS_MAX
+
+
+@pytest.mark.req("SEC-05")
+@on_both_loops
+async def test_the_task_of_a_call_goes_with_its_end() -> None:
+    """In a cycle with its call it waited for a search for garbage, which took long when thousands had ended."""
+    tasks: list[weakref.ref[asyncio.Task[None]]] = []
+
+    async def noted(call: ServerCall) -> None:
+        assert call.task is not None
+        tasks.append(weakref.ref(call.task))
+        await echo(call)
+
+    gc.disable()
+    try:
+        async with serving({ECHO: noted}) as place, place.channel() as channel:
+            assert await channel.unary(ECHO, b"x") == b"x"
+            await until(lambda: tasks[0]() is None)
+    finally:
+        gc.enable()

@@ -159,7 +159,10 @@ class Server:
             return
         call.task = asyncio.get_running_loop().create_task(self._run(call, handler))
         self._calls[call.task] = call
-        call.task.add_done_callback(self._calls.pop)
+        call.task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._calls.pop(task).task = None  # with the task in a cycle, both would wait for a search for garbage
 
     async def _run(self, call: ServerCall, handler: Handler) -> None:
         try:
