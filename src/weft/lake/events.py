@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from weft.errors import UsageError
 from weft.lake.address import TableError
@@ -75,6 +74,8 @@ def _is_like(have: pa.DataType, need: pa.DataType) -> bool:
 
 def sizes_of(rows: pa.Table) -> Numbers:
     """About how many bytes each event takes."""
+    import pyarrow.compute as pc  # takes as long to load as all else that Spark's planning needs of this room
+
     sizes = np.full(rows.num_rows, ROW_BYTES, dtype=np.int64)
     for name in ("key", "value"):
         lengths = pc.binary_length(rows.column(name)).combine_chunks()

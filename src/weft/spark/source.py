@@ -4,6 +4,8 @@ Who calls what where: ``schema`` and ``partitions`` of a batch run in a process 
 A ``StreamReader`` lives in one process of the driver as long as its query. ``read`` runs in executors, on a copy of the
 reader that was pickled before it was used. (SPARK.md, trap 4)
 
+What only some uses of it need is imported by them: Spark has each done by a Python of its own, which begins with that.
+
 There is no ``pushFilters``: Spark lets filters of one use of a DataFrame leak into others. (SPARK.md, trap 1)
 """
 
@@ -15,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -50,12 +52,13 @@ from weft.spark.planning import (
 )
 from weft.spark.reading import Reading
 from weft.spark.rows import schema_of
-from weft.spark.schemas import row_type, typed_rows
-from weft.spark.sink import BatchSink, StreamSink
 from weft.spark.state_tables import StateReader, state_table
 from weft.spark.survey import Survey, listed
 from weft.spark.surveyor import Surveyor, When
-from weft.spark.typed import TypedRows
+
+if TYPE_CHECKING:
+    from weft.spark.sink import BatchSink, StreamSink
+    from weft.spark.typed import TypedRows
 
 LOG: Final = logging.getLogger("weft.spark")
 UNTIL_THEN: Final = ". They are read when these nodes answer, or when another node has copied them"
@@ -79,7 +82,9 @@ class WeftSource(DataSource):
         if (table := state_table(self.options)) is not None:
             return table.schema
         options = parse_options(self.options)
-        if (typed := typed_rows(options)) is not None:
+        if (typed := _typed(options)) is not None:
+            from weft.spark.schemas import row_type
+
             return row_type(typed)
         return from_arrow_schema(schema_of(options.columns))
 
@@ -87,18 +92,22 @@ class WeftSource(DataSource):
         if (table := state_table(self.options)) is not None:
             return StateReader(table)
         options = parse_options(self.options)
-        return BatchReader(options, typed_rows(options, schema))
+        return BatchReader(options, _typed(options, schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         if (table := state_table(self.options)) is not None:
             raise BadOption(f"option {table.kind} gives a table of what is there now: read it with spark.read")
         options = parse_options(self.options)
-        return StreamReader(options, typed_rows(options, schema))
+        return StreamReader(options, _typed(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        from weft.spark.sink import BatchSink
+
         return BatchSink(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802
+        from weft.spark.sink import StreamSink
+
         return StreamSink(self.options, schema, overwrite)
 
 
@@ -286,6 +295,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return self._options.events_max, limit.max_bytes
             case _:
                 return self._options.events_max, self._options.bytes_max
+
+
+def _typed(options: SourceOptions, schema: StructType | None = None) -> TypedRows | None:
+    """How payloads become columns; None: they do not."""
+    if options.typed is None:
+        return None
+    from weft.spark.schemas import typed_rows
+
+    return typed_rows(options, schema)
 
 
 def _when(where: Where) -> When:
