@@ -55,6 +55,7 @@ bench: $(READY)  ## the speed figures in docs/benchmarks.md
 	$(BIN)/python -m bench.log
 	$(BIN)/python -m bench.transport
 	$(BIN)/python -m bench.growth
+	$(BIN)/python -m bench.path
 	$(BIN)/python -m bench.holdups
 	$(BIN)/python -m bench.mesh
 	$(BIN)/python -m bench.consumers

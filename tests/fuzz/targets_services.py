@@ -5,11 +5,13 @@ from __future__ import annotations
 from weft.errors import PeerError, UsageError
 from weft.limits import BATCH_BYTES_MAX
 from weft.model import Batch
+from weft.model.batch_header import HEADER_BYTES
+from weft.port.topics import read_topic_untrusted
 from weft.transport.clients.values import (
+    check_size,
     parse_untrusted,
     read_batch_untrusted,
     read_pattern_untrusted,
-    read_place_untrusted,
     read_positions_untrusted,
     read_start_untrusted,
 )
@@ -21,12 +23,18 @@ _PLACE = pb.StreamPosition(stream=pb.StreamRef(topic="a.b", origin="n1", epoch=1
 def publish(data: bytes) -> None:
     try:
         message = parse_untrusted(pb.PublishRequest, data)
-        topic, _ = read_place_untrusted(message.batch, message.batch.batch, BATCH_BYTES_MAX)
-        batch = read_batch_untrusted(message.batch.batch)
+        topic = read_topic_untrusted(message.batch.topic)
+        check_size(len(message.batch.batch), BATCH_BYTES_MAX)
+        batch = read_batch_untrusted(message.batch.batch, _known_as)
     except (UsageError, PeerError):
         return
     assert topic == message.batch.topic
-    assert batch.data == message.batch.batch
+    assert batch.data[HEADER_BYTES:] == message.batch.batch[HEADER_BYTES:]
+    assert Batch.read_untrusted(batch.data) == batch, "what the log keeps is a batch, too"
+
+
+def _known_as(producer: bytes) -> bytes:
+    return producer[::-1]
 
 
 def subscribe(data: bytes) -> None:

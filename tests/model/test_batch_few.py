@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from weft.errors import UsageError
 from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
 from weft.model import Batch, batch_few, batch_message
+from weft.model.batch import few_bytes
 from weft.model.batch_columns import rows_of_lists
 from weft.model.batch_few import FEW_MAX, SMALL_BYTES_MAX, Few, few_of
 from weft.model.batch_header import HEADER_BYTES, BadBatch, BatchHeader, Codec
@@ -66,6 +67,30 @@ def test_both_ways_give_the_same_events(few: Few) -> None:
         assert batch.events_from(first) == list(batch)[first:]
 
 
+@given(st.lists(st.binary(max_size=20), max_size=FEW_MAX + 1), st.data())
+def test_the_bytes_of_a_batch_without_the_batch(payloads: list[bytes], data: st.DataObject) -> None:
+    times = data.draw(st.lists(TIMES, min_size=len(payloads), max_size=len(payloads)))
+    found = few_bytes(payloads, times, b"p" * 16, 7)
+    if not 1 <= len(payloads) <= FEW_MAX:
+        assert found == b""
+    else:
+        assert found == Batch.from_columns(payloads, times, producer=b"p" * 16, sequence=7).data
+
+
+@pytest.mark.parametrize(
+    ("payloads", "times"),
+    [
+        (["text"], [1]),
+        ([b"x"], ["now"]),
+        ([b"x"], [EVENT_TIMESTAMP_US_MAX + 1]),
+        ([b"x", b"y"], [1, EVENT_TIMESTAMP_US_MIN - 1]),
+        ([bytes(SMALL_BYTES_MAX)], [1]),
+    ],
+)
+def test_what_is_not_a_few_good_events_has_no_bytes(payloads: list[bytes], times: list[int]) -> None:
+    assert few_bytes(payloads, times, b"p" * 16, 7) == b""
+
+
 @given(columns(), st.data())
 def test_damaged_messages_are_judged_as_pyarrow_judges_them(few: Few, data: st.DataObject) -> None:
     """What is read the quick way was good for pyarrow, too, and is the same."""
@@ -74,6 +99,7 @@ def test_damaged_messages_are_judged_as_pyarrow_judges_them(few: Few, data: st.D
         message[data.draw(st.integers(0, len(message) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     count, times = len(few.payloads), few.time_range
     read = batch_few.read_untrusted(bytes(message), count)
+    assert read is None or batch_few.write(read) == bytes(message), "what is read is what would have been written"
     if read is not None and read.time_range == times:
         rows = batch_message.read_untrusted(pa.py_buffer(bytes(message)), count, *times)
         assert rows.column(3).to_pylist() == list(read.payloads)
@@ -84,6 +110,18 @@ def test_damaged_messages_are_judged_as_pyarrow_judges_them(few: Few, data: st.D
     except BadBatch:
         return
     assert list(batch) == list(Batch.read_stored(with_crc))
+
+
+@given(columns())
+def test_no_bit_of_a_message_goes_unread(few: Few) -> None:
+    """Whatever changes is noticed, or is in what was read."""
+    message = batch_few.write(few)
+    for at in range(len(message)):
+        changed = bytes([*message[:at], message[at] ^ 1, *message[at + 1 :]])
+        read = batch_few.read_untrusted(changed, len(few.payloads))
+        assert read is None or batch_few.write(read) == changed
+    for cut in (message[:-1], message + b"\0", message + bytes(8)):
+        assert batch_few.read_untrusted(cut, len(few.payloads)) is None
 
 
 def _buffer(data: bytes) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from tests.node.raw_client import PRODUCER, RawClient, RawPublisher, batch_of
 from tests.node.running import running_node
 from tests.up import RunningNode, up
 from weft.limits import BATCH_BYTES_MAX
-from weft.model import Batch, NodeId, Stream, Topic
-from weft.port.access import EVERYBODY
+from weft.model import Batch, NodeId, Pattern, Stream, Topic
+from weft.node.schema_gate import SchemaGate
+from weft.port.access import EVERYBODY, Caller, OpenAccess, Shown
 from weft.port.producers import bound_producer
+from weft.schema import Kind, parse_schema
+from weft.schema.registry import Change, Mode, changed
 from weft.transport.clients.publish import PUBLISH_BATCHES_MAX
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -134,11 +138,58 @@ def test_refusals_leave_the_stream_open(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.req("SEC-02", "LAK-02")
+def test_what_was_found_good_is_asked_again_when_rights_or_schemas_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream remembers where its caller may publish; it is open for days."""
+    callers: list[Caller] = []
+    admit = OpenAccess.admit_untrusted
+
+    async def admit_and_note(access: OpenAccess, shown: Shown) -> Caller:
+        callers.append(await admit(access, shown))
+        return callers[-1]
+
+    monkeypatch.setattr(OpenAccess, "admit_untrusted", admit_and_note)
+    schema = changed(Pattern("plant.>"), None, Change(parse_schema(Kind.DDL, "id BIGINT"), Mode.REJECT), 0, "k")
+
+    async def story() -> None:
+        async with running_node(tmp_path) as node, RawClient(node.grpc_address) as client:
+            publisher = await client.publisher()
+            checks = node._machinery.clients.checks
+            assert isinstance(checks, SchemaGate)
+
+            async def code_for(topic: str) -> int:
+                await publisher.send(0, topic, batch_of(b"no json"))
+                answer = (await publisher.answers(1))[0]
+                return answer.code if isinstance(answer, pb.Error) else 0
+
+            assert [await code_for(topic) for topic in ("plant.t", "mill.t", "plant.t")] == [0, 0, 0]
+            checks.set_records([schema])
+            assert [await code_for(topic) for topic in ("plant.t", "mill.t")] == [pb.ERROR_SCHEMA_BROKEN, 0]
+            checks.set_records([])
+            assert await code_for("plant.t") == 0
+            callers[-1].update(replace(EVERYBODY, admin=False, publish=(Pattern("plant.>"),)))
+            assert [await code_for(topic) for topic in ("plant.t", "mill.t")] == [0, pb.ERROR_NOT_ALLOWED]
+            callers[-1].update(EVERYBODY)
+            assert await code_for("mill.t") == 0
+
+    asyncio.run(story())
+
+
 def several(count: int) -> pb.PublishRequest:
     """A message with so many batches, each of another topic."""
     data = batch_of(b"x").data
     batches = [pb.PublishBatch(request=number, topic=f"plant.t{number}", batch=data) for number in range(count)]
     return pb.PublishRequest(batches=pb.PublishBatches(batches=batches))
+
+
+def twice(number: int) -> pb.PublishRequest:
+    """A message with two batches that want the same answer."""
+    message = several(2)
+    for batch in message.batches.batches:
+        batch.request = number
+    return message
 
 
 def test_batches_that_come_together_are_answered_one_by_one(tmp_path: Path) -> None:
@@ -163,6 +214,7 @@ def test_batches_that_come_together_are_answered_one_by_one(tmp_path: Path) -> N
         ([pb.PublishRequest(open=pb.PublishOpen())] * 2, "carries batches"),
         ([pb.PublishRequest(open=pb.PublishOpen()), pb.PublishRequest()], "carries batches"),
         ([pb.PublishRequest(open=pb.PublishOpen()), several(PUBLISH_BATCHES_MAX + 1)], "too many batches"),
+        ([pb.PublishRequest(open=pb.PublishOpen()), twice(7)], "one request number"),
     ],
 )
 def test_a_client_that_breaks_the_protocol_is_shown_the_door(

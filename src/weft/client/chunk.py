@@ -13,7 +13,8 @@ from msgspec import Struct
 from opentelemetry.trace import Span
 
 from weft.errors import UsageError, WeftError
-from weft.model import Batch, Receipt, Topic
+from weft.model import Batch, Receipt, Stream, Topic
+from weft.model.batch import few_bytes
 from weft.schema.errors import SchemaBroken
 
 if TYPE_CHECKING:
@@ -77,7 +78,10 @@ class Chunk:
             self.timestamps_us = [each + clock_us for each in self.timestamps_us]
         if self.data or self.whole is not None:
             return self._seal_whole(Batch.read_stored(self.data) if self.data else self.whole, producer)
-        while self.payloads:
+        if self.keys is None and self.headers is None:
+            self.data = few_bytes(self.payloads, self.timestamps_us, producer, sequence)
+            self.events = len(self.payloads)
+        while self.payloads and not self.data:
             try:
                 batch = Batch.from_columns(
                     self.payloads, self.timestamps_us, self.keys, self.headers, producer=producer, sequence=sequence
@@ -86,7 +90,6 @@ class Chunk:
                 self._take_out(error)
                 continue
             self.data, self.events = batch.data, len(batch)
-            break
         self.payloads, self.timestamps_us, self.keys, self.headers = [], [], None, None
         return bool(self.data)
 
@@ -135,6 +138,8 @@ class Chunk:
             raise failure
         if not isinstance(outcome, Receipt):
             raise outcome
+        if outcome.count == 1:
+            return outcome  # it is the only one
         place = index - bisect_left(self.spoiled, index)
         return Receipt(outcome.stream, outcome.epoch, outcome.first_offset + place, 1, outcome.copies)
 
@@ -170,13 +175,16 @@ class Lane:
     """The chunks of one topic, partition and timing, in order."""
 
     __slots__ = (
-        "open", "partition", "ready", "refused", "stalled", "timing", "topic", "unsettled", "waiting", "waits_out"
+        "open", "partition", "place", "ready", "refused", "stalled", "stream", "timing", "topic", "unsettled",
+        "waiting", "waits_out",
     )  # fmt: skip
 
     def __init__(self, topic: Topic, partition: int, timing: Timing = Timing.NOW) -> None:
         self.topic = topic
         self.partition = partition
         self.timing = timing
+        self.place = b""  # as messages say it, once there was one
+        self.stream: Stream | None = None  # where the last receipt was from
         self.unsettled = 0  # chunks, those under way included
         self.waiting: deque[Chunk] = deque()
         self.open: Chunk | None = None  # the last of those waiting, if it takes more events

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Final
@@ -12,6 +11,7 @@ from weft.client.chunk import Chunk, Lane, Timing
 from weft.client.duplex import Duplex
 from weft.client.errors import BadNode, Unavailable, error_of
 from weft.client.nodes import Nodes
+from weft.client.publish_message import PublishMessage, place_bytes
 from weft.errors import UsageError, WeftError
 from weft.model import Epoch, NodeId, Receipt, Stream, Topic, parse_node_id
 from weft.model.later import owner_of_waiting
@@ -29,7 +29,7 @@ class PublishLink:
         self.node: Final = node
         self.clock_us: Final = clock_us
         self.unacknowledged: dict[int, Chunk] = {}
-        self.in_flight: Counter[Lane] = Counter()  # of unacknowledged, by lane
+        self.in_flight: dict[Lane, int] = {}  # of unacknowledged, by lane
         self.has_acknowledged = False
         self.leaving: WeftError | None = None  # why the node wants no more: nothing new is sent to it
         self._call = call
@@ -51,25 +51,23 @@ class PublishLink:
         now_us = reply.opened.now_us
         return cls(call, node, now_us - asked_us if now_us else None)
 
-    def put(self, chunk: Chunk, message: pb.PublishRequest) -> None:
+    def put(self, chunk: Chunk, message: PublishMessage) -> None:
         """Put a sealed chunk into a message to this node; from here on it counts as one that it may have."""
-        request = next(self._requests)
+        request, lane = next(self._requests), chunk.lane
         self.unacknowledged[request] = chunk
-        self.in_flight[chunk.lane] += 1
-        batch = message.batches.batches.add()  # filled in place: to hand it over afterwards would copy it
-        batch.request = request
-        batch.topic = chunk.lane.topic
-        batch.partition = chunk.lane.partition
-        batch.batch = chunk.data
-        batch.copies = chunk.copies
-        batch.later = chunk.lane.timing is not Timing.NOW
+        self.in_flight[lane] = self.in_flight.get(lane, 0) + 1
+        if not lane.place:
+            lane.place = place_bytes(lane.topic, lane.partition, lane.timing is not Timing.NOW)
+        message.add(request, lane.place, chunk.data, chunk.copies)
 
-    async def send(self, message: pb.PublishRequest) -> None:
-        await self._call.write(message)
+    async def send(self, message: PublishMessage) -> None:
+        self.send_now(message)
+        await self.wait_for_room()
 
-    def send_now(self, message: pb.PublishRequest) -> None:
-        """Whether there is room or not: see ``is_full``, and ``wait_for_room`` before the next one."""
-        self._call.write_now(message)
+    def send_now(self, message: PublishMessage) -> None:
+        """Whether there is room or not: see ``is_full``, and ``wait_for_room`` before the next one. It leaves at once:
+        somebody may be waiting for the answer. If the stream is over, nothing happens: who reads hears of it."""
+        self._call.call.write_now(message.to_bytes())
 
     @property
     def is_full(self) -> bool:
@@ -97,11 +95,16 @@ class PublishLink:
             case "receipts":
                 self.has_acknowledged = True
                 for receipt in reply.receipts.receipts:
-                    outcome = _read_receipt_untrusted(receipt, self._of(receipt.request), self.node)
-                    yield self._take(receipt.request), outcome
+                    request = receipt.request
+                    chunk = self._of(request)
+                    outcome = _read_receipt_untrusted(receipt, chunk, self.node)
+                    self._take(request, chunk.lane)
+                    yield chunk, outcome
             case "refused":
-                error = error_of(reply.refused.error, node=self.node)
-                yield self._take(reply.refused.request), error
+                error, request = error_of(reply.refused.error, node=self.node), reply.refused.request
+                chunk = self._of(request)
+                self._take(request, chunk.lane)
+                yield chunk, error
             case _:
                 pass  # a later version's
 
@@ -112,13 +115,11 @@ class PublishLink:
             raise BadNode("the node answered to what it was not sent", node=self.node, request=request)
         return chunk
 
-    def _take(self, request: int) -> Chunk:
-        chunk = self._of(request)
+    def _take(self, request: int, lane: Lane) -> None:
         del self.unacknowledged[request]
-        self.in_flight[chunk.lane] -= 1
-        if not self.in_flight[chunk.lane]:
-            del self.in_flight[chunk.lane]
-        return chunk
+        left = self.in_flight.pop(lane) - 1
+        if left:
+            self.in_flight[lane] = left
 
 
 def _read_opened_untrusted(reply: pb.PublishReply, address: str) -> NodeId:
@@ -134,7 +135,7 @@ def _read_opened_untrusted(reply: pb.PublishReply, address: str) -> NodeId:
 
 def _read_receipt_untrusted(receipt: pb.Receipt, chunk: Chunk, node: NodeId) -> Receipt:
     """The receipt of a chunk that this node was sent; raise only BadNode."""
-    lane, stream = chunk.lane, receipt.stream
+    lane, stream, epoch = chunk.lane, receipt.stream, receipt.stream.epoch
     place = (stream.topic, stream.origin, stream.partition)
     if lane.timing is not Timing.NOW and owner_of_waiting(stream.topic) is not None:
         expected = (stream.topic, node, stream.partition)  # where it waits is the node's business
@@ -145,7 +146,9 @@ def _read_receipt_untrusted(receipt: pb.Receipt, chunk: Chunk, node: NodeId) -> 
         sent = f"{chunk.events} events of {lane.topic}@{node}/{lane.partition}"
         raise BadNode("the receipt is for something else", sent=sent, got=got)
     try:
-        at = Stream(Topic(stream.topic), node, stream.partition)
-        return Receipt(at, Epoch(stream.epoch), receipt.first_offset, receipt.count, max(receipt.copies, 1))
+        at = lane.stream
+        if at is None or (at.topic, at.origin, at.partition) != place:
+            at = lane.stream = Stream(Topic(stream.topic), node, stream.partition)
+        return Receipt(at, Epoch(epoch), receipt.first_offset, chunk.events, receipt.copies or 1)
     except UsageError as error:
         raise BadNode(f"the receipt cannot be: {error}", node=node) from None

@@ -32,11 +32,11 @@ from weft.client.in_doubt import InDoubt
 from weft.client.link import PublishLink
 from weft.client.nodes import Attempts, Nodes
 from weft.client.outbox import PublishOutbox
+from weft.client.publish_message import PublishMessage
 from weft.errors import UsageError, WeftError
 from weft.limits import KIB
 from weft.model import Receipt
 from weft.schema.errors import SchemaBroken
-from weft.wire.mesh import mesh_pb2 as pb
 
 CLIENT_MESSAGE_BYTES: Final = 512 * KIB  # batches are put together up to this; with one of any size behind it, it fits
 
@@ -192,7 +192,7 @@ class Publisher:
     async def _send_new(self, link: PublishLink) -> None:
         """Send what there is and what comes, until the node wants no more and has answered all."""
         while True:
-            message = pb.PublishRequest()
+            message = PublishMessage()
             if not link.leaving and self._fill(message, link):
                 await link.send(message)
             elif link.leaving and not link.unacknowledged:
@@ -222,7 +222,7 @@ class Publisher:
             self._wake.set()
             return
         try:
-            message = pb.PublishRequest()
+            message = PublishMessage()
             if self._fill(message, link):
                 link.send_now(message)
         except Exception as error:
@@ -230,7 +230,7 @@ class Publisher:
         if self._mistake is not None or self.outbox.has_ready or link.is_full:
             self._wake.set()
 
-    def _fill(self, message: pb.PublishRequest, link: PublishLink) -> bool:
+    def _fill(self, message: PublishMessage, link: PublishLink) -> bool:
         """Put chunks into a message as long as it is small: each message has a price of its own. Whether there is one.
 
         The last one may be as large as a batch can be; what came before it leaves room for that.
@@ -300,7 +300,7 @@ class Publisher:
                 firsts.setdefault(chunk.lane, chunk)
             for chunk in firsts.values():
                 doubts.remove(chunk)
-                message = pb.PublishRequest()
+                message = PublishMessage()
                 link.put(chunk, message)
                 await link.send(message)
             while link.unacknowledged:
@@ -310,7 +310,12 @@ class Publisher:
 
     def _answered(self, link: PublishLink, chunk: Chunk, outcome: Receipt | WeftError) -> None:
         lane = chunk.lane
-        if isinstance(outcome, WeftError) and is_retryable(outcome):
+        if isinstance(outcome, Receipt):
+            self._refusals.succeeded()
+            latency_s = self._loop.time() - (chunk.first_sent_s or 0.0)
+            notify(self._hooks.on_published, lane.topic, chunk.events, len(chunk.data), latency_s)
+            self._settle(chunk, outcome)
+        elif is_retryable(outcome):
             if chunk.doubtful:
                 # Refused without a look into the log, where it may be from before: it stays in doubt, the link ends.
                 self._in_doubt.add(link.node, link.address, [chunk], self._loop.time())
@@ -323,14 +328,11 @@ class Publisher:
         elif isinstance(outcome, SchemaBroken) and not chunk.doubtful and self._is_sent_again(chunk, outcome):
             self.outbox.refused(chunk)
         else:
-            if isinstance(outcome, Receipt):
-                self._refusals.succeeded()
-                latency_s = self._loop.time() - (chunk.first_sent_s or 0.0)
-                notify(self._hooks.on_published, lane.topic, chunk.events, len(chunk.data), latency_s)
             self._settle(chunk, outcome)
         if not lane.stalled:
-            self.outbox.list_again(lane)
-        elif not link.in_flight[lane]:
+            if lane.waiting:
+                self.outbox.list_again(lane)
+        elif lane not in link.in_flight:
             if lane.waits_out:
                 self._resume_later(lane, outcome)
             else:
@@ -421,7 +423,9 @@ class Publisher:
     # --- outcomes --------------------------------------------------------------------------------------------------
 
     def _settle(self, chunk: Chunk, outcome: Receipt | WeftError) -> None:
-        failure = outcome if isinstance(outcome, WeftError) else next(iter(chunk.failures.values()), None)
+        failure = outcome if isinstance(outcome, WeftError) else None
+        if chunk.failures and failure is None:
+            failure = next(iter(chunk.failures.values()))
         if failure is not None:
             topic, events = chunk.lane.topic, chunk.events or len(chunk.payloads) or len(chunk.failures)
             if isinstance(outcome, Receipt):  # the others are in the log
@@ -433,10 +437,11 @@ class Publisher:
         if chunk.span is not None:
             tracing.settled(chunk.span, failure)
         self.outbox.settle(chunk, outcome)
-        waiters, self._room_waiters = self._room_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        if self._room_waiters:
+            waiters, self._room_waiters = self._room_waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     def _fail_waiting(self, error: WeftError) -> None:
         for chunk in self.outbox.take_all():

@@ -78,6 +78,7 @@ from weft.model import NodeId, Pattern, Stream, Topic
 from weft.model.key_value import KV_PREFIX
 from weft.routing import SINCE_EVER_US, Pieces, finished
 
+NOTHING_DUE: Final = (None,) * 7  # as mostly, which is seen at one look
 OWN_STREAMS_KEPT: Final = 16_384  # made once for many events; about 3 MiB
 ROUTES_DELAY_S: Final = 0.01  # changes of the mesh that come together are looked at once
 INTEREST_DELAY_S: Final = 0.02  # subscriptions that come together are told together
@@ -98,6 +99,7 @@ class Broker:
         self.group_work = GroupWork(me, log, self.subscriptions, settings.groups, wall_offset_s)
         self.calls = Calls(me, self.routes)
         self._own_stream = lru_cache(OWN_STREAMS_KEPT)(partial(_own_stream, me))
+        self._copies_of = lru_cache(OWN_STREAMS_KEPT)(settings.copies_of)  # of topics: more of them than others need
         self._settings = settings
         self._wall_offset_s = wall_offset_s
         self._owed = OwedReceipts(self.replication.copies_at)
@@ -125,17 +127,19 @@ class Broker:
 
     def get_timer(self) -> float | None:
         """When to call ``step`` with a ``Tick``; None: not before something else happens. Asked after every step."""
-        if self.subscriptions.busy or self.replication.busy or self._telling is not None:
+        replication = self.replication
+        if self.subscriptions.busy or replication.busy or self._telling is not None:
             return 0.0
-        return soonest(
+        due_s = (
             self._routes_due_s,
-            self.replication.orphans_due_s,
+            replication.orphans_due_s,
             self._interest_due_s,
             self._owed.get_timer(),
-            self.replication.get_timer(),
+            replication.get_timer(),
             self.group_work.get_timer(),
             self.calls.get_timer(),
         )
+        return soonest(*due_s) if due_s != NOTHING_DUE else None
 
     def step(self, event: Input, now_s: float) -> list[Effect]:
         effects = self._step(event, now_s)
@@ -193,8 +197,8 @@ class Broker:
         """What every step ends with: what has become possible to send, and what has become due to say."""
         effects: list[Effect] = []
         replication = self.replication
-        due_s = soonest(self._routes_due_s, replication.orphans_due_s)
-        if due_s is not None and due_s <= now_s and not self._has_followed:
+        is_due = _is_due(self._routes_due_s, now_s) or _is_due(replication.orphans_due_s, now_s)
+        if is_due and not self._has_followed:
             self._routes_due_s = None
             self._has_followed = True
             effects += replication.follow_routes(now_s)
@@ -232,7 +236,7 @@ class Broker:
             publishes = [each for each in publishes if each.copies <= COPIES_MAX]
         own, log = self._own_stream, self.log
         outcomes = log.append_all([(own(each.topic, each.partition), each.batch) for each in publishes])
-        copies_of = self._settings.copies_of
+        copies_of = self._copies_of
         alone: list[Receipted] = []
         for publish, outcome in zip(publishes, outcomes, strict=True):
             if type(outcome) is Appended:
@@ -264,7 +268,7 @@ class Broker:
         pairs = list(zip(publishes, outcomes, strict=True))
         self._owed.add_alone([Receipted(publish.request, outcome, 1) for publish, outcome in pairs], self.log.appended)
         for publish, outcome in pairs:
-            self._copied_later(outcome, self._settings.copies_of(publish.topic))
+            self._copied_later(outcome, self._copies_of(publish.topic))
         return []
 
     def _copied_later(self, outcome: Appended, copies: int) -> None:
@@ -447,6 +451,10 @@ class Broker:
 
     def _copied(self, keys: Iterable[StreamKey]) -> list[Effect]:
         return [effect for key in keys for effect in self._owed.copied(key)]
+
+
+def _is_due(due_s: float | None, now_s: float) -> bool:
+    return due_s is not None and due_s <= now_s
 
 
 def _own_stream(me: NodeId, topic: Topic, partition: int) -> Stream:

@@ -12,7 +12,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -59,7 +59,7 @@ class Appended(msgspec.Struct, frozen=True):
     repeated: bool = False  # it was in the log already; this is where
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True):
     """A batch about to be stored. ``run``: which of the batches that were handed in are in it; ``pieces``: how.
     ``data`` begins at offset ``first`` and ends before ``end``."""
 

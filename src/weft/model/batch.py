@@ -8,16 +8,16 @@ makes Python objects of single events. What needs Arrow for it is in batch_arrow
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Final, Literal
 
 import google_crc32c
 
 from weft.errors import UsageError
-from weft.limits import BATCH_EVENTS_MAX, OFFSET_MAX
+from weft.limits import BATCH_EVENTS_MAX, EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN, OFFSET_MAX
 from weft.model import batch_few
-from weft.model.batch_few import FEW_MAX, SMALL_BYTES_MAX, Few, few_of
+from weft.model.batch_few import BYTES, FEW_MAX, INTEGERS, SMALL_BYTES_MAX, Few, few_of
 from weft.model.batch_header import (
     CRC_AT,
     HEADER_BYTES,
@@ -28,9 +28,10 @@ from weft.model.batch_header import (
     BatchHeader,
     Codec,
     crc_fits,
+    packed_header,
     unpack_untrusted,
 )
-from weft.model.event import Event, check_timestamp_us
+from weft.model.event import Event, check_times_us
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,18 +160,29 @@ class Batch:
     # --- reading one ---------------------------------------------------------------------------------------------
 
     @classmethod
-    def read_untrusted(cls, data: bytes) -> Batch:
-        """The batch that ``data`` is, every rule of the format checked; raise only BadBatch, whatever the bytes."""
-        head = unpack_untrusted(data)
-        body_crc = _crc_of_body(data)
+    def read_untrusted(cls, data: bytes, known_as: Callable[[bytes], bytes] | None = None) -> Batch:
+        """The batch that ``data`` is, every rule of the format checked; raise only BadBatch, whatever the bytes.
+
+        ``known_as``: by which id its producer goes from here on.
+        """
+        head = unpack_untrusted(data, known_as)
+        if len(data) > SMALL_BYTES_MAX:
+            body: bytes | memoryview = memoryview(data)[HEADER_BYTES:]
+            body_crc = _crc_of_body(data)
+        else:
+            body = data[HEADER_BYTES:]
+            body_crc = google_crc32c.value(body)
         if not crc_fits(data, body_crc):
             raise BadBatch("checksum does not fit", at=CRC_AT)
-        few = _few_untrusted(head, data)
-        if few is not None and (few.is_bare or few.is_usual) and few.time_range == head[4:6]:
-            return cls(head, data, body_crc, few=few)
-        from weft.model import batch_arrow
+        few = _few_untrusted(head, body)
+        rows = None
+        if few is None or not (few.is_bare or few.is_usual) or few.time_range != head[4:6]:
+            from weft.model import batch_arrow
 
-        return cls(head, data, body_crc, batch_arrow.read_rows_untrusted(head, data))
+            few, rows = None, batch_arrow.read_rows_untrusted(head, data)
+        if known_as is None or head[6] is None:
+            return cls(head, data, body_crc, rows, few)
+        return cls(head, None, body_crc, rows, few, body)
 
     @classmethod
     def read_stored(cls, data: bytes) -> Batch:
@@ -268,8 +280,8 @@ class Batch:
     @property
     def few(self) -> Few | None:
         """The columns as Python has them, if the events are few and small: much quicker than by Arrow."""
-        if self._few is None:
-            self._few = _few_untrusted(self._head, self.data)
+        if self._few is None and self._head.event_count <= FEW_MAX and self.size <= SMALL_BYTES_MAX:
+            self._few = _few_untrusted(self._head, self.data[HEADER_BYTES:])
         return self._few
 
     @property
@@ -348,10 +360,26 @@ class Batch:
         return self._body_crc
 
 
+def few_bytes(payloads: Sequence[bytes], timestamps_us: Sequence[int], producer: bytes, sequence: int) -> bytes:
+    """``data`` of a batch of a few events without keys and headers, without a Batch in between; empty if they are not
+    few, or something is wrong with them: then ``Batch.from_columns`` knows what to do."""
+    count = len(payloads)
+    if not 1 <= count <= FEW_MAX or set(map(type, payloads)) != BYTES or set(map(type, timestamps_us)) != INTEGERS:
+        return b""
+    least, greatest = (timestamps_us[0],) * 2 if count == 1 else (min(timestamps_us), max(timestamps_us))
+    if not EVENT_TIMESTAMP_US_MIN <= least <= greatest <= EVENT_TIMESTAMP_US_MAX:
+        return b""
+    body = batch_few.write_bare(payloads, timestamps_us)
+    if len(body) > SMALL_BYTES_MAX:
+        return b""
+    head = packed_header(0, 0, count, len(body), least, greatest, producer, sequence, google_crc32c.value(body))
+    return head + body
+
+
 def _within_time(batch: Batch) -> Batch:
     """A batch of new events; those that were stored before there was a bound stay readable."""
-    check_timestamp_us(batch.timestamp_us_min)
-    check_timestamp_us(batch.timestamp_us_max)
+    head = batch._head
+    check_times_us(head[4], head[5])
     return batch
 
 
@@ -377,10 +405,11 @@ def _assemble_few(few: Few, base_offset: int, producer: bytes | None, sequence: 
     return _sealed(head, body, int(google_crc32c.value(body)), few)
 
 
-def _few_untrusted(head: BatchHeader, data: bytes) -> Few | None:
-    if head.event_count > FEW_MAX or head.codec is not Codec.NONE or len(data) > SMALL_BYTES_MAX:
+def _few_untrusted(head: BatchHeader, body: bytes | memoryview) -> Few | None:
+    """Of a body that is no copy, there is none: it is too large for that."""
+    if head.event_count > FEW_MAX or head.codec is not Codec.NONE or not isinstance(body, bytes):
         return None
-    return batch_few.read_untrusted(data[HEADER_BYTES:], head.event_count)
+    return batch_few.read_untrusted(body, head.event_count)
 
 
 def _sealed(head: BatchHeader, body: pa.Buffer | bytes | memoryview, body_crc: int, few: Few | None = None) -> Batch:

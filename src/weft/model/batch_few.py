@@ -115,6 +115,11 @@ def write(few: Few) -> bytes:
     return _write(few)
 
 
+def write_bare(payloads: Sequence[bytes], timestamps_us: Sequence[int]) -> bytes:
+    """The same of events without keys and headers."""
+    return _bare(len(payloads)).write(payloads, timestamps_us)
+
+
 def read_untrusted(message: bytes, count: int) -> Few | None:
     """The events of a message, if it is exactly as ``write`` writes one of so many events; None: it is not."""
     if not 1 <= count <= FEW_MAX or not BODY_AT <= len(message) <= SMALL_BYTES_MAX:

@@ -26,6 +26,7 @@ once known, need not be computed again.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -43,6 +44,7 @@ MESSAGE_LENGTH: Final = struct.Struct("<I")  # before a compressed message: how 
 MESSAGE_BYTES_MAX: Final = BATCH_BYTES_MAX - HEADER_BYTES  # a batch is bounded as if it were not compressed
 CRC_AT: Final = 4
 CRC_BYTES: Final = 4
+CHECKED: Final = struct.Struct("<4sI56s")  # the header around its checksum
 PLACE: Final = struct.Struct("<QI")  # base_offset and count
 PLACE_AT: Final = 8
 TIMESTAMPS_AT: Final = 24
@@ -90,14 +92,34 @@ class BatchHeader(NamedTuple):
     def pack_at(self, offset: int, body_crc: int) -> bytes:
         """The same of the batch placed there."""
         codec, _, count, size, least, greatest, producer, sequence = self
-        last = producer or NO_PRODUCER
-        header = LAYOUT.pack(VERSION, codec, 0, 0, offset, count, size, least, greatest, last, sequence)
-        crc = google_crc32c.extend(body_crc, header)
-        return LAYOUT.pack(VERSION, codec, 0, crc, offset, count, size, least, greatest, last, sequence)
+        return packed_header(codec, offset, count, size, least, greatest, producer or NO_PRODUCER, sequence, body_crc)
 
 
-def unpack_untrusted(data: bytes) -> BatchHeader:
-    """The header of a whole batch, everything but its checksum checked; raise only BadBatch."""
+def packed_header(
+    codec: int,
+    offset: int,
+    count: int,
+    size: int,
+    least_us: int,
+    greatest_us: int,
+    producer: bytes,
+    sequence: int,
+    body_crc: int,
+) -> bytes:
+    """The bytes in front of a body with this CRC-32C."""
+    fields = (offset, count, size, least_us, greatest_us, producer, sequence)
+    crc = google_crc32c.extend(body_crc, LAYOUT.pack(VERSION, codec, 0, 0, *fields))
+    return LAYOUT.pack(VERSION, codec, 0, crc, *fields)
+
+
+_make_header = BatchHeader._make  # from a tuple: half of what its constructor takes
+
+
+def unpack_untrusted(data: bytes, known_as: Callable[[bytes], bytes] | None = None) -> BatchHeader:
+    """The header of a whole batch, everything but its checksum checked; raise only BadBatch.
+
+    ``known_as``: by which id its producer goes from here on; then it is not placed yet, whatever it says.
+    """
     if not HEADER_BYTES < len(data) <= BATCH_BYTES_MAX:
         raise BadBatch("not the size of a batch", bytes=len(data), least=HEADER_BYTES + 1, limit=BATCH_BYTES_MAX)
     version, flags, zero, _, offset, count, body_bytes, least, greatest, producer, sequence = LAYOUT.unpack_from(data)
@@ -120,7 +142,9 @@ def unpack_untrusted(data: bytes) -> BatchHeader:
         if sequence:
             raise BadBatch("a sequence without a producer", at=56, sequence=sequence)
         producer = None
-    return BatchHeader(codec, offset, count, body_bytes, least, greatest, producer, sequence)
+    elif known_as is not None:
+        offset, producer = 0, known_as(producer)
+    return _make_header((codec, offset, count, body_bytes, least, greatest, producer, sequence))
 
 
 def end_offset(data: bytes) -> int:
@@ -157,9 +181,8 @@ def header_without_producer(data: bytes) -> bytes:
 
 def crc_fits(data: bytes, body_crc: int) -> bool:
     """Whether the checksum in the header is right, given that of the body."""
-    header = data[:CRC_AT] + bytes(CRC_BYTES) + data[CRC_AT + CRC_BYTES : HEADER_BYTES]
-    stated = int.from_bytes(data[CRC_AT : CRC_AT + CRC_BYTES], "little")
-    return bool(google_crc32c.extend(body_crc, header) == stated)
+    before, stated, after = CHECKED.unpack_from(data)
+    return bool(google_crc32c.extend(body_crc, b"%b\0\0\0\0%b" % (before, after)) == stated)
 
 
 def message_bytes_untrusted(data: bytes) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from weft.errors import UsageError
-from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
+from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN, OFFSET_MAX
 from weft.model.stream import Epoch, EventId, Position, Stream, check_place
 
 
@@ -25,6 +25,13 @@ class Event(Struct, frozen=True, gc=False):
     timestamp_us: int
     key: bytes | None = None
     headers: Mapping[str, str] | None = None
+
+
+def check_times_us(least: int, greatest: int) -> None:
+    """The same for a range of times, which is in order."""
+    if not EVENT_TIMESTAMP_US_MIN <= least <= greatest <= EVENT_TIMESTAMP_US_MAX:
+        check_timestamp_us(least)
+        check_timestamp_us(greatest)
 
 
 def check_timestamp_us(timestamp_us: int) -> None:
@@ -51,6 +58,9 @@ class Receipt(Struct, frozen=True, gc=False):
     copies: int
 
     def __post_init__(self) -> None:
+        first, count = self.first_offset, self.count
+        if count >= 1 and self.copies >= 1 and 1 <= self.epoch <= OFFSET_MAX and 0 <= first <= OFFSET_MAX - count:
+            return  # everything is right, as with nearly every receipt: the checks below find out what is not
         if self.count < 1 or self.copies < 1:
             raise UsageError("a receipt is for at least one event on one node", count=self.count, copies=self.copies)
         check_place(self.epoch, self.first_offset)

@@ -188,7 +188,7 @@ class Clients:
     ) -> None:
         """What comes in one turn of the loop is taken together: one write, and one sync, for all of it."""
         number = next(self._numbers)
-        self._requests[number] = (publisher, request, len(batch.data))
+        self._requests[number] = (publisher, request, batch.size)
         if not self._publishes:
             self._loop.call_soon(self._take_publishes)
         self._publishes.append(Publish(number, topic, partition, batch, copies))
@@ -208,7 +208,7 @@ class Clients:
         publishes = []
         for request, topic, partition, batch in parts:
             number = next(self._numbers)
-            self._requests[number] = (publisher, request, len(batch.data))
+            self._requests[number] = (publisher, request, batch.size)
             publishes.append(Publish(number, topic, partition, batch))
         self._feed(PublishAsOne(publishes))
 
@@ -220,7 +220,7 @@ class Clients:
                 self._loop.call_soon(self._take_publishes)
                 break
             count += 1
-            size += len(publish.batch.data)
+            size += publish.batch.size
         publishes, self._publishes = self._publishes[:count], self._publishes[count:]
         self._feed(PublishAll(publishes))
 

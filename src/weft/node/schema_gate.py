@@ -92,6 +92,7 @@ class SchemaGate:
         self._logger = logger
         self._loop = asyncio.get_running_loop()
         self._patterns: Trie[Pattern] = Trie()
+        self.rules: object = self._patterns
         self._records: dict[Pattern, TopicSchema] = {}
         self._rules: dict[Pattern, Rule | None] = {}  # of patterns that were asked for
         self._kept: dict[Topic, Rule | None] = {}
@@ -111,6 +112,7 @@ class SchemaGate:
         self._rules = kept
         self._kept.clear()
         self._patterns = Trie()
+        self.rules = self._patterns
         for pattern in self._records:
             self._patterns.add(pattern, pattern)
 

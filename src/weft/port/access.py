@@ -29,7 +29,7 @@ from weft.security.acl import EVERY_GROUP, owner_of
 from weft.security.certificates import read_certificate_untrusted, read_identity_untrusted
 from weft.security.quota import Quota
 
-TOPICS_KEPT_MAX: Final = 10_000  # of one caller: about 1 MiB
+TOPICS_KEPT_MAX: Final = 16_384  # of one caller: about 1.5 MiB
 CERTIFICATES_READ_MAX: Final = 256  # remembered: a caller shows the same one with every call
 EVERYTHING: Final = (Pattern(">"), Pattern("weft.>"))
 EVERYBODY: Final = Acl(
@@ -57,6 +57,7 @@ class Caller:
         self._note = note
         self._over: Refused | None = None
         self._publishes: set[Topic] = set()  # what these rights were found good for: the same ones are asked for again
+        self.rights: object = acl  # another object whenever they change: who was found good then is asked again
 
     @property
     def who(self) -> str:
@@ -80,12 +81,12 @@ class Caller:
 
     def update(self, acl: Acl) -> None:
         if acl != self._acl:
-            self._acl = acl
+            self._acl = self.rights = acl
             self._publishes.clear()
 
     def expel(self, error: Refused) -> None:
         """The caller's key was revoked."""
-        self._over = error
+        self._over = self.rights = error
 
     def check(self) -> None:
         if self._over is not None:

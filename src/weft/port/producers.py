@@ -12,20 +12,13 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
-from weft.model import Batch
 from weft.model.batch_header import PRODUCER_BYTES
 
 PRODUCERS_KEPT: Final = 4096  # about 1 MiB: a client has one, and uses it for every batch
 
 
-def bound(batch: Batch, owner: str) -> Batch:
-    """The same batch, as the log is to know it. By the owner and not by the key: a new key of the same name can repeat
-    what the old one was not sure of."""
-    if batch.producer is None:
-        return batch
-    return batch.with_producer(bound_producer(batch.producer, owner), batch.sequence)
-
-
 @lru_cache(PRODUCERS_KEPT)
 def bound_producer(producer: bytes, owner: str) -> bytes:
+    """As the log is to know it. By the owner and not by the key: a new key of the same name can repeat what the old one
+    was not sure of."""
     return blake2b(producer, digest_size=PRODUCER_BYTES, key=owner.encode(), person=b"weft producer").digest()

@@ -66,7 +66,9 @@ class Usage:
         """Before a batch is taken."""
         if topic not in self._seen:
             self._see(log, me, topic)
-        self._count(topic, events, size, now_s)
+        quota = self.quota
+        if quota.events_per_s is not None or quota.bytes_per_s is not None:
+            self._count(topic, events, size, now_s)
 
     def ask(self, topic: Topic, size: int, now_s: float) -> None:
         """Before a request is taken: it counts as an event, and makes no topic."""

@@ -49,7 +49,11 @@ class Payloads:
 
 
 class EventChecks(Protocol):
-    """Everything is called on the event loop."""
+    """Everything is called on the event loop. ``rules`` is another object whenever a topic may have got a schema that
+    had none: until then, a topic to which nothing applies need not be asked for again."""
+
+    @property
+    def rules(self) -> object: ...
 
     def applies(self, topic: Topic) -> bool:
         """Whether events of this topic are checked at all."""
@@ -61,6 +65,8 @@ class EventChecks(Protocol):
 
 class NoChecks:
     """``EventChecks`` where there are no schemas."""
+
+    rules: object = None
 
     def applies(self, topic: Topic) -> bool:
         return False

@@ -19,11 +19,11 @@ from weft.port.topics import read_topic_untrusted
 from weft.transport.clients import values as room
 from weft.transport.clients.values import (
     SHARED_BYTES_MIN,
+    check_size,
     delivery_parts,
     fetched_parts,
     parse_untrusted,
     read_batch_untrusted,
-    read_place_untrusted,
     read_positions_untrusted,
     read_settled_untrusted,
     read_start_untrusted,
@@ -89,20 +89,23 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
         assert parse_untrusted(kind, message.SerializeToString()) == message
 
 
-@given(st.text(max_size=20), st.integers(0, (1 << 32) - 1), st.binary(max_size=100))
-def test_any_batch_is_taken_or_refused(topic: str, partition: int, data: bytes) -> None:
+def known_as(producer: bytes) -> bytes:
+    return producer[::-1]
+
+
+@given(st.binary(max_size=100))
+def test_any_batch_is_taken_or_refused(data: bytes) -> None:
     with pytest.raises((UsageError, PeerError)):
-        read_place_untrusted(pb.PublishBatch(topic=topic, partition=partition), data, 1 << 20)
-        read_batch_untrusted(data)
+        read_batch_untrusted(data, known_as)
 
 
 def test_a_batch_as_it_should_be() -> None:
-    batch = Batch.from_columns([b"x"], 0)
-    message = pb.PublishBatch(topic="plant.t", partition=7)
-    assert read_place_untrusted(message, batch.data, len(batch.data)) == ("plant.t", 7)
-    assert read_batch_untrusted(batch.data) == batch
+    batch = Batch.from_columns([b"x"], 0, producer=b"0123456789abcdef", sequence=3)
+    read = read_batch_untrusted(batch.data, known_as)
+    assert (list(read), read.producer, read.sequence) == (list(batch), b"fedcba9876543210", 3)
+    check_size(batch.size, len(batch.data))
     with pytest.raises(TooLarge):
-        read_place_untrusted(message, batch.data, len(batch.data) - 1)
+        check_size(batch.size, len(batch.data) - 1)
 
 
 STORED = [

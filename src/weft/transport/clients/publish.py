@@ -18,7 +18,7 @@ from typing import Final
 
 from weft.core.messages import Receipted
 from weft.errors import PeerError, UsageError, WeftError
-from weft.limits import KIB, MIB
+from weft.limits import KIB, MIB, PARTITIONS_MAX
 from weft.model import Batch, Topic
 from weft.model.batch_header import PRODUCER_BYTES, message_bytes_untrusted
 from weft.port.access import Caller
@@ -26,18 +26,13 @@ from weft.port.errors import ShuttingDown, error_message
 from weft.port.held import Use
 from weft.port.later import LaterStore
 from weft.port.node import MeshNode
-from weft.port.producers import bound
+from weft.port.producers import bound_producer
 from weft.port.schemas import Payloads
+from weft.port.topics import read_topic_untrusted
 from weft.schema.errors import SchemaBroken
 from weft.transport.clients.failing import cancelled, failure_of
 from weft.transport.clients.plain_events import read_events_untrusted
-from weft.transport.clients.values import (
-    check_size,
-    parse_untrusted,
-    read_batch_untrusted,
-    read_place_untrusted,
-    receipts_bytes,
-)
+from weft.transport.clients.values import check_size, parse_untrusted, read_batch_untrusted, receipts_bytes
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
@@ -48,6 +43,7 @@ BATCH_COST_BYTES: Final = 4 * KIB  # what a batch costs beside its bytes: so no 
 PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each one is answered by itself
 NAMED_EVENTS_MAX: Final = 1_000  # of a batch in which all events that break a schema are looked for, not the first
 PUBLISH_PART: Final = 2  # of what its caller may hold, a stream gets half: another one goes on when it is held up
+TOPICS_KEPT_MAX: Final = 16_384  # of one stream, that need no second look: 1.5 MiB
 
 
 class PublishStream:
@@ -65,6 +61,9 @@ class PublishStream:
         self._call = call
         self._owed: dict[int, int] = {}  # request -> bytes of its batch
         self._producer = b""
+        self._owner = caller.owner
+        self._open_to: dict[str, Topic] = {}  # topics with nothing in the way: the caller has the right, no schema
+        self._open_under: tuple[object, object] = (None, None)  # by these rights and rules
         self._usage = node.quotas.usage(caller)
         self._loop = asyncio.get_running_loop()
         self._holding = node.held.holding(caller.who, Use.PUBLISH, PUBLISH_PART)
@@ -77,14 +76,13 @@ class PublishStream:
 
     def receipts(self, receipts: Sequence[tuple[int, Receipted]]) -> None:
         self._call.write_now(receipts_bytes(receipts))
-        for request, _ in receipts:
-            self._settle(request)
+        self._settle([request for request, _ in receipts])
 
     def refused(self, request: int, error: WeftError) -> None:
         self._node.count_refusal(error)
         refusal = pb.PublishRefused(request=request, error=error_message(error))
         self._call.write_nowait(pb.PublishReply(refused=refusal).SerializeToString())
-        self._settle(request)
+        self._settle([request])
 
     def drain(self) -> None:
         self._end(ShuttingDown("this node is shutting down", node=self._node.node_id))
@@ -93,9 +91,8 @@ class PublishStream:
         """The caller may publish no more: what is owed goes out, then the stream ends with this."""
         self._end(error)
 
-    def _settle(self, request: int) -> None:
-        size = self._owed.pop(request)
-        self._holding.give_back(size)
+    def _settle(self, requests: Sequence[int]) -> None:
+        self._holding.give_back(sum(map(self._owed.pop, requests)))
         if self._over and not self._owed:
             self._settled.set()
 
@@ -175,47 +172,55 @@ class PublishStream:
                     )
             case _:
                 raise BadMeshMessage("after open, a publish stream carries batches")
+        taken = [(message, message.batch) for message in messages]  # protobuf makes a copy of it at every look
+        self._owe({message.request: len(data) for message, data in taken}, len(taken))
+        self._forget_if_changed()
         cost = 0
-        for message in messages:
-            data = message.batch
-            self._owe(message.request, len(data))
-            cost += _cost_of(data)
+        for message, data in taken:
+            cost += message_bytes_untrusted(data) + BATCH_COST_BYTES
             if self._unchecked or cost > CHECKED_AT_ONCE_BYTES_MAX:
                 self._unchecked.append((message, data))
             else:
                 self._take_batch(message, data)
 
-    def _owe(self, request: int, size: int) -> None:
-        if request in self._owed:
-            raise BadMeshMessage("two batches with one request number", request=request)
-        self._owed[request] = size
-        self._holding.take(size)
+    def _owe(self, sizes: Mapping[int, int], count: int) -> None:
+        """An answer to each of so many requests, of so many bytes."""
+        if len(sizes) < count or not sizes.keys().isdisjoint(self._owed.keys()):
+            raise BadMeshMessage("two batches with one request number")
+        self._owed.update(sizes)
+        self._holding.take(sum(sizes.values()))
 
     def _take_batch(self, message: pb.PublishBatch, data: bytes) -> None:
         try:
-            topic, partition = self._check(message, data)
-            batch = read_batch_untrusted(data)
+            topic = self._check(message)
+            check_size(len(data), self._node.limits.batch_bytes_max)
+            batch = read_batch_untrusted(data, self._known_as)
         except WeftError as error:
             self.refused(message.request, error)
         else:
-            self._publish(message, topic, partition, batch)
+            self._publish(message, topic, batch)
 
     def _take_events(self, message: pb.PublishEvents) -> None:
-        self._owe(message.request, message.ByteSize())
+        self._owe({message.request: message.ByteSize()}, 1)
+        self._forget_if_changed()
         try:
-            topic, partition = self._check(message, b"")
-            batch = read_events_untrusted(message, self._producer, time.time_ns() // 1000)
-            check_size(batch.data, self._node.limits.batch_bytes_max)
+            topic = self._check(message)
+            named = self._producer and self._known_as(self._producer)
+            batch = read_events_untrusted(message, named, time.time_ns() // 1000)
+            check_size(batch.size, self._node.limits.batch_bytes_max)
         except WeftError as error:
             self.refused(message.request, error)
         else:
-            self._publish(message, topic, partition, batch)
+            self._publish(message, topic, batch)
 
-    def _publish(self, message: pb.PublishBatch | pb.PublishEvents, topic: Topic, partition: int, batch: Batch) -> None:
+    def _known_as(self, producer: bytes) -> bytes:
+        return bound_producer(producer, self._owner)
+
+    def _publish(self, message: pb.PublishBatch | pb.PublishEvents, topic: Topic, batch: Batch) -> None:
         """Once its events have passed the checks of the topic's schema, if it has one."""
         checks = self._node.checks
-        if not checks.applies(topic):
-            self._publish_checked(message, topic, partition, batch)
+        if topic in self._open_to or not checks.applies(topic):
+            self._publish_checked(message, topic, batch)
             return
 
         def checked(broken: Mapping[int, SchemaBroken]) -> None:
@@ -225,41 +230,64 @@ class PublishStream:
                 (_, first), *others = broken.items()
                 self.refused(message.request, first.with_others(dict(others)))
                 return
-            self._publish_checked(message, topic, partition, batch)
+            self._publish_checked(message, topic, batch)
 
         checks.check(self, topic, Payloads(batch), checked, first_only=len(batch) > NAMED_EVENTS_MAX)
 
-    def _publish_checked(
-        self, message: pb.PublishBatch | pb.PublishEvents, topic: Topic, partition: int, batch: Batch
-    ) -> None:
-        node, size = self._node, len(batch.data)
+    def _publish_checked(self, message: pb.PublishBatch | pb.PublishEvents, topic: Topic, batch: Batch) -> None:
+        node, copies = self._node, message.copies
         try:
-            self._usage.publish(node.log, node.node_id, topic, len(batch), size, self._loop.time())
-            known = bound(batch, self._caller.owner)
+            self._usage.publish(node.log, node.node_id, topic, len(batch), batch.size, self._loop.time())
             if message.later:
-                if message.copies > 1:
+                if copies > 1:
                     raise UsageError("an event for later waits at one node: no copies can be asked for", topic=topic)
-                self._later.publish(self, message.request, self._caller.owner, topic, partition, known)
+                self._later.publish(self, message.request, self._owner, topic, message.partition, batch)
                 return
         except WeftError as error:
             self.refused(message.request, error)
         else:
-            node.publish(self, message.request, topic, partition, known, message.copies)
-
-    def _check(self, message: pb.PublishBatch | pb.PublishEvents, data: bytes) -> tuple[Topic, int]:
-        self._node.check_open()
-        topic, partition = read_place_untrusted(message, data, self._node.limits.batch_bytes_max)
-        self._caller.check_publish(topic)
-        return topic, partition
+            node.publish(self, message.request, topic, message.partition, batch, copies)
 
     async def _take_large(self, message: pb.PublishBatch, data: bytes) -> None:
         try:
-            topic, partition = self._check(message, data)
-            batch = await asyncio.to_thread(read_batch_untrusted, data)
+            topic = self._check(message)
+            check_size(len(data), self._node.limits.batch_bytes_max)
+            batch = await asyncio.to_thread(read_batch_untrusted, data, self._known_as)
         except WeftError as error:
             self.refused(message.request, error)
         else:
-            self._publish(message, topic, partition, batch)
+            self._forget_if_changed()  # it took a while
+            self._publish(message, topic, batch)
+
+    # --- where it may publish ------------------------------------------------------------------------------------
+
+    def _check(self, message: pb.PublishBatch | pb.PublishEvents) -> Topic:
+        """The topic, if the caller may publish there now."""
+        self._node.check_open()
+        topic = self._open_to.get(message.topic)
+        if topic is None:
+            topic = self._look_untrusted(message.topic)
+        if message.partition >= PARTITIONS_MAX:
+            raise UsageError("no such partition", partition=message.partition, limit=PARTITIONS_MAX - 1)
+        return topic
+
+    def _look_untrusted(self, name: str) -> Topic:
+        """Is asked once for each topic, as long as neither rights nor schemas change."""
+        topic = read_topic_untrusted(name)
+        self._caller.check_publish(topic)
+        if not self._node.checks.applies(topic):
+            if len(self._open_to) >= TOPICS_KEPT_MAX:
+                self._open_to.clear()
+            self._open_to[topic] = topic
+        return topic
+
+    def _forget_if_changed(self) -> None:
+        """Before a batch is looked at that comes later than others did."""
+        rights, rules = self._caller.rights, self._node.checks.rules
+        if rights is not self._open_under[0] or rules is not self._open_under[1]:
+            self._open_under = rights, rules
+            self._open_to.clear()
+            self._owner = self._caller.owner
 
     # --- not too much at a time ----------------------------------------------------------------------------------
 
@@ -285,6 +313,7 @@ class PublishStream:
     async def _check_rest(self) -> None:
         while self._unchecked:
             async with self._checking:
+                self._forget_if_changed()
                 await self._check_some()
             await asyncio.sleep(0)
 

@@ -5,7 +5,7 @@ Functions that take messages of clients raise UsageError or PeerError only, with
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -15,14 +15,14 @@ from weft.core.groups.ledger import REASON_CHARS_MAX, WINDOW_MAX
 from weft.core.messages import Acked, Delivered, Edge, FromPositions, FromTime, Nacked, Receipted, Settled, Start
 from weft.core.policy import RETRY_S_MAX, GroupPolicy
 from weft.errors import UsageError
-from weft.limits import CLIENT_POSITIONS_MAX, KIB, OFFSET_MAX, PARTITIONS_MAX
-from weft.model import Batch, Epoch, Pattern, Position, Stream, Topic, parse_pattern
+from weft.limits import CLIENT_POSITIONS_MAX, KIB, OFFSET_MAX
+from weft.model import Batch, Epoch, Pattern, Position, Stream, parse_pattern
 from weft.model.batch_header import HEADER_BYTES, header_without_producer
-from weft.model.event import check_timestamp_us
+from weft.model.event import check_times_us
 from weft.port.errors import TooLarge
-from weft.port.topics import read_topic_untrusted
 from weft.wire.mesh import BadMeshMessage, deliveries
 from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.fields import varint
 from weft.wire.mesh.streams import read_position_untrusted, read_stream_untrusted, stream_position, stream_ref
 
 M = TypeVar("M", bound=Message)
@@ -41,7 +41,6 @@ FETCHED_DONE_FIELD: Final = bytes([deliveries.FETCHED_DONE_TAG])
 REPLY_RECEIPTS_FIELD: Final = bytes([2 << 3 | 2])  # PublishReply.receipts
 RECEIPTS_FIELD: Final = bytes([1 << 3 | 2])  # Receipts.receipts
 RECEIPT_REQUEST: Final = bytes([1 << 3 | 0])
-RECEIPT_STREAM: Final = bytes([2 << 3 | 2])
 RECEIPT_FIRST_OFFSET: Final = bytes([3 << 3 | 0])
 RECEIPT_COUNT: Final = bytes([4 << 3 | 0])
 RECEIPT_COPIES: Final = bytes([5 << 3 | 0])
@@ -69,28 +68,17 @@ def parse_untrusted(kind: type[M], data: bytes) -> M:
     return message
 
 
-def read_place_untrusted(
-    message: pb.PublishBatch | pb.PublishEvents, data: bytes, batch_bytes_max: int
-) -> tuple[Topic, int]:
-    """Topic and partition of what a client wants published. ``data`` is ``message.batch``: protobuf makes a copy of it
-    at every look."""
-    topic = read_topic_untrusted(message.topic)
-    if message.partition >= PARTITIONS_MAX:
-        raise UsageError("no such partition", partition=message.partition, limit=PARTITIONS_MAX - 1)
-    check_size(data, batch_bytes_max)
-    return topic, message.partition
+def check_size(size: int, batch_bytes_max: int) -> None:
+    """Of a batch."""
+    if size > batch_bytes_max:
+        raise TooLarge("the batch is too large: send several", bytes=size, limit=batch_bytes_max)
 
 
-def check_size(batch: bytes, batch_bytes_max: int) -> None:
-    if len(batch) > batch_bytes_max:
-        raise TooLarge("the batch is too large: send several", bytes=len(batch), limit=batch_bytes_max)
-
-
-def read_batch_untrusted(data: bytes) -> Batch:
-    """A batch whose events may be published. It may take long: 30 ms for the largest."""
-    batch = Batch.read_untrusted(data)
-    check_timestamp_us(batch.timestamp_us_min)
-    check_timestamp_us(batch.timestamp_us_max)
+def read_batch_untrusted(data: bytes, known_as: Callable[[bytes], bytes]) -> Batch:
+    """A batch whose events may be published, its producer ``known_as`` the log is to know it. It may take long: 30 ms
+    for the largest."""
+    batch = Batch.read_untrusted(data, known_as)
+    check_times_us(batch.timestamp_us_min, batch.timestamp_us_max)
     return batch
 
 
@@ -182,18 +170,23 @@ def receipts_bytes(receipts: Sequence[tuple[int, Receipted]]) -> bytes:
     """PublishReply with Receipts of these requests, as protobuf has it: there is one per event, if they come alone."""
     parts: list[bytes] = []
     for request, (_, place, copies) in receipts:
-        receipt = b"".join(
-            (
-                RECEIPT_REQUEST + _varint(request) if request else b"",
-                RECEIPT_STREAM + _stream_ref(place.stream, place.epoch),
-                RECEIPT_FIRST_OFFSET + _varint(place.first_offset) if place.first_offset else b"",
-                RECEIPT_COUNT + _varint(place.count),
-                RECEIPT_COPIES + _varint(copies),
-                RECEIPT_REPEATED if place.repeated else b"",
-            )
+        first = place.first_offset
+        receipt = b"%b\x12%b%b%b%b" % (  # the tag of Receipt.stream
+            RECEIPT_REQUEST + varint(request) if request else b"",
+            _stream_ref(place.stream, place.epoch),
+            RECEIPT_FIRST_OFFSET + varint(first) if first else b"",
+            _receipt_rest(place.count, copies),
+            RECEIPT_REPEATED if place.repeated else b"",
         )
-        parts += (RECEIPTS_FIELD + _varint(len(receipt)), receipt)
-    return b"".join((REPLY_RECEIPTS_FIELD + _varint(sum(map(len, parts))), *parts))
+        parts += (RECEIPTS_FIELD, varint(len(receipt)), receipt)
+    body = b"".join(parts)
+    return b"".join((REPLY_RECEIPTS_FIELD, varint(len(body)), body))
+
+
+@lru_cache
+def _receipt_rest(count: int, copies: int) -> bytes:
+    """Which are a few numbers over and over."""
+    return RECEIPT_COUNT + varint(count) + RECEIPT_COPIES + varint(copies)
 
 
 def shown_parts(data: bytes) -> tuple[bytes, memoryview]:
@@ -209,7 +202,7 @@ def delivery_parts(batches: Sequence[Delivered]) -> tuple[bytes, bytes | memoryv
     (one,) = batches
     if len(one.data) >= SHARED_BYTES_MIN:
         field, (head, body) = _delivered_head(one), shown_parts(one.data)
-        return DELIVERY_FIELD + _varint(len(field) + len(one.data)) + field + head, body
+        return DELIVERY_FIELD + varint(len(field) + len(one.data)) + field + head, body
     if not one.message:
         one.message = _delivery_bytes(batches)
     return b"", one.message
@@ -223,17 +216,17 @@ def _delivery_bytes(batches: Sequence[Delivered]) -> bytes:
             each.encoded = b"".join((_delivered_head(each), *shown_parts(each.data)))
         parts.append(each.encoded)
         size += len(each.encoded)
-    return b"".join((DELIVERY_FIELD + _varint(size), *parts))
+    return b"".join((DELIVERY_FIELD + varint(size), *parts))
 
 
 def _delivered_head(each: Delivered) -> bytes:
     """A StreamBatch up to its batch, which comes last."""
     stream = STREAM_FIELD + _stream_ref(each.stream, each.epoch)
-    first = FIRST_OFFSET_FIELD + _varint(each.first_offset)
-    tries = TRIES_FIELD + _varint(each.tries) if each.tries else b""
-    data = BATCH_FIELD + _varint(len(each.data))
+    first = FIRST_OFFSET_FIELD + varint(each.first_offset)
+    tries = TRIES_FIELD + varint(each.tries) if each.tries else b""
+    data = BATCH_FIELD + varint(len(each.data))
     size = len(stream) + len(first) + len(tries) + len(data) + len(each.data)
-    return b"".join((BATCHES_FIELD, _varint(size), stream, first, tries, data))
+    return b"".join((BATCHES_FIELD, varint(size), stream, first, tries, data))
 
 
 def fetched_parts(
@@ -242,36 +235,25 @@ def fetched_parts(
     """FetchReply with these batches as stored, made in the same way; of several ranges, with what says which."""
     first: list[bytes] = []  # protobuf takes fields in any order, and a batch that is alone comes last
     if ranges:
-        numbers = b"".join(map(_varint, ranges))
-        first += (FETCHED_RANGES_FIELD, _varint(len(numbers)), numbers)
+        numbers = b"".join(map(varint, ranges))
+        first += (FETCHED_RANGES_FIELD, varint(len(numbers)), numbers)
     if ranges_done:
-        first += (FETCHED_DONE_FIELD, _varint(ranges_done))
+        first += (FETCHED_DONE_FIELD, varint(ranges_done))
     if len(batches) == 1:
         (one,) = batches
-        field, (head, body) = b"".join((*first, FETCHED_BATCH_FIELD, _varint(len(one)))), shown_parts(one)
-        return FETCHED_FIELD + _varint(len(field) + len(one)) + field + head, body
+        field, (head, body) = b"".join((*first, FETCHED_BATCH_FIELD, varint(len(one)))), shown_parts(one)
+        return FETCHED_FIELD + varint(len(field) + len(one)) + field + head, body
     parts: list[bytes | memoryview] = [*first]
     for data in batches:
-        parts += (FETCHED_BATCH_FIELD + _varint(len(data)), *shown_parts(data))
-    return b"", b"".join((FETCHED_FIELD + _varint(sum(map(len, parts))), *parts))
+        parts += (FETCHED_BATCH_FIELD + varint(len(data)), *shown_parts(data))
+    return b"", b"".join((FETCHED_FIELD + varint(sum(map(len, parts))), *parts))
 
 
 @lru_cache(STREAM_REFS_KEPT)
 def _stream_ref(stream: Stream, epoch: Epoch) -> bytes:
     """A StreamRef with its length before it. The same ones are told over and over."""
     value = bytes(stream_ref(stream, epoch).SerializeToString())
-    return _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    digits = bytearray()
-    while value > 0x7F:
-        digits.append(value & 0x7F | 0x80)
-        value >>= 7
-    digits.append(value)
-    return bytes(digits)
+    return varint(len(value)) + value
 
 
 def position_messages(positions: Iterable[Position]) -> list[pb.StreamPosition]:

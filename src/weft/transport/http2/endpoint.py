@@ -148,7 +148,7 @@ class Endpoint(asyncio.Protocol):
         finally:
             self._receiving = False
             self._flushing = flushing
-            if not flushing:
+            if not flushing and (self.http2.out.pieces or self.http2.out.turns or self._ends_when_idle):
                 self.flush()
 
     def _receive_in_time(self, data: bytes) -> None:
