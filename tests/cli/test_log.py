@@ -307,7 +307,7 @@ def test_what_is_cut_on_opening_is_said(weft: Weft, data: Path) -> None:
     assert [each["end"] for each in looked.document] == [4, 30]
     shown = weft("compact", str(STATE.topic), "--data", data)
     assert shown.status == 0
-    assert "never promised and is not whole: plant.line1.temp@node-a/0:e7 offsets 30 to 30" in shown.err
+    assert "never promised and is incomplete: plant.line1.temp@node-a/0:e7 offsets 30 to 30" in shown.err
     assert weft("check", "--data", data).status == 0
 
 

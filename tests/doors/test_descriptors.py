@@ -20,7 +20,7 @@ def test_nothing_is_promised_twice(limit: int) -> None:
 
 
 def test_too_few_are_refused_with_what_is_needed() -> None:
-    with pytest.raises(UsageError, match=r"may have 128 files open, and a node needs \d+ at least: raise the limit"):
+    with pytest.raises(UsageError, match=r"may have 128 files open, and a node needs at least \d+: raise the limit"):
         plan(128, files_for_log(128), dialled_max=8)
 
 

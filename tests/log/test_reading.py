@@ -146,7 +146,7 @@ def test_a_time_that_may_be_lost_is_found_at_the_loss(store: BlockyStore) -> Non
 
 def test_a_damaged_index_is_not_taken_for_lost_events(log: Log, store: BlockyStore) -> None:
     store.bad = {row[0] for row in store.scan(Space.TABLES, *keys.table_range(keys.INDEX))}
-    with pytest.raises(StoreCorrupt, match="the index is damaged; `weft log repair` makes it anew"):
+    with pytest.raises(StoreCorrupt, match="the index is damaged; `weft log repair` makes it again"):
         log.read(TEMP, EPOCH, 0)
     with pytest.raises(StoreCorrupt, match="the index is damaged"):
         log.seek(TEMP, EPOCH, 0)

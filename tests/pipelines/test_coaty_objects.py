@@ -71,7 +71,7 @@ def test_other_events_say_nothing_about_objects(topic: str) -> None:
     ("topic", "payload", "reason"),
     [
         (ADV, b"", "not JSON"),
-        (ADV, b"[]", "no JSON object"),
+        (ADV, b"[]", "not a JSON object"),
         (ADV, b'{"data": {}}', "sourceId is missing"),
         (ADV, deadvertise(LAMP), "object is missing"),
         (ADV, b'{"sourceId": "x", "data": {"object": {}}}', "object"),

@@ -70,5 +70,5 @@ def show_warnings() -> None:
 
 def fail(message: str, status: int = 1) -> NoReturn:
     """One line for a tired person, and a status for their script."""
-    err.print(f"[red]weft:[/] {escape(message)}")
+    err.print(f"[red]weft:[/] {escape(message)}", soft_wrap=True)  # commands in it can be copied whole
     sys.exit(status)

@@ -437,7 +437,7 @@ def test_quic_needs_a_certificate(tmp_path: Path) -> None:
         ('[gateway.emm]\njoin = ["quic://10.0.0.7:0"]', "needs the port"),
         ('[[gateway.emm.out]]\npattern = "a"\nquic = true\ntargets = ["b:1"]', "write quic://b:1 in targets"),
         ('[[gateway.emm.rules]]\nevent = ">"\ntopic = "x.*"', "a rule's topic"),
-        ('[gateway.emm]\nprefix = "weft.groups."', "the mesh's own"),
+        ('[gateway.emm]\nprefix = "weft.groups."', "internal topics of the mesh"),
         ('[gateway.emm]\nudp = "0.0.0.0:4700"', "loopback"),
         ('[gateway.emm]\nudpp = "127.0.0.1:0"', "did you mean udp"),
     ],

@@ -180,7 +180,7 @@ def test_what_a_caller_fetches_and_does_not_read_counts_for_it_on_all_of_its_con
             received = b""
             while b'"code":"busy"' not in received:
                 received += await raws[2].reader.read(1 << 16)
-            assert b"you do not take what this node holds for you" in received and b"fetches" in received
+            assert b"this node holds too much for you that you have not read" in received and b"fetches" in received
             assert node.clients.held.bytes < 16 * MIB
             for raw in raws:
                 await raw.close()

@@ -61,7 +61,7 @@ def test_small_bytes_that_become_large_do_not_hold_up_others(tmp_path: Path) -> 
 
 @pytest.mark.req("SEC-05")
 def test_times_that_no_calendar_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_module, "check_timestamp_us", lambda timestamp_us: None)  # as an SDK of before
+    monkeypatch.setattr(batch_module, "check_times_us", lambda least, greatest: None)  # as an SDK of before
 
     async def story() -> None:
         async with node.client() as client:

@@ -36,7 +36,7 @@ def test_a_connection_that_shows_another_key_is_not_held_to_the_old_one(tmp_path
             now_s += 1.0
             access.look()
         assert [str(error) for error in expelled] == [f"key {old_id} was revoked"], "told once"
-        with pytest.raises(Unauthenticated, match="who are you"):
+        with pytest.raises(Unauthenticated, match="authenticate with an API key first"):
             _ = credential.caller
         await credential.show_key_untrusted(Secret(new), "10.0.0.1")
         for _ in range(3):

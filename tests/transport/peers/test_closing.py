@@ -44,10 +44,10 @@ def test_stop_lets_everything_out_that_waits_and_says_goodbye(who_dialled: str) 
 @pytest.mark.parametrize("leaving", [True, False])
 def test_a_goodbye_is_told_before_the_link_is_down(leaving: bool) -> None:
     """And what membership said before it, on the other stream, has been written by then."""
-    gossip = Gossip(digests=tuple(Digest(NodeId(f"n{number}"), 1, 1, Liveness.ALIVE) for number in range(200)))
+    gossip = Gossip(digests=tuple(Digest(NodeId(f"n{number}"), 1, 1, Liveness.ALIVE) for number in range(100)))
 
     async def story() -> None:
-        a, b = TestNode("node-a"), TestNode("node-b")
+        a, b = TestNode("node-a", replace(SETTINGS, drain_timeout_s=PATIENCE_S)), TestNode("node-b")
         async with running(a, b):
             a.links.dial(b.address)
             await a.linked(b)
@@ -58,6 +58,7 @@ def test_a_goodbye_is_told_before_the_link_is_down(leaving: bool) -> None:
             await b.record.until(lambda: "down node-a" in b.record.told)
             told = ["up node-a", "node-a 1 leaves", "down node-a"]
             assert b.record.told == (told if leaving else ["up node-a", "down node-a"])
+            assert b.record.reasons == ["the peer is closing: going home"]
             if leaving:
                 assert a.record.frames_sent >= 20
 

@@ -245,7 +245,7 @@ def changed(message: Any, **fields: Any) -> Any:
                 (pb.InterestSummary(bits=bytes(65_537), hashes=1), "has 1 to 65536 bytes"),
                 (pb.InterestSummary(bits=b"x", hashes=1_000_000), "has 1 to 16 hashes"),
                 (pb.InterestSummary(bits=b"x", hashes=1, shapes=["n"] * 33), "too many shapes"),
-                (pb.InterestSummary(bits=b"x", hashes=1, shapes=["n" * 1000]), "no shape of a pattern"),
+                (pb.InterestSummary(bits=b"x", hashes=1, shapes=["n" * 1000]), "not a shape of a pattern"),
             )
         ),
         (pb.PeerMessage(probe=pb.PeerProbe(pong=pb.ProbePong(node_id="n", incarnation=1 << 63))), "incarnation"),
