@@ -123,6 +123,31 @@ def test_stopping_syncs_what_is_left(log: Log, watcher: Watcher) -> None:
     assert log.synced == log.appended
 
 
+def test_a_sync_does_not_wait_for_marks_that_are_on_their_way_to_the_disk(log: Log, store: ScriptedStore) -> None:
+    """The event loop syncs what is small by itself: it must not stand still for a file that no receipt needs."""
+    begun, over = threading.Event(), threading.Event()
+
+    def slowly() -> None:
+        begun.set()
+        assert over.wait(PATIENCE_S)
+
+    log.append(TEMP, numbered(0, 1))
+    log.sync()
+    with mock.patch.object(store, "settle_marks", slowly):
+        settling = threading.Thread(target=log.settle)
+        settling.start()
+        assert begun.wait(PATIENCE_S)
+        ticket = log.append(TEMP, numbered(1, 1)).ticket
+        syncing = threading.Thread(target=log.sync)
+        syncing.start()
+        syncing.join(PATIENCE_S)
+        has_synced = log.synced == ticket
+        over.set()
+        settling.join()
+        syncing.join()
+    assert has_synced
+
+
 def test_an_idle_syncer_makes_the_marks_durable(log: Log, store: ScriptedStore, watcher: Watcher) -> None:
     watcher.syncer.start()
     for number in range(3):

@@ -43,6 +43,7 @@ class Ledger:
         self._store = store
         self._promises = promises
         self._lock = threading.Lock()
+        self._tidying = threading.Lock()  # taken first: whoever has it may replace the file
         promises.fingerprint = store.fingerprint()
         self._rewrite()
 
@@ -78,10 +79,12 @@ class Ledger:
 
     def tidy(self) -> None:
         """Write the file anew if it has grown too long, and see to it that it outlives a power cut."""
-        with self._lock:
-            if self._grown > max(GROWTH_BYTES_MIN, self._size):
-                with contextlib.suppress(DiskFull):  # the long file says the same
-                    self._rewrite()
+        with self._tidying:
+            with self._lock:
+                if self._grown > max(GROWTH_BYTES_MIN, self._size):
+                    with contextlib.suppress(DiskFull):  # the long file says the same
+                        self._rewrite()
+            # Not under the lock: the event loop may be waiting for it, to promise what it has synced.
             self._store.settle_marks()
 
     def _append(self, data: bytes) -> None:
