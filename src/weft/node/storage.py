@@ -142,8 +142,10 @@ class Storage:
 
     def _begin_settling(self) -> None:
         self._settle_timer = None
-        if self._settling is None or self._settling.done():
-            self._settling = self._loop.create_task(self._settle())
+        if self._settling is not None and not self._settling.done():
+            self._settle_timer = self._loop.call_later(SETTLE_S, self._begin_settling)  # for what came since it began
+            return
+        self._settling = self._loop.create_task(self._settle())
 
     async def _settle(self) -> None:
         """What the thread does after its own syncs: the marks follow the log to the disk, at nobody's cost."""
