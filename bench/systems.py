@@ -101,6 +101,7 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.begun: list[float] = []
+        self._uncounted = 0
         self.times: dict[str, list[float]] = {"receipt": [], "delivery": []}
 
     def hand_in(self) -> tuple[int, bytes]:
@@ -115,20 +116,35 @@ class Stopwatch:
     def delivery(self, payload: bytes) -> None:
         self.times["delivery"].append(time.perf_counter() - self.begun[int(payload[:NUMBER_DIGITS])])
 
-    async def complete(self, deliveries: int) -> None:
-        """Until every receipt and so many deliveries have arrived."""
+    @property
+    def events(self) -> int:
+        """Those that count."""
+        return len(self.begun) - self._uncounted
+
+    def start_over(self) -> None:
+        """What came so far does not count."""
+        self._uncounted = len(self.begun)
+        for times in self.times.values():
+            times.clear()
+
+    async def complete(self, subscribers: int) -> None:
+        """Until every receipt and every delivery has arrived."""
         async with asyncio.timeout(DONE_S_MAX):
-            while len(self.times["receipt"]) < len(self.begun) or len(self.times["delivery"]) < deliveries:
+            deliveries = self.events * subscribers
+            while len(self.times["receipt"]) < self.events or len(self.times["delivery"]) < deliveries:
                 await asyncio.sleep(0.005)
 
     def sample(self, seconds: float) -> Sample:
-        return Sample(len(self.begun), seconds, self.times)
+        return Sample(self.events, seconds, self.times)
 
 
 async def paced_sample(
     seconds: float, rate: float, subscribers: int, watch: Stopwatch, hand_in: Callable[[], object]
 ) -> Sample:
-    """The whole of ``paced``, once its subscribers are there."""
+    """The whole of ``paced``, once its subscribers are there. One event opens the way to all of them first."""
+    hand_in()
+    await watch.complete(subscribers)
+    watch.start_over()
     begin, budget = time.perf_counter(), Budget(events=int(seconds * rate))
 
     def call() -> bool:
@@ -137,7 +153,7 @@ async def paced_sample(
         return is_due
 
     await at_rate(rate, call)
-    await watch.complete(len(watch.begun) * subscribers)
+    await watch.complete(subscribers)
     return watch.sample(time.perf_counter() - begin)
 
 

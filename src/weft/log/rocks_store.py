@@ -32,6 +32,7 @@ from weft.log.gate import Gate
 from weft.log.marks_file import MARKS_FILE, MarksFile
 from weft.log.rocks_options import ALL_FILES, OPEN_FILES_MAX, OPEN_FILES_MIN, OTHER_FILES, database_options
 from weft.log.store import Delete, DeleteRange, Put, Row, Space, Write
+from weft.memory import give_back_freed_memory
 
 __all__ = ["DATABASE_DIR", "MARKS_FILE", "RocksStore"]
 
@@ -182,6 +183,7 @@ class RocksStore:
         """
         with contextlib.suppress(DiskFull):  # it is only slower then
             self._attempt(lambda: self._fill(size))
+            give_back_freed_memory()  # what filled the log was in a buffer first, all ``size`` of it
             for _ in range(TAKE_UP_TRIES):
                 self._attempt(lambda: self._fill(1))
                 newest = max(file for file in self._files() if file[0].endswith(".log"))

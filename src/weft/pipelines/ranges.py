@@ -19,7 +19,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from weft.errors import UsageError
 from weft.limits import SPARK_BATCH_ROWS
-from weft.spark.memory import keep_freed_memory
+from weft.memory import keep_freed_memory
 from weft.spark.options import COLUMNS, SourceOptions, parse_options
 from weft.spark.planning import Range, split
 from weft.spark.reading import Reading

@@ -32,8 +32,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from weft.errors import WeftError
+from weft.memory import keep_freed_memory
 from weft.spark.holdings import Holdings, resolve
-from weft.spark.memory import keep_freed_memory
 from weft.spark.offsets import Json, NamedTimes, Offsets, Place, from_json, to_json
 from weft.spark.option_values import BadOption
 from weft.spark.options import Members, SourceOptions, Where, parse_options
