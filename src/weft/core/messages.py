@@ -705,9 +705,9 @@ class TellInterest:
     since_us: tuple[int, ...] = ()
 
 
-Effect: TypeAlias = (
+# An effect concerns a client of this node, a peer, a call, or the runtime itself.
+ClientEffect: TypeAlias = (
     Receipts
-    | BucketsFound
     | Refused
     | GroupMoved
     | Opened
@@ -718,19 +718,18 @@ Effect: TypeAlias = (
     | Assigned
     | Withdrawn
     | Ended
-    | SendCopies
-    | SendAcks
-    | SendResume
-    | SendBegins
-    | SendPastRequest
-    | SendPast
-    | SendPlain
-    | SendPlainAck
+)
+PeerEffect: TypeAlias = (
+    SendCopies | SendAcks | SendResume | SendBegins | SendPastRequest | SendPast | SendPlain | SendPlainAck | SendCall
+)
+Effect: TypeAlias = (
+    ClientEffect
+    | PeerEffect
+    | CallEffect
+    | BucketsFound
     | DropLink
     | DamageFound
     | EventsGone
     | PeerRefused
     | TellInterest
-    | CallEffect
-    | SendCall
 )

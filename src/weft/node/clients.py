@@ -15,6 +15,7 @@ from weft.core.groups import Groups
 from weft.core.messages import (
     AddCredit,
     Assigned,
+    ClientEffect,
     Deliver,
     Delivered,
     DropDead,
@@ -74,21 +75,6 @@ PUBLISHED_AT_ONCE: Final = 256  # batches in one step, each perhaps of a new top
 PUBLISHED_BYTES: Final = 2 * MIB  # of batches in one step; the last one may go over it
 MOVED_AT_ONCE: Final = 1_000  # positions of a group in one step: a few milliseconds
 LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up; a log with more needs a repair
-
-
-ClientEffect = (
-    Receipts
-    | Refused
-    | GroupMoved
-    | Opened
-    | Deliver
-    | HeldUp
-    | LookHistory
-    | ReadHistory
-    | Assigned
-    | Withdrawn
-    | Ended
-)
 
 
 class _Delivering(NamedTuple):

@@ -22,19 +22,7 @@ from weft.core.timers import soonest
 from weft.errors import StorageError
 from weft.membership import Members
 from weft.model import NodeId
-from weft.node.clients import ClientEffect
 
-PeerEffect = (
-    core.SendCopies
-    | core.SendAcks
-    | core.SendResume
-    | core.SendBegins
-    | core.SendPastRequest
-    | core.SendPast
-    | core.SendPlain
-    | core.SendPlainAck
-    | calls.SendCall
-)
 MemberNews = (
     membership.MemberChanged
     | membership.MemberForgotten
@@ -48,7 +36,7 @@ News = MemberNews | core.EventsGone | core.PeerRefused
 class Links(Protocol):
     """What the engine asks of the links to peers."""
 
-    def send(self, effect: PeerEffect) -> None: ...
+    def send(self, effect: core.PeerEffect) -> None: ...
 
     def send_member(self, peer: NodeId, message: membership.Message) -> None: ...
 
@@ -78,7 +66,7 @@ class Engine:
         self,
         broker: Broker,
         members: Members,
-        serve: Callable[[ClientEffect], None],
+        serve: Callable[[core.ClientEffect], None],
         call: Callable[[calls.CallEffect], None],
         news: Callable[[News], None],
         kick: Callable[[], None],
@@ -204,10 +192,15 @@ class Engine:
     def _perform(self, effects: Iterable[core.Effect]) -> None:
         for effect in effects:
             kind = type(effect)
-            if kind is core.Deliver or kind is core.Receipts:  # nearly all of them: the others are looked for in turn
+            if kind is core.Deliver or kind is core.Receipts:  # nearly all of them; the others are tested in turn
                 self._serve(effect)  # type: ignore[arg-type]
                 continue
+            if isinstance(effect, core.PeerEffect):
+                self.links.send(effect)
+                continue
             match effect:
+                case calls.Replied() | calls.CallFailed() | calls.Handed() | calls.HandedOver() | calls.HandedTook():
+                    self._call(effect)
                 case core.TellInterest(patterns, capped, summary, since_us):
                     self.feed_member(membership.SetInterest(patterns, capped, summary, since_us))
                 case core.DropLink(peer, reason):
@@ -216,12 +209,6 @@ class Engine:
                     self._damaged(error)
                 case core.EventsGone() | core.PeerRefused():
                     self._news(effect)
-                case core.SendCopies() | core.SendAcks() | core.SendResume() | core.SendPlain() | core.SendPlainAck():
-                    self.links.send(effect)
-                case core.SendBegins() | core.SendPastRequest() | core.SendPast() | calls.SendCall():
-                    self.links.send(effect)
-                case calls.Replied() | calls.CallFailed() | calls.Handed() | calls.HandedOver() | calls.HandedTook():
-                    self._call(effect)
                 case core.BucketsFound():
                     self._buckets_found()
                 case _:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from weft.core.messages import FramesDropped, SendPlain, SendPlainAck
+from weft.core.messages import FramesDropped, PeerEffect, SendPlain, SendPlainAck
 from weft.errors import PeerError, UsageError
 from weft.membership import Heartbeat, Message
 from weft.model import NodeId
@@ -19,7 +19,7 @@ from weft.security.key_exchange import KeyTalk
 from weft.transport.peers.byte_streams import ByteStream, LinkBroken
 from weft.transport.peers.key_messages import key_message
 from weft.transport.peers.member_messages import member_message
-from weft.transport.peers.messages import LINK_READ_BYTES, Sendable, message_of
+from weft.transport.peers.messages import LINK_READ_BYTES, message_of
 from weft.transport.peers.outbox import ControlQueue, PeerOutbox
 from weft.transport.peers.receiving import Receiver
 from weft.transport.peers.settings import LinkSettings
@@ -109,7 +109,7 @@ class PeerConnection:
 
     # --- sending -------------------------------------------------------------------------------------------------
 
-    def send(self, effect: Sendable) -> None:
+    def send(self, effect: PeerEffect) -> None:
         if self._farewell is not None or self.ended.done():
             return  # the log keeps it
         try:
@@ -259,7 +259,7 @@ class PeerConnection:
                 self._something.clear()
                 await self._something.wait()
 
-    def _message_of(self, what: Sendable | Heartbeat) -> PeerMessage:
+    def _message_of(self, what: PeerEffect | Heartbeat) -> PeerMessage:
         if isinstance(what, Heartbeat):
             return member_message(what)
         fits = isinstance(what, SendPlain | SendPlainAck) == self.plain

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import count
 from typing import Any, Final
 
+from weft.core.messages import PeerEffect
 from weft.errors import PeerError
 from weft.membership import Chance, Message
 from weft.model import NodeId
@@ -32,7 +33,6 @@ from weft.transport.peers.greetings import Greetings
 from weft.transport.peers.handshake import read_hello, within, write_hello
 from weft.transport.peers.introducing import Introductions
 from weft.transport.peers.link import LINK_FAREWELL_TIMEOUT_S, PeerConnection
-from weft.transport.peers.messages import Sendable
 from weft.transport.peers.settings import LinkSettings
 from weft.transport.peers.signed_states import StateNotary
 from weft.transport.peers.watching import LinkListener, LinkObserver, LinkView
@@ -152,7 +152,7 @@ class PeerLinks:
         if link is not None:
             link.end(ClosedHere(reason))
 
-    def send(self, effect: Sendable) -> None:
+    def send(self, effect: PeerEffect) -> None:
         """Never blocks. What is for a peer without a link is dropped: the log keeps it."""
         link = self._up.get(effect.peer)
         if link is not None:

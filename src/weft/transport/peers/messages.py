@@ -7,7 +7,7 @@ behind this has to. The readers raise only BadMeshMessage.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
 
 from weft.core.call_messages import SendCall
 from weft.core.messages import (
@@ -15,6 +15,7 @@ from weft.core.messages import (
     Copy,
     Past,
     PastRequest,
+    PeerEffect,
     PlainEvent,
     ReceivedAcks,
     ReceivedBegins,
@@ -65,12 +66,8 @@ LINK_READ_BATCHES: Final = 256  # likewise, of batches however small
 
 # --- to a peer -------------------------------------------------------------------------------------------------------
 
-Sendable: TypeAlias = (
-    SendCopies | SendAcks | SendResume | SendBegins | SendPastRequest | SendPast | SendPlain | SendPlainAck | SendCall
-)
 
-
-def message_of(effect: Sendable) -> PeerMessage:
+def message_of(effect: PeerEffect) -> PeerMessage:
     """The message of an effect; a plain event is one of its own."""
     match effect:
         case SendCopies(_, copies):

@@ -21,6 +21,7 @@ from weft.core.call_messages import CallFrame, Question, Reply, SendCall
 from weft.core.messages import (
     Copy,
     Past,
+    PeerEffect,
     PlainEvent,
     SendAcks,
     SendBegins,
@@ -37,7 +38,6 @@ from weft.limits import MIB
 from weft.membership import Heartbeat, Message, size_of
 from weft.model import NodeId, Position, Topic
 from weft.security.key_exchange import KeyTalk
-from weft.transport.peers.messages import Sendable
 from weft.transport.peers.settings import DropPolicy, LinkSettings
 
 LINK_URGENT_BYTES_MAX: Final = 32 * MIB  # acks and resumes that a peer does not take: then the link is given up
@@ -188,7 +188,7 @@ class DataQueue:
 class Portion(NamedTuple):
     """What makes one frame, and since when the oldest of it waited."""
 
-    what: Sendable | Heartbeat
+    what: PeerEffect | Heartbeat
     since_s: float
 
 
@@ -227,7 +227,7 @@ class PeerOutbox:
     def put_heartbeat(self, heartbeat: Heartbeat, now_s: float) -> None:
         self._heartbeats.append(Portion(heartbeat, now_s))
 
-    def put(self, effect: Sendable, now_s: float) -> None:
+    def put(self, effect: PeerEffect, now_s: float) -> None:
         """Never waits. Raise UrgentOverflow if the link has to be given up."""
         match effect:
             case SendCopies(_, copies):
