@@ -1,4 +1,4 @@
-"""DNS packets as multicast DNS sends them (RFC 1035, 4; RFC 6762): questions and the answer section, no more."""
+"""DNS packets as multicast DNS sends them (RFC 1035, 4; RFC 6762): questions and answers only (ADR 51)."""
 
 from __future__ import annotations
 
