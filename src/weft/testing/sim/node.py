@@ -144,6 +144,10 @@ class SimNode:
         self._on_gone = on_gone
 
     @property
+    def takes_clients(self) -> bool:
+        return self.running and not self.stopping and not self.failed
+
+    @property
     def broker(self) -> Broker:
         return self.machinery.broker
 
