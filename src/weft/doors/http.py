@@ -30,6 +30,26 @@ def http_limits(connections_max: int) -> DoorLimits:
     return DoorLimits(connections_max, connections_max, connections_max, connections_max, grace_s=0.0)
 
 
+def http_config(
+    application: Any, protocol: type[GuardedProtocol], keep_alive_s: int, stop_timeout_s: int, **more: Any
+) -> uvicorn.Config:
+    """How every port serves HTTP: without a word about itself, and without logs of its own."""
+    return uvicorn.Config(
+        application,
+        http=protocol,
+        lifespan="off",
+        log_config=None,
+        log_level="error",  # a line for every request that is not HTTP would let strangers write the log
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_keep_alive=keep_alive_s,
+        timeout_graceful_shutdown=stop_timeout_s,
+        **more,
+    )
+
+
 class GuardedProtocol(H11Protocol):
     """One connection, with deadlines. Made by ``HttpServer``, which says whose it is before anything happens."""
 

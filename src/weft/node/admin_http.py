@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -25,7 +24,7 @@ from weft.console.app import Console, refusal
 from weft.doors import Door, Doorkeeper
 from weft.doors.accepting import listen_on
 from weft.doors.descriptors import ADMIN_CONNECTIONS_MAX
-from weft.doors.http import GuardedProtocol, HttpServer, http_limits
+from weft.doors.http import GuardedProtocol, HttpServer, http_config, http_limits
 from weft.errors import UsageError, WeftError
 from weft.transport.addresses import Address
 
@@ -93,7 +92,7 @@ class AdminServer:
         except OSError as error:
             raise UsageError(f"cannot serve admin HTTP on {self._wanted}: {error.strerror}") from None
         self.port = listening.getsockname()[1]
-        config = _config(application(self._view, self._options))
+        config = http_config(application(self._view, self._options), GuardedProtocol, KEEP_ALIVE_S, STOP_TIMEOUT_S)
         self._server = HttpServer(config, listening, self._door, self._tls)
         self._serving = asyncio.create_task(self._server.serve(), name="weft-admin")
         await self._server.settled.wait()
@@ -106,22 +105,6 @@ class AdminServer:
         self._server.should_exit = True
         await self._serving
         self._serving = None
-
-
-def _config(application: Starlette) -> uvicorn.Config:
-    return uvicorn.Config(
-        application,
-        http=GuardedProtocol,
-        lifespan="off",
-        log_config=None,
-        log_level="error",  # a line for every request that is no HTTP would be a stranger's to write
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_TIMEOUT_S,
-    )
 
 
 # --- pages -------------------------------------------------------------------------------------------------------

@@ -7,12 +7,10 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import uvicorn
-
 from weft.doors import Door, Doorkeeper
 from weft.doors.accepting import listen_on
 from weft.doors.descriptors import CA_CONNECTIONS_MAX
-from weft.doors.http import GuardedProtocol, HttpServer, http_limits
+from weft.doors.http import GuardedProtocol, HttpServer, http_config, http_limits
 from weft.errors import UsageError, WeftError
 from weft.limits import CA_BODY_BYTES_MAX
 from weft.security.authority import Authority
@@ -62,7 +60,14 @@ class CaServer:
         context = _context(self._authority)
         renewer = self._make_certificate()
         context.load_cert_chain(self._file)
-        config = _config(CaApi(Issuer(self._authority, self._clock()), self._clock, self._on_failed))
+        api = CaApi(Issuer(self._authority, self._clock()), self._clock, self._on_failed)
+        config = http_config(
+            api.application(),
+            _Protocol,
+            KEEP_ALIVE_S,
+            STOP_TIMEOUT_S,
+            h11_max_incomplete_event_size=CA_BODY_BYTES_MAX,
+        )
         config.load()
         config.ssl = context
         try:
@@ -129,20 +134,3 @@ def _context(authority: Authority) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_OPTIONAL  # whoever enrols has none yet; one that is given must be good
     context.load_verify_locations(cadata=authority.root_pem.decode())
     return context
-
-
-def _config(api: CaApi) -> uvicorn.Config:
-    return uvicorn.Config(
-        api.application(),
-        http=_Protocol,
-        lifespan="off",
-        log_config=None,
-        log_level="error",  # a line for every request that is no HTTP would be a stranger's to write
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        h11_max_incomplete_event_size=CA_BODY_BYTES_MAX,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_TIMEOUT_S,
-    )
