@@ -1,7 +1,7 @@
 """An HTTP server behind a door. uvicorn does the work; here is what it lacks: bounds before the first request.
 
-Nobody proves anything over HTTP here. So the connection that has been idle longest goes when there are too many, and
-whoever comes with a question gets in: health is always answered. A client that keeps a connection makes a new one.
+Nobody proves anything over HTTP here. So when there are too many connections, the one that has been idle longest is
+closed, and a new caller gets in: health is always answered. A client that loses a kept connection makes a new one.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class Crowd:
             self._most = after
 
     def send_away(self, guest: Guest) -> None:
-        """It does not count against its address any more, but its descriptor is not free yet."""
+        """It no longer counts against its address, but its descriptor is not free yet."""
         self.trust(guest)
         self._uncount(guest)
         self.leaving += 1
@@ -184,7 +184,7 @@ class Crowd:
         return oldest if oldest is not None and now_s - oldest.since_s >= grace_s else None
 
     def dispensable(self, source: str, now_s: float, grace_s: float) -> Guest | None:
-        """Who goes so that somebody of this source gets in; None: nobody does."""
+        """The guest that goes so that somebody from this source gets in; None: nobody does."""
         own = self.strangers_of(source) + 1
         if own > self._most:
             return self.oldest_of(source, now_s, grace_s)
@@ -227,7 +227,7 @@ class Door:
 
     @property
     def connections(self) -> int:
-        """Those that are told to go included."""
+        """Including those that were told to go."""
         return self._guests.size
 
     @property
@@ -304,7 +304,7 @@ class Door:
         return oldest.since_s + self.limits.stranger_s
 
     def expire(self, now_s: float) -> None:
-        """Turn out who has been a stranger for too long."""
+        """Turn out guests that have been strangers for too long."""
         text = f"no authentication within {self.limits.stranger_s:g} s"
         while (deadline_s := self.next_deadline_s()) is not None and deadline_s <= now_s:
             self.turn_away(next(iter(self._guests.strangers)), Reason.LATE, text)

@@ -167,7 +167,7 @@ class CompactNeighbours:
     # --- what the network does -----------------------------------------------------------------------------------
 
     def take(self, packet: Packet, datagram: Datagram, at: Instant) -> None:
-        """A packet that was judged, and is new: send it on, or hear what its node says of itself."""
+        """A packet that was judged, and is new: send it on, or take what its node says about itself."""
         if wire.ecn_of(datagram.tos) is Ecn.CE:
             self._on_congestion(datagram.source, at)
         match packet.body:
@@ -266,7 +266,7 @@ class CompactNeighbours:
             self._ask(at)
 
     def _is_stranger(self, node_id: bytes, source: Address, at: Instant) -> bool:
-        """Whether it is nobody we know under that address, nor somebody we want to know nothing of."""
+        """Whether we know nobody under that address, and do not want to."""
         return (
             node_id != self._node_id
             and self.relationships.at(source) is None

@@ -175,7 +175,7 @@ def _swapped(table: lake.Table, removed: Sequence[DataFile], added: Sequence[Wri
 
 
 def _retried(step: Callable[[], Changed]) -> Changed:
-    """Do a step, anew if somebody else changed the same files."""
+    """Do a step, and again if somebody else has changed the same files."""
     for _ in range(LAKE_COMMIT_ATTEMPTS - 1):
         try:
             return step()

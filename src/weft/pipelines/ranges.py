@@ -35,7 +35,7 @@ TO_READ_ROW: Final = StructType([StructField("to_read", BinaryType())])
 
 
 def read_ranges(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """A stream of what is to be read; options are those of ``format("weft")``. It goes through ``only_ranges``."""
+    """A stream of the ranges to read; options are those of ``format("weft")``. It goes through ``only_ranges``."""
     spark.dataSource.register(RangeSource)
     return spark.readStream.format(NAME).options(**options).load()
 

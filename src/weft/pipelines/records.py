@@ -54,7 +54,7 @@ class Records:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.told: Callable[[RunRecord], None] = lambda record: None  # hears of what is written
+        self.told: Callable[[RunRecord], None] = lambda record: None  # is told of every record that is written
 
     @contextmanager
     def claim(self, name: str) -> Iterator[None]:

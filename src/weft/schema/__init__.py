@@ -68,7 +68,7 @@ _MODULES: Final = {name: module for module, names in _HOMES.items() for name in 
 
 
 def __getattr__(name: str) -> Any:
-    """Each part is loaded when somebody asks for it: who publishes needs none of them."""
+    """Each part is loaded when somebody asks for it: publishing needs none of them."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

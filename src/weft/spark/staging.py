@@ -115,7 +115,8 @@ class Writing:
         return _digest("decide", self.id)[:PRODUCER_BYTES]
 
     def applier(self, secret: bytes) -> bytes:
-        """The producer of what is published to the targets. Who could guess it could use up its sequences there."""
+        """The producer of what is published to the targets. Somebody who could guess it could use up its sequences
+        there."""
         return hmac_digest(secret, _digest("apply", self.id), "sha256")[:PRODUCER_BYTES]
 
 
@@ -204,7 +205,7 @@ def _check(decided: Decided) -> None:
 
 
 def seal(data: bytes, secret: bytes) -> bytes:
-    """Bytes as the payload of an event, and that they come from who has the secret."""
+    """Bytes as the payload of an event, with proof that they come from the owner of the secret."""
     if len(data) > EVENT_PAYLOAD_BYTES_MAX - SEAL_BYTES:
         raise UsageError("too much for one write: write less at a time", bytes=len(data), limit=EVENT_PAYLOAD_BYTES_MAX)
     return hmac_digest(secret, data, "sha256") + data

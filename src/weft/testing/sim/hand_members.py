@@ -69,7 +69,7 @@ class HandBook(GroupBook):
         return offset % POISON_SHARE == 3
 
     def fails(self, key: StreamKey, offset: int) -> bool:
-        """Whether whoever begins with it now cannot handle it."""
+        """Whether a member that begins with it now cannot handle it."""
         return self.is_poison(offset) or (offset % POISON_SHARE == 5 and not self.refused[key][offset])
 
     def begin(self, key: StreamKey, offset: int) -> None:
@@ -247,7 +247,8 @@ class HandMember(SimSubscriber):
         return found
 
     def _restart(self) -> None:
-        """Retention was faster. The person in charge moves the group to what there is, and this member joins again."""
+        """Retention was faster. The person in charge moves the group to the first existing event, and this member joins
+        again."""
         assert self.node is not None and self._session is not None, "only who is connected hears that it ended"
         self.restarts += 1
         positions = tuple(Position(*key, start) for key, start in self._expired(self.node).items())

@@ -74,7 +74,7 @@ class KvBook:
             raise Violation(f"{who} reads {item.value!r} from {name}, and nobody wrote that")
 
     def check_own(self, who: str, name: Name, own: Revision, latest: Seen | None, *, gone_early: bool) -> None:
-        """What was written through a node is there for who reads there, until its time comes or another one wins."""
+        """What was written through a node can be read there, until its time comes or another write wins."""
         if latest is None or latest.revision < own:
             raise Violation(f"{who} wrote {name} at {own}, and then there is {latest}")
         if latest.revision == own and gone_early:
@@ -98,7 +98,7 @@ class KvBook:
         return ""
 
     def _missing(self, each: Acknowledged, latest: Seen | None) -> str:
-        is_lost = (each.node, each.epoch) in self.truth.lost  # with its disk; who asks for copies has them
+        is_lost = (each.node, each.epoch) in self.truth.lost  # with its disk; a writer that asks for copies has them
         if is_lost or not any(node.node_id == each.node for node in self.running()):
             return ""
         if latest is not None:

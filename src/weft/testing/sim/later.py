@@ -58,7 +58,7 @@ class LaterBook:
         self.promised[place] = promise
 
     def not_waiting(self, event: EventId, wall_us: int) -> None:
-        """A node says that an event does not wait any more."""
+        """A node says that an event no longer waits."""
         promise = self.promised[event]
         known = self.delivered.keys() | self.cancelled | self.in_doubt
         if promise.payload not in known and wall_us < promise.due_us:

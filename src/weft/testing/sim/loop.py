@@ -63,7 +63,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._chance = chance
         self.lag_s_max = lag_s_max
         self._ready: deque[asyncio.Handle] = deque()
-        self._is_planned = False  # a run of what is ready
+        self._is_planned = False  # a run of ready callbacks
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._heard_s = 0.0  # when the last call of a thread arrives
         self._timers_left = 0.0
@@ -89,7 +89,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             action()
 
     def die(self) -> None:
-        """End what runs on it, in no time. Nobody hears of it: who owns the loop has seen to that."""
+        """End everything that runs on it, at once. Nobody is told: the owner of the loop has made sure of that."""
         self._dying = True
         for _ in range(FAREWELLS_MAX):
             if not self._tasks:

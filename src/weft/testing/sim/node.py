@@ -51,7 +51,7 @@ LAG_S_MAX: Final = 0.002  # of a loop that has nothing better to do
 
 @dataclass(slots=True)
 class SimGate:
-    """PeerGate: whoever dials is who it says it is."""
+    """PeerGate: every dialler is who it says it is."""
 
     network: Network
     host: Host

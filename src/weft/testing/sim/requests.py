@@ -24,7 +24,7 @@ PAUSE_S_MAX: Final = 3.0
 TIMEOUT_S: Final = 4.0
 WORK_S_MAX: Final = 0.5
 REPLIES_MAX: Final = 4
-HEARD_S_MAX: Final = 10.0  # beyond its time-out, for an asker to hear of its end: clocks drift, loops lag
+HEARD_S_MAX: Final = 10.0  # beyond its time-out, until an asker learns of its end: clocks drift, loops lag
 
 
 @dataclass(slots=True)

@@ -60,7 +60,7 @@ class Truth:
         self.left: dict[NodeId, int] = {}  # nodes that said goodbye, and in which incarnation
         self.events_delivered = 0
         self.repeating: set[str] = set()  # topics of schedules, whose events are alike
-        self.watchers: list[Callable[[StreamKey, Batch], None]] = []  # hear of what becomes durable at its origin
+        self.watchers: list[Callable[[StreamKey, Batch], None]] = []  # are told of what becomes durable at its origin
 
     # --- what disks have ---
 
@@ -98,7 +98,7 @@ class Truth:
             watcher(key, batch)
 
     def published_plain(self, key: StreamKey, payload: bytes) -> None:
-        """A plain peer is the origin of what it publishes, and has no disk that could be looked at."""
+        """A plain peer is the origin of what it publishes, and has no disk that could be checked."""
         self.streams[key].payloads.append(payload)
         self.streams[key].keys.append(None)
         self.streams[key].times_us.append(-1)  # its home says when it came; not looked at
@@ -177,7 +177,7 @@ class Truth:
             raise Violation(f"{name_of(key)} at {batch.base_offset}: {found[:3]} is not what its origin has there")
 
     def check_member(self, node: NodeId, heard: NodeState) -> None:
-        """That a node believes of another what that has said of itself, and no more (SEC-06)."""
+        """Check that a node believes about another only what that one has said about itself (SEC-06)."""
         key = (heard.node_id, heard.incarnation, heard.version)
         if heard.node_id == node:
             self.honest.add(node)

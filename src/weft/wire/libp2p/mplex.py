@@ -106,7 +106,8 @@ TRANSITIONS = {
 
 
 class Mplex:
-    """One connection's streams. After BadFrame the connection is lost: where messages begin is not known any more."""
+    """The streams of one connection. After BadFrame the connection is lost: it is no longer known where messages
+    begin."""
 
     def __init__(self) -> None:
         self._streams: dict[StreamId, State] = {}
@@ -137,7 +138,7 @@ class Mplex:
         return self.data_to_send()
 
     def close(self, stream: StreamId) -> bytes:
-        """Say that we send no more. Nothing is left to say on a stream that is closed already or has been reset."""
+        """Say that we send no more. On a stream that is closed already or was reset, there is nothing left to say."""
         if self._streams.get(stream) in (State.OPEN, State.PEER_CLOSED):
             self._put(stream.number, Flag.CLOSE_INITIATOR if stream.ours else Flag.CLOSE_RECEIVER)
             self._step(stream, Input.WE_CLOSE)
