@@ -77,7 +77,7 @@ def options(
 ) -> None:
     """Weft, an event mesh for Python and Spark teams."""
     if called.invoked_subcommand != PIPELINE:
-        os.umask(OTHERS)  # only their owner may read logs, keys and contexts, whoever made the files
+        os.umask(OTHERS)  # only their owner may read logs, keys and contexts, no matter which code made the files
 
 
 def main() -> None:

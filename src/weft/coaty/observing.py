@@ -1,7 +1,7 @@
 """Observations: what an agent receives of one kind, as an iterator with a queue that is bounded in events and bytes.
 
-Whoever observes has to read, or to leave: while a queue is full, the agent reads nothing more from its neighbours.
-Leave with ``async with``, ``close()``, or by letting go of the observation.
+An observer has to read, or to leave: while a queue is full, the agent reads nothing more from its neighbours. Leave
+with ``async with``, ``close()``, or by letting go of the observation.
 """
 
 from __future__ import annotations

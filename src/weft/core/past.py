@@ -77,7 +77,7 @@ class Pasts:
         self._gone: set[StreamKey] = set()  # streams for whose past nobody waits any longer
         self._given_up: list[StreamKey] = []
 
-    # --- who wants it --------------------------------------------------------------------------------------------
+    # --- what is wanted ------------------------------------------------------------------------------------------
 
     def lacks(self, info: StreamInfo, *, since_us: int = SINCE_NEVER_US, offset: int = OFFSET_MAX) -> bool:
         """Whether a copy still lacks events since a time, or from an offset on. If so, they are fetched, and the caller

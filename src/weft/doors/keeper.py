@@ -9,7 +9,7 @@ A port with its bounds is a ``Door``; all doors of a process that use up its des
 3. If none has had its chance yet, the newest goes, which may be the newcomer itself: in a rush, those who came first
    finish their handshakes.
 
-Whoever has proved who it is never has to go.
+A caller that has proved who it is never has to go.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _do_nothing(text: str) -> None:
 
 
 class Guest:
-    """One connection that was let in. Whoever has it sets ``turn_out``, which has to close it, and calls ``leave``."""
+    """One connection that was let in. Its owner sets ``turn_out``, which has to close it, and calls ``leave``."""
 
     __slots__ = ("door", "host", "is_here", "is_leaving", "is_stranger", "since_s", "source", "turn_out")
 
@@ -261,8 +261,8 @@ class Door:
         return guest
 
     def _full(self, source: str) -> tuple[Reason, str, Crowd | None] | None:
-        """The narrowest bound that is reached, and who shares it (None: those of the source): whoever goes for its sake
-        makes room within the wider ones, too."""
+        """The narrowest bound that is reached, and who shares it (None: those of the source): a guest that goes for its
+        sake makes room within the wider ones, too."""
         limits, guests = self.limits, self._guests
         if guests.of_source[source] >= limits.of_address_max:
             return Reason.ADDRESS, f"too many connections from one address (limit {limits.of_address_max})", None

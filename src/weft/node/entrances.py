@@ -73,7 +73,7 @@ class Entrances:
         return self.keeper.door(name, bounds)
 
     def coaty(self) -> Door:
-        """Its handshakes have their own deadlines, and surplus connections are told so."""
+        """Its handshakes have their own deadlines, and surplus connections get an answer."""
         most = self._config.gateway.coaty.connections_max + COATY_SURPLUS_MAX
         return self.keeper.door("coaty", self._open_to_all(most, math.inf))
 

@@ -280,7 +280,7 @@ class KeySharing:
 
     async def _say_again(self) -> None:
         """After the mesh got a new root, nobody can check what was signed before. So nodes repeat, under the new root,
-        what they said themselves, and all revocations, whoever made them, because these must not be lost."""
+        what they said themselves, and all revocations, no matter who made them, because these must not be lost."""
         known, mesh, me = self.store.mesh.statements(), self.store.mesh, self.me
         is_good = self._verifier.is_of_this_root
         async with self._signing:

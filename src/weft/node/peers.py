@@ -89,7 +89,7 @@ class LinkInputs:
 class LinkNews:
     """LinkObserver, and what membership finds out: metrics (PL-06) and log lines.
 
-    ``forget`` gets the addresses of members that are gone for good: they need not be dialled any more.
+    ``forget`` gets the addresses of members that are gone for good: they need no longer be dialled.
     """
 
     def __init__(

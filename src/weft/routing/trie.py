@@ -1,4 +1,5 @@
-"""Who wants a topic: an index from patterns to values (subscribers, peers, nodes) that agrees with ``matches``.
+"""Which subscribers want a topic: an index from patterns to values (subscribers, peers, nodes) that agrees with
+``matches``.
 
 Patterns are kept as a tree in which each token, including wildcards, is an edge. A topic is looked up level by level:
 from every node reached so far, go to the child for the topic's token and to the child for ``*``; a child for ``>`` has

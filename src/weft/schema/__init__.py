@@ -6,7 +6,7 @@ Read in this order:
 - ``faults``, ``errors``: what is wrong with events, and with versions.
 - ``ddl``, ``json_schema``, ``avro_schema``: the languages; ``parsing`` picks one.
 - ``definition``: what one JSON payload is under a schema. The slow truth.
-- ``decoding``: the same, fast; ``avro_decoding`` for Avro; ``checking`` for whoever wants faults only.
+- ``decoding``: the same, fast; ``avro_decoding`` for Avro; ``checking`` finds only faults.
 - ``reading``: Arrow payloads in, Arrow columns out; ``arrow_types`` has the types.
 - ``compatibility``: whether a new version may follow an old one; ``inference``: a schema from events.
 - ``registry``: the schemas of a mesh, by pattern, with versions and modes.

@@ -100,8 +100,8 @@ class SigningKey:
 
 
 def claims_untrusted(token: str) -> bytes:
-    """What a token says, whoever signed it; raise only TokenRefused. For the caller that presents it, not for one that
-    trusts it."""
+    """What a token says, without checking its signature; raise only TokenRefused. For the caller that presents it, not
+    for one that trusts it."""
     return _split_untrusted(token)[1]
 
 

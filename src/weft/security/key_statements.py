@@ -1,7 +1,8 @@
 """What nodes tell each other about API keys: that one was made or revoked, signed by the node that says so.
 
 A statement never changes. It is a JSON text, a signature over it with the key of the node's certificate, and the
-certificates from that one up to the root, so that every node that knows the root can check it, whoever brings it::
+certificates from that one up to the root, so that every node that knows the root can check it, no matter who brings
+it::
 
     {"type": "made", "key": {...as in keys.json...}, "signer": "node-a", "signed_s": 1763300000, "by": "key k..."}
     {"type": "revoked", "id": "k...", "mark": "...", "signer": "node-b", "signed_s": 1763300000, "by": "key k...", ...}
@@ -77,7 +78,7 @@ class KeyMade(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
 
 
 class KeyRevoked(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="revoked", gc=False):
-    """The key with this secret is no longer valid, whoever made it. It has the key's name and end."""
+    """The key with this secret is no longer valid, no matter who made it. It has the key's name and end."""
 
     id: str
     mark: str
@@ -102,7 +103,7 @@ class StatementSlot(NamedTuple):
 
     kind: str
     name: KeyName
-    signer: str  # of the node that made it; of revocations one is enough, whoever signed it
+    signer: str  # of the node that made it; of revocations one is enough, by any signer
 
     @property
     def bucket(self) -> int:

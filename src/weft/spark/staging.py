@@ -1,14 +1,13 @@
 """Stage, decide, apply: how a write becomes exactly one, however often Spark tries. Pure; ``sink_steps`` does it.
 
 1. Tasks **stage**: each makes batches of its rows, ready for their topics, and puts them as events into
-   ``weft.staging.<owner>.<id>``. What a failed, repeated or speculative task leaves there is garbage, because nobody
-   names it.
-2. The driver **decides**: one event in ``weft.decisions.<owner>.<id>`` lists what counts, by offsets. It carries the
-   number of the write as its producer's sequence, so the node itself sees to it that there is one decision for each
-   write: who comes second is refused, is told where the first is, and goes by that.
-3. The driver **applies** the decision: it publishes the listed batches, each under a sequence that follows from the
-   write and its place in the list. The node knows those it has, so a second application adds only what is missing.
-   At the end a second event says that it is done, and then nothing of what was staged is needed any more.
+``weft.staging.<owner>.<id>``. What a failed, repeated or speculative task leaves there is garbage, because nobody names
+it. 2. The driver **decides**: one event in ``weft.decisions.<owner>.<id>`` lists what counts, by offsets. It carries
+the number of the write as its producer's sequence, so the node itself sees to it that there is one decision for each
+write: who comes second is refused, is told where the first is, and goes by that. 3. The driver **applies** the
+decision: it publishes the listed batches, each under a sequence that follows from the write and its place in the list.
+The node knows those it has, so a second application adds only what is missing. At the end a second event says that it
+is done, and from then on nothing of what was staged is needed.
 
 All of it happens at one node: what it knows about producers is its own. The id is that of a streaming query, or is
 made of the name that an application gave its writes. The owner is the name of the job's API key, as its node tells it:

@@ -97,7 +97,7 @@ class Credential:
         return self._caller is not None
 
     async def show_key_untrusted(self, key: Secret[str], host: str) -> None:
-        """From now on the client is the key's owner, whoever it was before; raise only Refused."""
+        """From now on the client is the owner of this key, no matter who it was before; raise only Refused."""
         caller = await self._admission.access.admit_key_untrusted(key, host)
         self.end()
         self._watching.enter_context(self._admission.access.watching(caller, self._on_expelled))

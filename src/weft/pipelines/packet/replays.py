@@ -11,7 +11,7 @@ no difference here: one of the two is flagged, whichever comes second.
 
 Time goes on as packets say: the newest slot of a bucket is its clock. A watermark follows it at a distance, the
 lateness that is put up with; state is kept for the window behind the watermark. A packet that arrived before the
-watermark cannot be judged any more: it is marked late, not dropped.
+watermark can no longer be judged: it is marked late, not dropped.
 """
 
 from __future__ import annotations

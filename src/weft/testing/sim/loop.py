@@ -1,7 +1,7 @@
 """A node's clock, and an asyncio event loop that lives in virtual time: what runs on it is what runs in a real node.
 
 Every life of a node has a loop of its own. It reads the node's own clock, and it dies with the node: what was planned
-on it does not happen any more. Threads are work that is done at some later moment.
+on it no longer happens. Threads are work that is done at some later moment.
 """
 
 from __future__ import annotations

@@ -144,8 +144,8 @@ class Truth:
             raise Violation(f"receipt {receipt}, but only {copies} nodes ever had it on their disks")
 
     def check_acks(self, node: NodeId, log: Log, positions: Iterable[Position]) -> None:
-        """That what is acknowledged is on the disk, or nowhere any more. What is before the beginning of a copy is not
-        meant: whoever counts copies knows where they begin."""
+        """That what is acknowledged is on the disk, or exists nowhere. What is before the beginning of a copy is not
+        meant: the code that counts copies knows where they begin."""
         for position in positions:
             key = (position.stream, position.epoch)
             if position.stream.origin in self.liars:

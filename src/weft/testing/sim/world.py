@@ -171,7 +171,7 @@ class World:
         return [node for node in self.nodes.values() if node.running]
 
     def end_of(self, key: StreamKey) -> int | None:
-        """How far there is something of a stream for everybody who wants it; None: nobody can count on it."""
+        """How far there is something of a stream for all subscribers; None: nobody can count on it."""
         stream, epoch = key
         node = self.nodes.get(stream.origin)
         if node is None or (node.running and node.log.epoch == epoch):

@@ -47,7 +47,7 @@ class ReceivingTurn:
         self._loop = None
 
 
-RECEIVING: Final = ReceivingTurn()  # one for all connections of a loop, whoever made them
+RECEIVING: Final = ReceivingTurn()  # one for all connections of a loop, which share it
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Endpoint(asyncio.Protocol):
         self.is_ending = False  # nothing more is read or written, but the socket may still be open
         self._is_lost = False
         self.failure = ""
-        self._reason = ""  # of the end, whoever is to blame
+        self._reason = ""  # of the end, no matter who is to blame
         self._owner = owner
         self._settings = settings
         self._transport: asyncio.Transport

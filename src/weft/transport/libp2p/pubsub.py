@@ -94,7 +94,7 @@ class Pubsub:
         for connection in self._connections():
             connection.resume_reading()
 
-    # --- neighbours: called by whoever owns the host -------------------------------------------------------------
+    # --- neighbours: called by the owner of the host -------------------------------------------------------------
 
     def ready(self, connection: Connection, neighbour: Neighbour) -> None:
         if floodsub.PROTOCOL in neighbour.protocols:

@@ -15,7 +15,7 @@ from weft.transport.tcp.link import ExmpConnection, LinkUser, ReceivedRequest, T
 from weft.wire.exmp import Closed, ErrorCode, Settings
 
 EXMP_GOODBYE_S: Final = 2.0  # for all connections of a port to end when it closes
-EXMP_SURPLUS_MAX: Final = 16  # surplus connections that are told so; further ones are just closed
+EXMP_SURPLUS_MAX: Final = 16  # surplus connections that get an answer; further ones are just closed
 
 
 class Listener:

@@ -1,8 +1,8 @@
 """MPLEX 6.7.0: many streams over one connection. Bytes in, events out; what to send is returned.
 
 A message is ``uvarint(number << 3 | flag) uvarint(length) data``. Each side numbers the streams it opens itself, so a
-stream is known by its number and by who opened it, which the flag tells. There is no flow control: whoever reads a
-stream too slowly has to reset it.
+stream is known by its number and by the side that opened it, which the flag tells. There is no flow control: a side
+that reads a stream too slowly has to reset it.
 
 Yamux would have the same methods; ``data_to_send`` is there for what a multiplexer answers by itself.
 """

@@ -1,4 +1,4 @@
-"""Floodsub 1.0 as decisions: who wants what, and who gets what. It sends nothing itself, but returns effects."""
+"""Floodsub 1.0 as decisions: which peers want what, and who gets what. It sends nothing itself, but returns effects."""
 
 from __future__ import annotations
 
